@@ -1,0 +1,196 @@
+/* The public functions: what is the same at every SIMD level, and the choice of one. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "levels.h"
+
+typedef struct {
+    const char *name;
+    void (*cyclic_product)(const double *, int64_t, const int64_t *, int64_t, double *, int64_t *);
+    int (*combine_float)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
+                         int64_t, int64_t, int, float *);
+    int (*combine_double)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
+                          int64_t, int64_t, int, double *);
+    double (*square_sum_float)(const float *, int64_t);
+    double (*square_sum_double)(const double *, int64_t);
+} fgc_level;
+
+#define LEVEL(level)                                                                               \
+    {#level,                                                                                       \
+     fgc_cyclic_product_##level,                                                                   \
+     fgc_combine_float_##level,                                                                    \
+     fgc_combine_double_##level,                                                                   \
+     fgc_square_sum_float_##level,                                                                 \
+     fgc_square_sum_double_##level}
+
+/* Best last. */
+static const fgc_level levels[] = {
+    LEVEL(baseline),
+#ifdef FGC_HAVE_AVX2
+    LEVEL(avx2),
+#endif
+#ifdef FGC_HAVE_AVX512
+    LEVEL(avx512),
+#endif
+};
+
+static int supported(const char *name)
+{
+#if defined(FGC_HAVE_AVX2) || defined(FGC_HAVE_AVX512)
+    __builtin_cpu_init();
+    if (!strcmp(name, "avx2"))
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!strcmp(name, "avx512"))
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("fma");
+#endif
+    return !strcmp(name, "baseline");
+}
+
+static const fgc_level *active;
+
+static const fgc_level *level(void)
+{
+    /* Two threads may both get here first: they store the same pointer. */
+    if (!active) {
+        const fgc_level *best = levels;
+        for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
+            if (supported(levels[i].name))
+                best = levels + i;
+        active = best;
+    }
+    return active;
+}
+
+const char *fgc_simd(void) { return level()->name; }
+
+int fgc_simd_select(const char *name)
+{
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(levels[i].name, name) && supported(name)) {
+            active = levels + i;
+            return 1;
+        }
+    return 0;
+}
+
+int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                      float *out)
+{
+    return level()->combine_float(mode, rows, coef, count, lo, hi, in_len, out_len, accumulate, out);
+}
+
+int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                       double *out)
+{
+    return level()->combine_double(mode, rows, coef, count, lo, hi, in_len, out_len, accumulate, out);
+}
+
+double fgc_square_sum_float(const float *x, int64_t len)
+{
+    return level()->square_sum_float(x, len);
+}
+
+double fgc_square_sum_double(const double *x, int64_t len)
+{
+    return level()->square_sum_double(x, len);
+}
+
+/* The vector's entries of block b. present[] marks the block's survivors (from its first worker on);
+ * value[] receives (re, im) for each of its workers. */
+static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
+                         const unsigned char *present, int64_t *index, double *product,
+                         int64_t *exponent, double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    const int64_t circle = 2 * m; /* phases are multiples of pi / m */
+    int64_t count = 0, sum = 0;
+    for (int64_t i = 0; i < m; i++)
+        if (present[i] == (method == FGC_LOOKUP)) {
+            index[count++] = i;
+            sum += i;
+        }
+    const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
+    level()->cyclic_product(table, m, index, count, product, exponent);
+
+    /* Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
+     * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
+    const int64_t sign = method == FGC_LOOKUP ? -1 : 1;
+    const int64_t factors = method == FGC_LOOKUP ? count - 1 : count;
+    const double scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m;
+    const int64_t stride = ((sign * code->q[b] * count) % circle + circle) % circle;
+    int64_t turn = (-sign * code->q[b] * (sum % circle)) % circle;
+    turn = (turn + circle) % circle;
+    const int64_t quarter = ((-sign * factors) % 4 + 4) % 4; /* times i^quarter */
+    const double *phase = code->phase + code->phase_offset[b];
+    for (int64_t i = 0; i < m; i++) {
+        if (present[i]) {
+            double magnitude = product[i] * scale;
+            if (exponent[i])
+                magnitude = ldexp(magnitude, (int)exponent[i]);
+            const double re = magnitude * phase[2 * turn], im = magnitude * phase[2 * turn + 1];
+            value[2 * i] = quarter == 0 ? re : quarter == 1 ? -im : quarter == 2 ? -re : im;
+            value[2 * i + 1] = quarter == 0 ? im : quarter == 1 ? re : quarter == 2 ? -im : -re;
+        }
+        turn += stride;
+        if (turn >= circle)
+            turn -= circle;
+    }
+}
+
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const int64_t *survivors,
+                               int64_t f, double *out, int64_t *where)
+{
+    const int64_t n = code->workers, room = n + FGC_LANES;
+    /* index, product, exponent, then (re, im), then the survivors' marks */
+    char *work = malloc((size_t)room * (5 * sizeof(double) + 1));
+    if (!work)
+        return FGC_NO_MEMORY;
+    int64_t *index = (int64_t *)work, *exponent = index + room;
+    double *product = (double *)(exponent + room), *value = product + room;
+    unsigned char *present = (unsigned char *)(value + 2 * room);
+    fgc_status status = FGC_OK;
+
+    memset(present, 0, (size_t)n);
+    for (int64_t l = 0; l < f && !status; l++) {
+        const int64_t i = survivors[l];
+        *where = l;
+        if (i < 0 || i >= n)
+            status = FGC_OUT_OF_RANGE;
+        else if (present[i]++)
+            status = FGC_DUPLICATE;
+    }
+    if (!status) {
+        int64_t missing = 0;
+        for (int64_t b = 0; b < code->blocks; b++) {
+            int64_t count = 0;
+            for (int64_t i = code->start[b]; i < code->start[b + 1]; i++)
+                count += present[i];
+            if (count < code->need[b])
+                missing += code->need[b] - count;
+        }
+        *where = missing;
+        if (missing)
+            status = FGC_TOO_FEW;
+    }
+    if (!status) {
+        for (int64_t b = 0; b < code->blocks; b++) {
+            const int64_t s = code->start[b];
+            decode_block(code, method, b, present + s, index, product, exponent, value + 2 * s);
+        }
+        for (int64_t l = 0; l < f; l++) {
+            out[2 * l] = value[2 * survivors[l]];
+            out[2 * l + 1] = value[2 * survivors[l] + 1];
+            if (!isfinite(out[2 * l]) || !isfinite(out[2 * l + 1])) {
+                *where = l;
+                status = FGC_OVERFLOW;
+            }
+        }
+    }
+    free(work);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* fastgc: compiled kernels for gradient coding.
+ *
+ * Contracts shared by every function here:
+ *  - nothing is allocated that outlives the call; callers own all memory;
+ *  - inputs are never written; `out` must not overlap them;
+ *  - functions keep no state between calls, so any number may run at once (fgc_simd_select excepted);
+ *  - sizes count elements, not bytes, and are trusted: the Python facade has checked them.
+ */
+#ifndef FASTGC_H
+#define FASTGC_H
+
+#include <stdint.h>
+
+typedef enum {
+    FGC_OK = 0,
+    FGC_OUT_OF_RANGE, /* a survivor is no worker of the code; *where = its position */
+    FGC_DUPLICATE,    /* a survivor is named twice; *where = the second position */
+    FGC_TOO_FEW,      /* *where = how many more are needed at least */
+    FGC_OVERFLOW,     /* an entry of the vector does not fit a double; *where = its position */
+    FGC_NO_MEMORY
+} fgc_status;
+
+typedef enum {
+    FGC_LOCATOR, /* product over the stragglers, O(f s) */
+    FGC_LOOKUP   /* Algorithm 3: product over the other survivors, O(f^2) */
+} fgc_method;
+
+/* A direct sum of cyclic codes: block b is worker start[b] .. start[b+1]-1, a Reed-Solomon code of
+ * its own length m with root exp(2 pi i q / m), decodable from any need[b] of its workers.
+ *
+ * Tables in polar form. With theta = pi q t / m, for any integer t,
+ *     1 - alpha^t = 2 sin(theta) * exp(i (theta - pi/2)),
+ * so a product of such factors is a real product times one phase whose angle is a multiple of pi/m
+ * (and of pi/2) known exactly as an integer.
+ *   sine[offset[b] + m + t]      = 2 sin(theta),      t = -m .. m - 1, then PAD ones
+ *   cosecant[offset[b] + m + t]  = 1 / (2 sin(theta)), and 1 at t = 0, -m
+ *   phase[phase_offset[b] + 2 u] = cos(pi u / m), then sin(pi u / m),  u = 0 .. 2 m - 1
+ */
+typedef struct {
+    int64_t workers, blocks;
+    const int64_t *start, *need, *q, *offset, *phase_offset;
+    const double *sine, *cosecant, *phase;
+} fgc_cyclic;
+
+/* Ones after each sine and cosecant table, so that full vectors may be read at its end. */
+enum { FGC_PAD = 8 };
+
+/* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. */
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const int64_t *survivors,
+                               int64_t f, double *out, int64_t *where);
+
+/* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
+typedef enum {
+    FGC_REAL,      /* real coefficients, real rows, real out */
+    FGC_PACKED,    /* complex coefficients; rows and out are reals that stand for complex pairs */
+    FGC_REAL_PART, /* complex coefficients, complex rows, out = the real part */
+    FGC_EXPAND     /* complex coefficients, real rows, complex out */
+} fgc_mode;
+
+/* One combination over the elements lo .. hi-1 of the rows (reals; complex numbers for
+ * FGC_REAL_PART). Packed rows hold in_len reals and out holds out_len: a pair cut by either end is
+ * completed with a zero on reading and cut on writing; lo and hi must be even.
+ * `accumulate` adds to out instead of overwriting it. Returns 1 if a written value is NaN or Inf. */
+int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                      float *out);
+int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                       double *out);
+
+/* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */
+double fgc_square_sum_float(const float *x, int64_t len);
+double fgc_square_sum_double(const double *x, int64_t len);
+
+/* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
+const char *fgc_simd(void);
+int fgc_simd_select(const char *level);
+
+#endif

@@ -1,0 +1,39 @@
+/* What dispatch.c needs from each compilation of the kernel files, and the names it goes by there. */
+#ifndef FASTGC_LEVELS_H
+#define FASTGC_LEVELS_H
+
+#include "fastgc.h"
+
+#define FGC_JOIN2(name, level) name##_##level
+#define FGC_JOIN(name, level) FGC_JOIN2(name, level)
+#define FGC_AT_LEVEL(name) FGC_JOIN(name, FGC_LEVEL)
+
+/* The widest vector any level has; narrower levels split it. Compilers without vector extensions
+ * get a scalar, on which the same expressions mean the same. */
+#if defined(__GNUC__) || defined(__clang__)
+typedef double fgc_vector __attribute__((vector_size(64)));
+#define FGC_INLINE inline __attribute__((always_inline))
+#else
+typedef double fgc_vector;
+#define FGC_INLINE inline
+#endif
+enum { FGC_LANES = sizeof(fgc_vector) / sizeof(double) };
+
+/* The functions of one SIMD level. */
+#define FGC_DECLARE_LEVEL(level)                                                                   \
+    void fgc_cyclic_product_##level(const double *table, int64_t m, const int64_t *index,          \
+                                    int64_t count, double *product, int64_t *exponent);            \
+    int fgc_combine_float_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,        \
+                                  int64_t count, int64_t lo, int64_t hi, int64_t in_len,           \
+                                  int64_t out_len, int accumulate, float *out);                    \
+    int fgc_combine_double_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
+                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
+                                   int64_t out_len, int accumulate, double *out);                  \
+    double fgc_square_sum_float_##level(const float *x, int64_t len);                              \
+    double fgc_square_sum_double_##level(const double *x, int64_t len);
+
+FGC_DECLARE_LEVEL(baseline)
+FGC_DECLARE_LEVEL(avx2)
+FGC_DECLARE_LEVEL(avx512)
+
+#endif

@@ -1,0 +1,55 @@
+"""Gradient coding: the exact gradient from whichever workers answered first.
+
+Nothing heavy is imported here; public names load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
+
+if TYPE_CHECKING:
+    from .codes import ReedSolomon, Uncoded
+    from .kernels import backend, backends, use_backend
+    from .training import train
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "ReedSolomon": "codes",
+    "Uncoded": "codes",
+    "backend": "kernels",
+    "backends": "kernels",
+    "use_backend": "kernels",
+    "train": "training",
+}
+_MODULES = ("codes", "data", "delays", "engines", "kernels", "models", "optimizers", "plotting")
+
+__all__ = [
+    "NonFiniteMessageError",
+    "NotDecodableError",
+    "ReedSolomon",
+    "Uncoded",
+    "WorkerFailedError",
+    "backend",
+    "backends",
+    "train",
+    "use_backend",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'fastgc' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})

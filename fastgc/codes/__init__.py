@@ -1,0 +1,1 @@
+"""Gradient codes, one file per scheme."""

@@ -1,0 +1,49 @@
+"""The exceptions fastgc raises on purpose.
+
+Bad arguments raise Python's own ``ValueError`` and ``TypeError``; the classes here are for what a
+caller may want to tell apart and handle.
+"""
+
+__all__ = ["NonFiniteMessageError", "NotDecodableError", "WorkerFailedError"]
+
+
+class NotDecodableError(ValueError):
+    """The messages at hand do not determine the gradient.
+
+    Attributes
+    ----------
+    missing : int
+        The least number of further messages after which decoding can succeed.
+    """
+
+    def __init__(self, message: str, missing: int) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class NonFiniteMessageError(ValueError):
+    """A message holds NaN or Inf.
+
+    Attributes
+    ----------
+    worker : int
+        The worker that sent it.
+    """
+
+    def __init__(self, message: str, worker: int) -> None:
+        super().__init__(message)
+        self.worker = worker
+
+
+class WorkerFailedError(RuntimeError):
+    """A worker process raised or died; its own traceback, where it left one, is in the text.
+
+    Attributes
+    ----------
+    worker : int
+        The worker that failed.
+    """
+
+    def __init__(self, message: str, worker: int) -> None:
+        super().__init__(message)
+        self.worker = worker

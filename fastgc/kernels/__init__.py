@@ -1,0 +1,188 @@
+"""The arithmetic: a few functions, each written three times.
+
+``numpy_backend`` is the oracle and the fallback, ``numba_backend`` is callable from a user's own
+``@njit`` code, ``c_backend`` is the compiled extension. This file picks one: the fastest there is,
+or the one named by the environment variable ``FASTGC_BACKEND`` or by `use_backend`.
+
+Kernels know no scheme and check no argument: the facade above them does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from types import ModuleType, TracebackType
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import threads
+from .cyclic import LOCATOR, LOOKUP, CyclicPlan, Decode, Status, fourier_vector
+from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+
+__all__ = [
+    "EXPAND",
+    "LOCATOR",
+    "LOOKUP",
+    "PACKED",
+    "REAL",
+    "REAL_PART",
+    "CyclicPlan",
+    "Decode",
+    "Rows",
+    "Status",
+    "backend",
+    "backends",
+    "bind_decoding_vector",
+    "combine",
+    "fourier_vector",
+    "square_sum",
+    "use_backend",
+]
+
+BackendName = Literal["c", "numba", "numpy"]
+_NAMES = ("c", "numba", "numpy")  # best first
+
+
+class Backend(Protocol):
+    """What each backend module offers."""
+
+    def bind_decoding_vector(
+        self, plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+    ) -> Decode: ...
+
+    def combine(
+        self,
+        mode: int,
+        rows: Rows,
+        coef: NDArray[Any],
+        out: NDArray[Any],
+        lo: int,
+        hi: int,
+        accumulate: bool,
+    ) -> bool: ...
+
+    def square_sum(self, x: NDArray[Any]) -> float: ...
+
+
+_active: Backend | None = None
+_active_name = ""
+
+
+def backends() -> tuple[str, ...]:
+    """Names of the backends that can be used here, the preferred one first."""
+    needs = {"c": "fastgc.kernels._cffi", "numba": "numba", "numpy": "numpy"}
+    return tuple(name for name in _NAMES if importlib.util.find_spec(needs[name]) is not None)
+
+
+def _select(name: str) -> None:
+    global _active, _active_name
+    if name not in _NAMES:
+        raise ValueError(f"unknown backend {name!r}: choose one of {', '.join(_NAMES)}")
+    try:
+        module: ModuleType = importlib.import_module(f".{name}_backend", __name__)
+    except ImportError as error:
+        raise ImportError(
+            f"the {name!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
+        ) from error
+    _active, _active_name = cast(Backend, module), name
+
+
+def _kernels() -> Backend:
+    if _active is None:
+        _select(os.environ.get("FASTGC_BACKEND") or backends()[0])
+    assert _active is not None
+    return _active
+
+
+def backend() -> str:
+    """Name of the backend in use: "c", "numba" or "numpy"."""
+    _kernels()
+    return _active_name
+
+
+class use_backend:  # noqa: N801 - reads as a function, may be used in a with statement
+    """Use this backend from now on, or for the length of a ``with`` statement.
+
+    The choice holds for the whole process. Objects made earlier that keep prepared pointers
+    (rounds, decoders, encoders) go on with the backend they were made under.
+
+    Parameters
+    ----------
+    name : {"c", "numba", "numpy"}
+
+    Raises
+    ------
+    ValueError
+        If there is no backend of that name.
+    ImportError
+        If it cannot be loaded here.
+    """
+
+    def __init__(self, name: BackendName | str) -> None:
+        self._before = backend()
+        _select(name)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _select(self._before)
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> Decode:
+    """Prepare the decoding vector's computation on two fixed buffers.
+
+    Returns a function ``decode(method, f) -> (status, where)`` that reads ``survivors[:f]`` and
+    writes ``out[:f]``; pointers are taken once, here.
+    """
+    return _kernels().bind_decoding_vector(plan, survivors, out)
+
+
+def combine(
+    mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumulate: bool = False
+) -> bool:
+    """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
+
+    Large combinations are split over threads by elements.
+
+    Parameters
+    ----------
+    mode : int
+        ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
+    rows : Rows
+        Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``.
+    coef : (f,) float64 or complex128 array
+        float64 for ``REAL``, complex128 otherwise.
+    out : (p,) array
+        float32 or float64; complex of that precision for ``EXPAND``.
+
+    Returns
+    -------
+    bool
+        Whether every written value is finite.
+    """
+    extent = max(rows.length, out.size) if mode == PACKED else rows.length
+    extent += extent & 1 if mode == PACKED else 0
+    kernels = _kernels()
+    moved = (rows.count + 1) * rows.length * rows.itemsize
+    pieces = threads.pieces(moved, extent) if _active_name != "numpy" else ()
+    if len(pieces) < 2:
+        return kernels.combine(mode, rows, coef, out, 0, extent, accumulate)
+    return all(
+        threads.run(lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), pieces)
+    )
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """Sum of squares of a real vector, in double precision; not finite if `x` is not."""
+    return _kernels().square_sum(x)

@@ -1,0 +1,158 @@
+"""Tables of cyclic Reed-Solomon codes, and what is shared by the kernels that read them.
+
+With theta = pi q t / m, for every integer t,
+
+    1 - alpha^t = 2 sin(theta) exp(i (theta - pi/2)),    alpha = exp(2 pi i q / m),
+
+so the factors of a decoding vector (Halbawi et al., eq. 14) are kept in polar form: a product of
+them is a *real* product times one phase, whose angle is a whole number of steps of pi/m and of
+quarter turns. That is a quarter of the arithmetic of complex products, and the phase is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "LOCATOR",
+    "LOOKUP",
+    "CyclicPlan",
+    "CyclicTables",
+    "Decode",
+    "Status",
+    "cyclic_tables",
+    "fourier_vector",
+    "sines",
+]
+
+# The numbers are csrc/fastgc.h's fgc_method.
+LOCATOR = 0  # product over the stragglers, O(f s)
+LOOKUP = 1  # Algorithm 3 of Halbawi et al.: product over the other survivors, O(f^2)
+
+PAD = 8  # ones after each table, so that full vectors may be read at its end
+
+
+class Status(IntEnum):
+    """What a decoding-vector kernel found; the numbers are csrc/fastgc.h's fgc_status."""
+
+    OK = 0
+    OUT_OF_RANGE = 1
+    DUPLICATE = 2
+    TOO_FEW = 3
+    OVERFLOW = 4
+    NO_MEMORY = 5
+
+
+Decode: TypeAlias = Callable[[int, int], tuple[int, int]]
+
+
+class CyclicTables(NamedTuple):
+    """Tables of a direct sum of cyclic codes ("blocks"), laid end to end.
+
+    A named tuple of arrays, so that Numba takes it as an argument. csrc/fastgc.h describes the
+    fields (there, ``fgc_cyclic``).
+    """
+
+    start: NDArray[np.int64]
+    need: NDArray[np.int64]
+    q: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    phase_offset: NDArray[np.int64]
+    sine: NDArray[np.float64]
+    cosecant: NDArray[np.float64]
+    phase: NDArray[np.float64]
+
+
+class CyclicPlan:
+    """Tables plus whatever a backend wants to keep beside them.
+
+    Attributes
+    ----------
+    tables : CyclicTables
+    workers : int
+    c : Any
+        The C backend's view of the tables, made when first asked for.
+    """
+
+    __slots__ = ("c", "tables", "workers")
+
+    def __init__(self, tables: CyclicTables) -> None:
+        self.tables = tables
+        self.workers = int(tables.start[-1])
+        self.c: Any = None
+
+
+def sines(m: int, q: int) -> NDArray[np.float64]:
+    """``2 sin(pi q t / m)`` for t = -m .. m-1, to the last digit: the angle is reduced in integers."""
+    turns = (q * np.arange(m)) % (2 * m)  # theta = pi turns / m
+    sign = np.where(turns < m, 2.0, -2.0)
+    turns %= m
+    half = sign * np.sin(np.pi * np.minimum(turns, m - turns) / m)
+    # sin(theta - pi q) = (-1)^q sin(theta)
+    return np.concatenate([half if q % 2 == 0 else -half, half])
+
+
+def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
+    """Tables for blocks given as (workers m, root q, survivors needed); like blocks share theirs."""
+    offsets: dict[tuple[int, int], tuple[int, int]] = {}
+    sine, phase = [], []
+    at = phase_at = 0
+    for m, q, _ in blocks:
+        if (m, q) not in offsets:
+            offsets[m, q] = at, phase_at
+            sine += [sines(m, q), np.ones(PAD)]
+            angle = np.pi * np.arange(2 * m) / m
+            phase.append(np.stack([np.cos(angle), np.sin(angle)], axis=1).ravel())
+            at += 2 * m + PAD
+            phase_at += 4 * m
+    table = np.concatenate(sine)
+    return CyclicTables(
+        start=np.cumsum([0, *(m for m, _, _ in blocks)], dtype=np.int64),
+        need=np.array([need for _, _, need in blocks], dtype=np.int64),
+        q=np.array([q for _, q, _ in blocks], dtype=np.int64),
+        offset=np.array([offsets[m, q][0] for m, q, _ in blocks], dtype=np.int64),
+        phase_offset=np.array([offsets[m, q][1] for m, q, _ in blocks], dtype=np.int64),
+        sine=table,
+        # a survivor is no factor of its own entry
+        cosecant=np.divide(1.0, table, out=np.ones_like(table), where=table != 0),
+        phase=np.concatenate(phase),
+    )
+
+
+def fourier_vector(
+    tables: CyclicTables, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> None:
+    """Quasi-linear decoding vector: the locator product's logarithm is a cyclic convolution.
+
+    NumPy for every backend: the transform is compiled already. Expects survivors that decode;
+    writes ``out[:f]``. Its error is that of the logarithms, about 1e-16 times the largest
+    ``sum_j log|1 - alpha^(i-j)|``.
+    """
+    n = int(tables.start[-1])
+    straggles = np.ones(n, dtype=bool)
+    straggles[survivors] = False
+    value = np.empty(n, dtype=np.complex128)
+    for b, q in enumerate(tables.q):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        m = int(hi - lo)
+        half = tables.sine[tables.offset[b] + m : tables.offset[b] + 2 * m]
+        # log of the zero at t = 0 only ever reaches the stragglers' own, unused entries
+        log_table = np.log(np.abs(half), out=np.zeros(m), where=half != 0)
+        lost = straggles[lo:hi]
+        log_size = np.fft.irfft(np.fft.rfft(lost.astype(float)) * np.fft.rfft(log_table), m)
+        index = np.flatnonzero(lost)
+        # sum over stragglers of sign(sin(pi q (i-j)/m)) and of the angle, both counted in integers:
+        # residues r = q (i-j) mod m add up to s x - sum(y) + m #{y > x} with x = q i, y = q j mod m
+        x = (q * np.arange(m)) % m
+        y = np.sort((q * index) % m)
+        residues = index.size * x - y.sum() + m * (index.size - np.searchsorted(y, x, side="right"))
+        turn = residues % (2 * m)
+        phase = tables.phase[tables.phase_offset[b] : tables.phase_offset[b] + 4 * m]
+        quarter = (1, -1j, -1, 1j)[index.size % 4]
+        value[lo:hi] = np.exp(log_size) / m * phase.view(np.complex128)[turn] * quarter
+    out[: survivors.size] = value[survivors]

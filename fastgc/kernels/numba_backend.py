@@ -1,0 +1,350 @@
+"""The kernels in Numba, for the facade and for a user's own ``@njit`` code.
+
+`decoding_vector`, `combine_rows` and `accumulate` take arrays only and may be called from compiled
+functions; they check nothing. All are cached on disk and release the GIL.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+from numpy.typing import NDArray
+
+from . import cyclic
+from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode
+from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+
+__all__ = [
+    "accumulate",
+    "bind_decoding_vector",
+    "combine",
+    "combine_rows",
+    "decoding_vector",
+    "square_sum",
+]
+
+# Fused multiply-adds are wanted (one rounding fewer); no other liberty with arithmetic is.
+_njit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+
+_RUN = 32  # factors between two normalisations; see csrc/cyclic.c
+_GROUP = 4  # rows combined at once; see csrc/combine.c
+_BLOCK = 16384  # elements of a row handled at a time
+_OUT_OF_RANGE, _DUPLICATE = int(cyclic.Status.OUT_OF_RANGE), int(cyclic.Status.DUPLICATE)
+_TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
+
+
+# ---------------------------------------------------------------------- decoding vectors
+
+
+@_njit
+def _cyclic_product(table, m, index, product, exponent):  # type: ignore[no-untyped-def]
+    product[:] = 1.0
+    exponent[:] = 0
+    for at in range(0, index.size, _RUN):
+        for j in index[at : at + _RUN]:
+            factors = table[m - j : 2 * m - j]
+            for i in range(m):
+                product[i] *= factors[i]
+        if at + _RUN < index.size:
+            for i in range(m):
+                product[i], shift = math.frexp(product[i])
+                exponent[i] += shift
+
+
+@_njit
+def _decode_block(tables, b, method, present, value):  # type: ignore[no-untyped-def]
+    m, q = present.size, tables.q[b]
+    lookup = method == LOOKUP
+    index = np.flatnonzero(present == lookup)
+    offset = tables.offset[b]
+    table = tables.cosecant if lookup else tables.sine
+    product = np.empty(m)
+    exponent = np.empty(m, dtype=np.int64)
+    _cyclic_product(table[offset : offset + 2 * m], m, index, product, exponent)
+    sign = -1 if lookup else 1
+    factors = index.size - 1 if lookup else index.size
+    scale = 1.0 if lookup else 1.0 / m
+    circle = 2 * m
+    stride = sign * q * index.size % circle
+    turn = -sign * q * (index.sum() % circle) % circle
+    quarter = -sign * factors % 4
+    phase = tables.phase[tables.phase_offset[b] :]
+    for i in range(m):
+        if present[i]:
+            magnitude = math.ldexp(product[i] * scale, exponent[i])
+            re = magnitude * phase[2 * turn]
+            im = magnitude * phase[2 * turn + 1]
+            if quarter == 0:
+                value[i] = complex(re, im)
+            elif quarter == 1:
+                value[i] = complex(-im, re)
+            elif quarter == 2:
+                value[i] = complex(-re, -im)
+            else:
+                value[i] = complex(im, -re)
+        turn += stride
+        if turn >= circle:
+            turn -= circle
+
+
+@_njit
+def decoding_vector(tables, method, survivors, out):  # type: ignore[no-untyped-def]
+    """Decoding vector of a direct sum of cyclic codes (Halbawi et al., Algorithm 3).
+
+    Parameters
+    ----------
+    tables : CyclicTables
+        ``code.tables``.
+    method : int
+        ``LOCATOR`` (0) or ``LOOKUP`` (1).
+    survivors : (f,) int64 array
+    out : (f,) complex128 array
+
+    Returns
+    -------
+    (int, int)
+        A `fastgc.kernels.Status` and where it applies, as in csrc/fastgc.h.
+    """
+    n = tables.start[-1]
+    present = np.zeros(n, dtype=np.bool_)
+    for l in range(survivors.size):
+        i = survivors[l]
+        if i < 0 or i >= n:
+            return _OUT_OF_RANGE, l
+        if present[i]:
+            return _DUPLICATE, l
+        present[i] = True
+    missing = 0
+    for b in range(tables.q.size):
+        count = present[tables.start[b] : tables.start[b + 1]].sum()
+        missing += max(0, tables.need[b] - count)
+    if missing:
+        return _TOO_FEW, missing
+    value = np.empty(n, dtype=np.complex128)
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
+    status, where = 0, 0
+    for l in range(survivors.size):
+        out[l] = value[survivors[l]]
+        if not (np.isfinite(out[l].real) and np.isfinite(out[l].imag)):
+            status, where = _OVERFLOW, l
+    return status, where
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> Decode:
+    """See `fastgc.kernels.bind_decoding_vector`."""
+    tables: CyclicTables = plan.tables
+
+    def decode(method: int, f: int) -> tuple[int, int]:
+        return decoding_vector(tables, method, survivors[:f], out[:f])  # type: ignore[no-any-return]
+
+    return decode
+
+
+# -------------------------------------------------------------------------- combinations
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(typingctx, address):  # type: ignore[no-untyped-def]
+    """Turn an integer into a pointer, for `numba.carray`."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.uintp), codegen
+
+
+def _real_parts(array):  # type: ignore[no-untyped-def]
+    """Reals of a contiguous real or complex array, without copying."""
+
+
+@overload(_real_parts, inline="never")  # type: ignore[untyped-decorator]
+def _real_parts_impl(array):  # type: ignore[no-untyped-def]
+    if array.dtype == types.complex64:
+        return lambda array: array.view(np.float32)
+    if array.dtype == types.complex128:
+        return lambda array: array.view(np.float64)
+    return lambda array: array
+
+
+@_njit
+def _add_rows(address, coef, rows, first, size, u, w):  # type: ignore[no-untyped-def]
+    """u += sum a_r v_r and, for complex coefficients, w += sum b_r v_r, `rows` rows (1 or 4)."""
+    step = first * u.itemsize
+    if rows == _GROUP:
+        v0 = numba.carray(_pointer(address[0] + np.uintp(step)), (size,), u.dtype)
+        v1 = numba.carray(_pointer(address[1] + np.uintp(step)), (size,), u.dtype)
+        v2 = numba.carray(_pointer(address[2] + np.uintp(step)), (size,), u.dtype)
+        v3 = numba.carray(_pointer(address[3] + np.uintp(step)), (size,), u.dtype)
+        a0, a1, a2, a3 = u.dtype.type(coef[0].real), u.dtype.type(coef[1].real), u.dtype.type(coef[2].real), u.dtype.type(coef[3].real)
+        b0, b1, b2, b3 = u.dtype.type(coef[0].imag), u.dtype.type(coef[1].imag), u.dtype.type(coef[2].imag), u.dtype.type(coef[3].imag)
+        if w.size:
+            for j in range(size):
+                x0, x1, x2, x3 = v0[j], v1[j], v2[j], v3[j]
+                u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+                w[j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+        else:
+            for j in range(size):
+                u[j] += a0 * v0[j] + a1 * v1[j] + a2 * v2[j] + a3 * v3[j]
+    else:
+        v = numba.carray(_pointer(address[0] + np.uintp(step)), (size,), u.dtype)
+        a = u.dtype.type(coef[0].real)
+        b = u.dtype.type(coef[0].imag)
+        for j in range(size):
+            u[j] += a * v[j]
+        if w.size:
+            for j in range(size):
+                w[j] += b * v[j]
+
+
+@_njit
+def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):  # type: ignore[no-untyped-def]
+    """csrc/combine.c's fgc_combine; `out` is the output's reals."""
+    step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
+    room = min(_BLOCK, 2 * (hi - lo))
+    u = np.empty(room, dtype=out.dtype)
+    w = np.empty(0 if mode == REAL else room, dtype=out.dtype)
+    finite = True
+    for j in range(lo, hi, step):
+        size = min(step, hi - j)
+        first = 2 * j if mode == REAL_PART else j
+        reals = 2 * size if mode == REAL_PART else size
+        u[:] = 0
+        w[:] = 0
+        if mode == PACKED:
+            reals = min(reals, in_len - first)
+        r = 0
+        while r < count:
+            group = _GROUP if r + _GROUP <= count else 1
+            _add_rows(addresses[r:], coef[r:], group, first, reals, u, w)
+            r += group
+        to = out[2 * j if mode == EXPAND else j :]
+        if not add:
+            to[: 2 * size if mode == EXPAND else size] = 0
+        if mode == REAL:
+            for t in range(size):
+                to[t] += u[t]
+        elif mode == PACKED:
+            size = min(size, to.size)
+            for t in range(0, size - 1, 2):
+                to[t] += u[t] - w[t + 1]
+                to[t + 1] += u[t + 1] + w[t]
+            if size % 2:
+                to[size - 1] += u[size - 1] - w[size]
+        elif mode == REAL_PART:
+            for t in range(size):
+                to[t] += u[2 * t] - w[2 * t + 1]
+        else:
+            for t in range(size):
+                to[2 * t] += u[t]
+                to[2 * t + 1] += w[t]
+            size *= 2
+        for t in range(size):
+            finite &= np.isfinite(to[t])
+    return finite
+
+
+def combine(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    lo: int,
+    hi: int,
+    accumulate: bool,
+) -> bool:
+    """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
+    return _combine(  # type: ignore[no-any-return]
+        mode,
+        rows.addresses,
+        rows.count,
+        coef.astype(np.complex128, copy=False),
+        out.view(out.real.dtype),
+        rows.length,
+        lo,
+        hi,
+        accumulate,
+    )
+
+
+@_njit
+def _row_addresses(rows):  # type: ignore[no-untyped-def]
+    first = np.uintp(rows.ctypes.data)
+    return first + np.arange(rows.shape[0]).astype(np.uintp) * np.uintp(rows.strides[0])
+
+
+@_njit
+def combine_rows(coef, rows, out):  # type: ignore[no-untyped-def]
+    """``out = coef @ rows`` for packed real or complex rows, from a user's own ``@njit`` code.
+
+    Parameters
+    ----------
+    coef : (f,) complex128 array
+    rows : (f, q) array
+        float32, float64, complex64 or complex128, with contiguous rows; reals stand for complex
+        pairs (q even, or odd with an unpaired last element).
+    out : (p,) array
+        Of the rows' dtype; p may be q, or q - 1 for reals.
+
+    Returns
+    -------
+    bool
+        Whether every written value is finite.
+    """
+    reals = _real_parts(out)
+    in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
+    extent = max(in_len, reals.size)
+    return _combine(
+        PACKED, _row_addresses(rows), rows.shape[0], coef, reals, in_len, 0, extent + extent % 2, False
+    )
+
+
+@_njit
+def accumulate(coef, gradient, message):  # type: ignore[no-untyped-def]
+    """``message += coef * gradient``: one step of streaming encoding, for packed messages.
+
+    Parameters
+    ----------
+    coef : complex
+    gradient : (p,) array
+        float32, float64, complex64 or complex128, contiguous.
+    message : (p,) array
+        Of the gradient's dtype; real messages of odd p have one element more.
+    """
+    reals = _real_parts(message)
+    partial = _real_parts(gradient)
+    address = np.full(1, partial.ctypes.data).astype(np.uintp)
+    extent = max(partial.size, reals.size)
+    _combine(
+        PACKED, address, 1, np.full(1, complex(coef)), reals, partial.size, 0, extent + extent % 2, True
+    )
+
+
+# ------------------------------------------------------------------------------- norms
+
+
+@_njit
+def _square_sum(x):  # type: ignore[no-untyped-def]
+    lanes = np.zeros(16)
+    whole = x.size // 16 * 16
+    for j in range(0, whole, 16):
+        for t in range(16):
+            lanes[t] += np.float64(x[j + t]) * np.float64(x[j + t])
+    total = lanes.sum()
+    for j in range(whole, x.size):
+        total += np.float64(x[j]) * np.float64(x[j])
+    return total
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """See `fastgc.kernels.square_sum`."""
+    return float(_square_sum(x))

@@ -1,0 +1,121 @@
+"""The kernels in NumPy: the oracle of the other two, and the fallback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Status
+from .rows import PACKED, REAL, REAL_PART, Rows
+
+__all__ = ["bind_decoding_vector", "combine", "square_sum"]
+
+_RUN = 32  # factors between two normalisations; see csrc/cyclic.c
+
+
+def _cyclic_product(
+    table: NDArray[np.float64], m: int, index: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Mantissa and binary exponent of ``prod_j table[m + i - index[j]]``, i = 0 .. m-1."""
+    product, exponent = np.ones(m), np.zeros(m, dtype=np.int64)
+    slices = np.lib.stride_tricks.sliding_window_view(table, m)  # row m - j starts at t = -j
+    for at in range(0, index.size, _RUN):
+        product *= np.multiply.reduce(slices[m - index[at : at + _RUN]], axis=0)
+        product, shift = np.frexp(product)
+        exponent += shift
+    return product, exponent
+
+
+def _decode_block(
+    tables: CyclicTables, b: int, method: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    m, q = present.size, int(tables.q[b])
+    lookup = method == LOOKUP
+    index = np.flatnonzero(present if lookup else ~present)
+    at = tables.offset[b]
+    table = (tables.cosecant if lookup else tables.sine)[at : at + 2 * m]
+    product, exponent = _cyclic_product(table, m, index)
+    # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, and 1/m;
+    # lookup: their inverses over the other survivors
+    sign, factors = (-1, index.size - 1) if lookup else (1, index.size)
+    turn = sign * q * (index.size * np.arange(m) - index.sum()) % (2 * m)
+    at = tables.phase_offset[b]
+    phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
+    quarter = (1, 1j, -1, -1j)[-sign * factors % 4]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.ldexp(product / (1 if lookup else m), exponent) * (phase * quarter)
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> Decode:
+    """See `fastgc.kernels.bind_decoding_vector`."""
+    tables, n = plan.tables, plan.workers
+
+    def decode(method: int, f: int) -> tuple[int, int]:
+        chosen = survivors[:f]
+        outside = (chosen < 0) | (chosen >= n)
+        first_seen = np.full(n, -1)
+        for l, i in enumerate(chosen):
+            if outside[l]:
+                return Status.OUT_OF_RANGE, l
+            if first_seen[i] >= 0:
+                return Status.DUPLICATE, l
+            first_seen[i] = l
+        present = first_seen >= 0
+        missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
+        if (missing > 0).any():
+            return Status.TOO_FEW, int(missing[missing > 0].sum())
+        value = np.concatenate(
+            [
+                _decode_block(tables, b, method, present[tables.start[b] : tables.start[b + 1]])
+                for b in range(tables.q.size)
+            ]
+        )
+        out[:f] = value[chosen]
+        finite = np.isfinite(out[:f])
+        if not finite.all():
+            return Status.OVERFLOW, int(np.flatnonzero(~finite)[-1])
+        return Status.OK, 0
+
+    return decode
+
+
+def combine(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    lo: int,
+    hi: int,
+    accumulate: bool,
+) -> bool:
+    """See `fastgc.kernels.combine`; always all elements, whatever `lo` and `hi`."""
+    real = np.dtype(out.real.dtype)
+    complex_ = np.result_type(real, np.complex64)
+    size = hi // 2 if mode == PACKED else hi
+    total = np.zeros(size, dtype=real if mode == REAL else complex_)
+    scaled = np.empty_like(total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for a, row in zip(coef.astype(total.dtype), rows.arrays, strict=False):
+            if mode == PACKED:
+                whole = row.size // 2
+                np.multiply(row[: 2 * whole].view(complex_), a, out=scaled[:whole])
+                scaled[whole:] = a * row[2 * whole] if row.size % 2 else 0
+            else:
+                np.multiply(row, a, out=scaled)
+            total += scaled
+        if mode == PACKED:
+            result = total.view(real)[: out.size]
+        else:
+            result = total.real if mode == REAL_PART else total
+        np.copyto(out, out + result if accumulate else result)
+    return bool(np.isfinite(out).all())
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """See `fastgc.kernels.square_sum`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.square(x, dtype=np.float64).sum())

@@ -1,0 +1,77 @@
+"""Long vectors in separate buffers, and the ways they are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# How rows and output of a combination relate; the numbers are csrc/fastgc.h's fgc_mode.
+REAL = 0  # real coefficients, real rows, real output
+PACKED = 1  # complex coefficients; rows and output are reals that stand for complex pairs
+REAL_PART = 2  # complex coefficients, complex rows, output is the real part
+EXPAND = 3  # complex coefficients, real rows, complex output
+
+
+class Rows:
+    """Up to `capacity` contiguous vectors of one length and dtype, addressed where they lie.
+
+    Keeps a reference to each, so that an address stays valid as long as the row is listed.
+
+    Attributes
+    ----------
+    arrays : list of (length,) arrays
+    addresses : (capacity,) uintp array
+        Where each begins; the first ``count`` entries are meaningful.
+    """
+
+    __slots__ = ("addresses", "arrays", "dtype", "length")
+
+    def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
+        self.addresses = np.empty(capacity, dtype=np.uintp)
+        self.arrays: list[NDArray[Any]] = []
+        self.length = length
+        self.dtype = dtype
+
+    @classmethod
+    def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
+        """Rows of a 2-D array with contiguous rows, or of separate vectors."""
+        if isinstance(arrays, np.ndarray):
+            rows = cls(0, length, dtype)
+            base = address(arrays)
+            steps = np.arange(len(arrays), dtype=np.int64) * arrays.strides[0]
+            rows.addresses = (base + steps).astype(np.uintp)
+            rows.arrays = list(arrays)
+            return rows
+        listed = list(arrays)
+        rows = cls(len(listed), length, dtype)
+        for array in listed:
+            rows.append(array)
+        return rows
+
+    @property
+    def count(self) -> int:
+        """Number of rows listed."""
+        return len(self.arrays)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
+    def append(self, array: NDArray[Any]) -> None:
+        """List one more row."""
+        self.addresses[len(self.arrays)] = address(array)
+        self.arrays.append(array)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.arrays.clear()
+
+
+def address(array: NDArray[Any]) -> int:
+    """Address of an array's first element."""
+    # Half the price of array.ctypes.data, which builds an object on each access.
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]

@@ -1,0 +1,82 @@
+"""Threads for the few calls that move enough memory to repay them.
+
+Compiled kernels release the GIL, so a small Python thread pool scales with the memory channels and
+needs no OpenMP.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["get_num_threads", "pieces", "run", "set_num_threads"]
+
+T = TypeVar("T")
+
+# Handing a piece to another thread and waiting for it costs 30-60 microseconds; below this many
+# bytes (about 150 microseconds of one core's work) that is not repaid.
+THRESHOLD_BYTES = 4 << 20
+ALIGN = 1024  # pieces are multiples of this many elements: no cache line is shared, no pair cut
+
+_pool: ThreadPoolExecutor | None = None
+_threads = 0
+
+
+def get_num_threads() -> int:
+    """Threads a large call is split over: ``FASTGC_NUM_THREADS`` or the processors at hand, at most 16."""
+    global _threads
+    if not _threads:
+        asked = os.environ.get("FASTGC_NUM_THREADS")
+        if asked:
+            set_num_threads(_parse(asked))
+        else:
+            available = getattr(os, "sched_getaffinity", None)
+            _threads = min(len(available(0)) if available else os.cpu_count() or 1, 16)
+    return _threads
+
+
+def _parse(asked: str) -> int:
+    try:
+        return int(asked)
+    except ValueError:
+        raise ValueError(f"FASTGC_NUM_THREADS must be an integer, not {asked!r}") from None
+
+
+def set_num_threads(threads: int) -> None:
+    """Split large calls over this many threads (1: none but the caller's)."""
+    global _threads
+    if threads < 1:
+        raise ValueError(f"the number of threads must be at least 1, not {threads}")
+    _threads = threads
+    _forget_pool()
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None  # idle threads of a dropped pool end by themselves
+
+
+# A forked child has the pool object but none of its threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def pieces(moved_bytes: int, extent: int) -> Sequence[tuple[int, int]]:
+    """Cut ``range(extent)`` into a piece per thread, or into none if that is not worth it."""
+    if moved_bytes < THRESHOLD_BYTES:
+        return ()
+    threads = min(get_num_threads(), max(1, extent // ALIGN))
+    step = -(-extent // threads // ALIGN) * ALIGN if threads > 1 else extent
+    return [(lo, min(lo + step, extent)) for lo in range(0, extent, step)]
+
+
+def run(task: Callable[[int, int], T], pieces: Sequence[tuple[int, int]]) -> list[T]:
+    """Call ``task(lo, hi)`` for every piece, the first one in this thread."""
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(get_num_threads(), thread_name_prefix="fastgc")
+    others = [_pool.submit(task, lo, hi) for lo, hi in pieces[1:]]
+    first = task(*pieces[0])
+    return [first, *(other.result() for other in others)]
