@@ -3,50 +3,60 @@
 
 #include "levels.h"
 
-/* Factors multiplied between two normalisations. A factor lies between pi/m and m/pi, so that 32
- * of them stay inside a double's range for every m below 2^31. */
-enum { RUN = 32 };
+/* One register of doubles (a wider type is split badly). Compilers without vector extensions get a
+ * scalar, on which the same expressions mean the same. */
+#if !defined(__GNUC__) && !defined(__clang__)
+typedef double vector;
+#elif defined(__AVX512F__)
+typedef double vector __attribute__((vector_size(64)));
+#elif defined(__AVX__)
+typedef double vector __attribute__((vector_size(32)));
+#else
+typedef double vector __attribute__((vector_size(16)));
+#endif
+
+/* Eight independent chains hide the latency of a multiplication. */
+enum { LANES = sizeof(vector) / sizeof(double), CHAINS = 8 };
 
 static FGC_INLINE void block(const double *at, const int64_t *index, int64_t count,
                              double *product, int vectors)
 {
-    fgc_vector acc[8], factor;
+    vector acc[CHAINS], factor;
     for (int v = 0; v < vectors; v++)
-        memcpy(&acc[v], product + v * FGC_LANES, sizeof acc[v]);
+        memcpy(&acc[v], product + v * LANES, sizeof acc[v]);
     for (int64_t j = 0; j < count; j++)
         for (int v = 0; v < vectors; v++) {
-            memcpy(&factor, at - index[j] + v * FGC_LANES, sizeof factor);
+            memcpy(&factor, at - index[j] + v * LANES, sizeof factor);
             acc[v] *= factor;
         }
     for (int v = 0; v < vectors; v++)
-        memcpy(product + v * FGC_LANES, &acc[v], sizeof acc[v]);
+        memcpy(product + v * LANES, &acc[v], sizeof acc[v]);
 }
 
 /* product[i] 2^exponent[i] = product over j of table[m + i - index[j]], i = 0 .. m-1.
  *
  * `table` spans offsets -m .. m-1, so that the cyclic reads of one index j are one contiguous slice:
- * no gather. `product` and `exponent` have room for m rounded up to FGC_LANES. Zero factors are
+ * no gather. `product` and `exponent` have room for m rounded up to FGC_PAD. Zero factors are
  * allowed and give zero. */
 void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t m, const int64_t *index,
                                       int64_t count, double *product, int64_t *exponent)
 {
-    const int64_t padded = (m + FGC_LANES - 1) / FGC_LANES * FGC_LANES;
+    const int64_t padded = (m + LANES - 1) / LANES * LANES;
     for (int64_t i = 0; i < padded; i++) {
         product[i] = 1.0;
         exponent[i] = 0;
     }
-    for (int64_t done = 0; done < count; done += RUN) {
-        const int64_t run = count - done < RUN ? count - done : RUN;
+    for (int64_t done = 0; done < count; done += FGC_RUN) {
+        const int64_t run = count - done < FGC_RUN ? count - done : FGC_RUN;
         const double *at = table + m;
         int64_t i = 0;
-        /* Eight independent chains hide the latency of the multiplication. */
-        for (; i + 8 * FGC_LANES <= padded; i += 8 * FGC_LANES)
-            block(at + i, index + done, run, product + i, 8);
-        for (; i + 2 * FGC_LANES <= padded; i += 2 * FGC_LANES)
+        for (; i + CHAINS * LANES <= padded; i += CHAINS * LANES)
+            block(at + i, index + done, run, product + i, CHAINS);
+        for (; i + 2 * LANES <= padded; i += 2 * LANES)
             block(at + i, index + done, run, product + i, 2);
-        for (; i < padded; i += FGC_LANES)
+        for (; i < padded; i += LANES)
             block(at + i, index + done, run, product + i, 1);
-        if (done + RUN >= count)
+        if (done + FGC_RUN >= count)
             return;
         for (i = 0; i < padded; i++) {
             uint64_t bits, scale;

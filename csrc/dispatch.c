@@ -109,11 +109,12 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     const int64_t m = code->start[b + 1] - code->start[b];
     const int64_t circle = 2 * m; /* phases are multiples of pi / m */
     int64_t count = 0, sum = 0;
-    for (int64_t i = 0; i < m; i++)
-        if (present[i] == (method == FGC_LOOKUP)) {
-            index[count++] = i;
-            sum += i;
-        }
+    for (int64_t i = 0; i < m; i++) {
+        index[count] = i;
+        const int64_t factor = present[i] == (method == FGC_LOOKUP);
+        count += factor;
+        sum += factor * i;
+    }
     const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
     level()->cyclic_product(table, m, index, count, product, exponent);
 
@@ -127,25 +128,25 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     turn = (turn + circle) % circle;
     const int64_t quarter = ((-sign * factors) % 4 + 4) % 4; /* times i^quarter */
     const double *phase = code->phase + code->phase_offset[b];
+    /* i^quarter (x + iy): swapped for odd quarters, with these signs. */
+    const int64_t swap = quarter & 1;
+    const double sign_x = quarter >= 2 ? -scale : scale;
+    const double sign_y = quarter == 1 || quarter == 2 ? -scale : scale;
+    const int scaled = count > FGC_RUN;
+    /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
     for (int64_t i = 0; i < m; i++) {
-        if (present[i]) {
-            double magnitude = product[i] * scale;
-            if (exponent[i])
-                magnitude = ldexp(magnitude, (int)exponent[i]);
-            const double re = magnitude * phase[2 * turn], im = magnitude * phase[2 * turn + 1];
-            value[2 * i] = quarter == 0 ? re : quarter == 1 ? -im : quarter == 2 ? -re : im;
-            value[2 * i + 1] = quarter == 0 ? im : quarter == 1 ? re : quarter == 2 ? -im : -re;
-        }
-        turn += stride;
-        if (turn >= circle)
-            turn -= circle;
+        const double magnitude = scaled ? ldexp(product[i], (int)exponent[i]) : product[i];
+        value[2 * i + swap] = sign_x * magnitude * phase[2 * turn];
+        value[2 * i + 1 - swap] = sign_y * magnitude * phase[2 * turn + 1];
+        const int64_t wrapped = turn + stride - circle;
+        turn = wrapped < 0 ? turn + stride : wrapped;
     }
 }
 
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const int64_t *survivors,
                                int64_t f, double *out, int64_t *where)
 {
-    const int64_t n = code->workers, room = n + FGC_LANES;
+    const int64_t n = code->workers, room = n + FGC_PAD;
     /* index, product, exponent, then (re, im), then the survivors' marks */
     char *work = malloc((size_t)room * (5 * sizeof(double) + 1));
     if (!work)
@@ -183,9 +184,10 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const 
             decode_block(code, method, b, present + s, index, product, exponent, value + 2 * s);
         }
         for (int64_t l = 0; l < f; l++) {
-            out[2 * l] = value[2 * survivors[l]];
-            out[2 * l + 1] = value[2 * survivors[l] + 1];
-            if (!isfinite(out[2 * l]) || !isfinite(out[2 * l + 1])) {
+            const double re = value[2 * survivors[l]], im = value[2 * survivors[l] + 1];
+            out[2 * l] = re;
+            out[2 * l + 1] = im;
+            if (!isfinite(re) || !isfinite(im)) {
                 *where = l;
                 status = FGC_OVERFLOW;
             }

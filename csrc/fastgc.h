@@ -42,7 +42,7 @@ typedef struct {
     const double *sine, *cosecant, *phase;
 } fgc_cyclic;
 
-/* Ones after each sine and cosecant table, so that full vectors may be read at its end. */
+/* The doubles of the widest vector: ones after each sine and cosecant table, so that full vectors may be read at its end. */
 enum { FGC_PAD = 8 };
 
 /* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. */

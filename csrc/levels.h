@@ -8,16 +8,15 @@
 #define FGC_JOIN(name, level) FGC_JOIN2(name, level)
 #define FGC_AT_LEVEL(name) FGC_JOIN(name, FGC_LEVEL)
 
-/* The widest vector any level has; narrower levels split it. Compilers without vector extensions
- * get a scalar, on which the same expressions mean the same. */
 #if defined(__GNUC__) || defined(__clang__)
-typedef double fgc_vector __attribute__((vector_size(64)));
 #define FGC_INLINE inline __attribute__((always_inline))
 #else
-typedef double fgc_vector;
 #define FGC_INLINE inline
 #endif
-enum { FGC_LANES = sizeof(fgc_vector) / sizeof(double) };
+
+/* Factors multiplied between two normalisations of a cyclic product. A factor lies between pi/m and
+ * m/pi, so that 32 of them stay inside a double's range for every m below 2^31. */
+enum { FGC_RUN = 32 };
 
 /* The functions of one SIMD level. */
 #define FGC_DECLARE_LEVEL(level)                                                                   \

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import threads
-from .cyclic import LOCATOR, LOOKUP, CyclicPlan, Decode, Status, fourier_vector
+from .cyclic import LOCATOR, LOOKUP, CyclicPlan, Decode, Status, Where, fourier_vector
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Decode",
     "Rows",
     "Status",
+    "Where",
     "backend",
     "backends",
     "bind_decoding_vector",
@@ -51,7 +52,7 @@ class Backend(Protocol):
 
     def bind_decoding_vector(
         self, plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-    ) -> Decode: ...
+    ) -> tuple[Decode, Where]: ...
 
     def combine(
         self,
@@ -67,7 +68,7 @@ class Backend(Protocol):
     def square_sum(self, x: NDArray[Any]) -> float: ...
 
 
-_active: Backend | None = None
+active: Backend | None = None  # None until a kernel is first asked for
 _active_name = ""
 
 
@@ -78,7 +79,7 @@ def backends() -> tuple[str, ...]:
 
 
 def _select(name: str) -> None:
-    global _active, _active_name
+    global active, _active_name
     if name not in _NAMES:
         raise ValueError(f"unknown backend {name!r}: choose one of {', '.join(_NAMES)}")
     try:
@@ -87,14 +88,14 @@ def _select(name: str) -> None:
         raise ImportError(
             f"the {name!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
         ) from error
-    _active, _active_name = cast(Backend, module), name
+    active, _active_name = cast(Backend, module), name
 
 
 def _kernels() -> Backend:
-    if _active is None:
+    if active is None:
         _select(os.environ.get("FASTGC_BACKEND") or backends()[0])
-    assert _active is not None
-    return _active
+    assert active is not None
+    return active
 
 
 def backend() -> str:
@@ -139,11 +140,12 @@ class use_backend:  # noqa: N801 - reads as a function, may be used in a with st
 
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> Decode:
+) -> tuple[Decode, Where]:
     """Prepare the decoding vector's computation on two fixed buffers.
 
-    Returns a function ``decode(method, f) -> (status, where)`` that reads ``survivors[:f]`` and
-    writes ``out[:f]``; pointers are taken once, here.
+    Returns a function ``decode(method, f) -> status`` that reads ``survivors[:f]`` and writes
+    ``out[:f]``, and an object whose item 0 then says where that status applies. Pointers are taken
+    once, here.
     """
     return _kernels().bind_decoding_vector(plan, survivors, out)
 

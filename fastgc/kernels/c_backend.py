@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._cffi import ffi, lib
-from .cyclic import CyclicPlan, Decode
+from .cyclic import CyclicPlan, Decode, Where
 from .rows import Rows
 
 __all__ = ["bind_decoding_vector", "combine", "select_simd", "simd", "square_sum"]
@@ -53,7 +53,7 @@ def _plan(plan: CyclicPlan) -> Any:
 
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> Decode:
+) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     struct = _plan(plan)
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
@@ -61,10 +61,10 @@ def bind_decoding_vector(
     where = ffi.new("int64_t *")
     function = lib.fgc_decoding_vector
 
-    def decode(method: int, f: int) -> tuple[int, int]:
-        return function(struct, method, survivors_, f, out_, where), where[0]
+    def decode(method: int, f: int) -> int:
+        return function(struct, method, survivors_, f, out_, where)  # type: ignore[no-any-return]
 
-    return decode
+    return decode, where
 
 
 def combine(

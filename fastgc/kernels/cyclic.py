@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ __all__ = [
     "CyclicTables",
     "Decode",
     "Status",
+    "Where",
     "cyclic_tables",
     "fourier_vector",
     "sines",
@@ -48,7 +49,13 @@ class Status(IntEnum):
     NO_MEMORY = 5
 
 
-Decode: TypeAlias = Callable[[int, int], tuple[int, int]]
+Decode: TypeAlias = Callable[[int, int], int]
+
+
+class Where(Protocol):
+    """One integer, at index 0: where the last status applies."""
+
+    def __getitem__(self, at: Literal[0], /) -> int: ...
 
 
 class CyclicTables(NamedTuple):

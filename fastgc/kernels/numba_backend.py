@@ -17,7 +17,7 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from . import cyclic
-from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode
+from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Where
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -140,14 +140,16 @@ def decoding_vector(tables, method, survivors, out):  # type: ignore[no-untyped-
 
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> Decode:
+) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     tables: CyclicTables = plan.tables
+    where = [0]
 
-    def decode(method: int, f: int) -> tuple[int, int]:
-        return decoding_vector(tables, method, survivors[:f], out[:f])  # type: ignore[no-any-return]
+    def decode(method: int, f: int) -> int:
+        status, where[0] = decoding_vector(tables, method, survivors[:f], out[:f])
+        return status  # type: ignore[no-any-return]
 
-    return decode
+    return decode, where
 
 
 # -------------------------------------------------------------------------- combinations

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Status
+from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Status, Where
 from .rows import PACKED, REAL, REAL_PART, Rows
 
 __all__ = ["bind_decoding_vector", "combine", "square_sum"]
@@ -50,11 +50,17 @@ def _decode_block(
 
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> Decode:
+) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     tables, n = plan.tables, plan.workers
 
-    def decode(method: int, f: int) -> tuple[int, int]:
+    where = [0]
+
+    def decode(method: int, f: int) -> int:
+        status, where[0] = run(method, f)
+        return status
+
+    def run(method: int, f: int) -> tuple[Status, int]:
         chosen = survivors[:f]
         outside = (chosen < 0) | (chosen >= n)
         first_seen = np.full(n, -1)
@@ -80,7 +86,7 @@ def bind_decoding_vector(
             return Status.OVERFLOW, int(np.flatnonzero(~finite)[-1])
         return Status.OK, 0
 
-    return decode
+    return decode, where
 
 
 def combine(

@@ -1,0 +1,372 @@
+"""Reed-Solomon gradient coding (Halbawi, Azizan-Ruhi, Salehi, Hassibi 2017)."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from .._arrays import check_index
+from ..kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, Status, cyclic_tables, sines
+from .base import Blocks, Code, VectorFunction
+
+__all__ = ["ReedSolomon"]
+
+# Above this many products n * |S| the transform is faster than the product (see benches).
+FFT_FROM = 1 << 22
+
+
+class _Cluster(NamedTuple):
+    """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
+
+    first_worker: int
+    first_partition: int
+    m: int  # workers
+    k: int  # partitions
+    w: int  # load
+    q: int  # root exp(2 pi i q / m)
+
+    @property
+    def tolerance(self) -> int:
+        """Stragglers tolerated, eq. (2)."""
+        return self.m * self.w // self.k - 1
+
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First row and weight of each column of the mask (Algorithm 4)."""
+        d_low, heavy = divmod(self.m * self.w, self.k)
+        d_high = d_low + (heavy > 0)
+        j = np.arange(self.k, dtype=np.int64)
+        offset = np.where(j < heavy, j * d_high, heavy * d_high + (j - heavy) * d_low)
+        return offset % self.m, np.where(j < heavy, d_high, d_low)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Partitions of a worker, and for each the place m and weight d of its tau_d(m)."""
+        offset, weight = self.columns()
+        place = (worker - self.first_worker - offset) % self.m
+        held = np.flatnonzero(place < weight)
+        return held + self.first_partition, place[held], weight[held]
+
+
+class ReedSolomon(Code):
+    """Reed-Solomon gradient code: the exact gradient from any f = n - s workers.
+
+    Each column of B is a codeword of RS[n, n-d+1] with the support that balances the workers'
+    loads, for every valid n, k and w (Algorithms 1, 2 and 4). B is never stored: its columns are
+    cyclic shifts of one or two vectors tau.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default.
+    stragglers : int, optional
+        Stragglers to tolerate, s. The load is the smallest that does it, and the code may tolerate
+        more when k != n: ``code.stragglers`` is what it really tolerates.
+    load : int, optional
+        Partitions per worker, w; tolerates floor(n w / k) - 1 stragglers, eq. (2).
+        Give `stragglers`, `load` or both.
+    root : "stable" or int, default "stable"
+        The evaluation root is exp(2 pi i root / n), for a `root` coprime to n. The papers' is 1:
+        its rounding errors grow like (n / pi)^d, and from about 30 stragglers on nothing is left.
+        "stable" is the root with the smallest largest |B_ij|.
+    packed : bool, default True
+        Send real gradients as pairs taken for complex numbers, so that messages are as long as the
+        gradient. False: as many complex numbers, as in the paper.
+    clusters : int or "auto", default 1
+        Split workers and partitions into so many groups, each with a code of its own. Load and
+        worst-case tolerance stay; decoding is cheaper and better conditioned, and is possible from
+        many smaller sets of survivors. "auto": as many as can be, floor(n / (s+1)) where k allows.
+
+    Raises
+    ------
+    ValueError
+        If no code has these parameters; says why.
+
+    Notes
+    -----
+    Every survivor counts: more than f of them make the decoding vector smaller and the gradient
+    more precise. The vector can be had by these methods:
+
+    - ``"locator"``: a_i = (1/n) prod over stragglers j of (1 - alpha^(i-j)), O(f s);
+    - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for thousands of stragglers;
+    - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
+      a table, O(f^2);
+    - ``"solve"``: LAPACK on the Vandermonde system of eq. (12), O(f^3), with an error that grows
+      with its condition number;
+    - ``"auto"``: the fastest.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgc
+    >>> code = fastgc.ReedSolomon(n=8, k=4, load=3)
+    >>> code.stragglers, code.threshold
+    (5, 3)
+    >>> g = np.arange(12.0).reshape(4, 3)
+    >>> messages = [code.encode(i, g[code.partitions(i)]) for i in (6, 0, 3)]
+    >>> np.round(code.decode([6, 0, 3], messages, p=3), 12)
+    array([18., 22., 26.])
+    """
+
+    _complex = True
+    methods = ("auto", "locator", "fft", "lookup", "solve")
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        stragglers: int | None = None,
+        load: int | None = None,
+        root: Literal["stable"] | int = "stable",
+        packed: bool = True,
+        clusters: Literal["auto"] | int = 1,
+    ) -> None:
+        k = n if k is None else k
+        if n < 1 or k < 1:
+            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        load, wanted = _load_and_stragglers(n, k, load, stragglers)
+        shares = _shares(n, k, load, wanted, clusters)
+        self.n, self.k, self.packed, self.root = n, k, bool(packed), root
+        self.clusters = len(shares)
+        made = []
+        first_worker = first_partition = 0
+        for m, share in shares:
+            w = min(load, share)
+            q = _root(m, share, w, root)
+            made.append(_Cluster(first_worker, first_partition, m, share, w, q))
+            first_worker += m
+            first_partition += share
+        self._clusters = tuple(made)
+        self.load = max(c.w for c in made)
+        self.stragglers = min(c.tolerance for c in made)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "k": self.k,
+            "load": self.load,
+            "stragglers": self.stragglers,
+            "root": self.root,
+            "packed": self.packed,
+            "clusters": self.clusters,
+        }
+
+    # ------------------------------------------------------------------------------ encoding
+
+    def partitions(self, worker: int) -> NDArray[np.int64]:  # noqa: D102
+        worker = check_index("worker", worker, self.n)
+        return self._cluster_of(worker).row(worker)[0]
+
+    def coefficients(self, worker: int) -> NDArray[np.complex128]:  # noqa: D102
+        worker = check_index("worker", worker, self.n)
+        cluster = self._cluster_of(worker)
+        _, place, weight = cluster.row(worker)
+        coefficients = np.empty(place.size, dtype=np.complex128)
+        for d in np.unique(weight):
+            of_d = weight == d
+            coefficients[of_d] = _tau(cluster.m, int(d), cluster.q)[place[of_d]]
+        return coefficients
+
+    def _cluster_of(self, worker: int) -> _Cluster:
+        at = np.searchsorted(self._plan.tables.start, worker, side="right") - 1
+        return self._clusters[at]
+
+    # ------------------------------------------------------------------------------ decoding
+
+    @cached_property
+    def _plan(self) -> CyclicPlan:
+        return CyclicPlan(cyclic_tables([(c.m, c.q, c.m - c.tolerance) for c in self._clusters]))
+
+    @property
+    def tables(self) -> kernels.cyclic.CyclicTables:
+        """Tables that `fastgc.kernels.numba_backend.decoding_vector` takes, for ``@njit`` code."""
+        return self._plan.tables
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        sizes = [c.m for c in self._clusters]
+        return Blocks(
+            np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+            np.ones(self.n, dtype=np.int64),
+            self._plan.tables.need,
+        )
+
+    def _bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+    ) -> VectorFunction:
+        run, where = kernels.bind_decoding_vector(self._plan, survivors, vector)
+        fft_below = self.n - FFT_FROM // self.n  # survivors
+
+        def fill(f: int, method: str) -> None:
+            if method == "auto":
+                method = "locator" if f >= fft_below else "fft"
+            if method == "locator":  # the hot path: nothing in Python beside the call
+                status = run(LOCATOR, f)
+            elif method == "lookup":
+                status = run(LOOKUP, f)
+            elif method in ("fft", "solve"):
+                chosen = self._check_survivors(survivors[:f])
+                if self._blocks.missing(chosen):
+                    self._raise_too_few(chosen)
+                if method == "fft":
+                    kernels.fourier_vector(self._plan.tables, chosen, vector)
+                else:
+                    vector[:f] = self._solve(chosen)
+                status = 0
+            else:
+                raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
+            if status:
+                self._raise(Status(status), where[0], survivors[:f])
+
+        return fill
+
+    def _solve(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """The O(f^3) baseline: a_F G_F = e_1, eq. (12), G_F the survivors' Vandermonde rows."""
+        vector = np.empty(survivors.size, dtype=np.complex128)
+        for c in self._clusters:
+            mine = (survivors >= c.first_worker) & (survivors < c.first_worker + c.m)
+            i = survivors[mine] - c.first_worker
+            power = c.q * np.outer(np.arange(i.size), i) % c.m
+            moment = np.zeros(i.size)
+            moment[0] = 1
+            vector[mine] = np.linalg.solve(np.exp(2j * np.pi / c.m * power), moment)
+        return vector
+
+    def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:
+        if status == Status.OUT_OF_RANGE:
+            self._raise_outside(survivors, where)
+        if status == Status.DUPLICATE:
+            self._raise_duplicate(survivors, where)
+        if status == Status.TOO_FEW:
+            self._raise_too_few(survivors)
+        if status == Status.NO_MEMORY:
+            raise MemoryError("no memory for the decoding vector's work space")
+        raise OverflowError(
+            f"the coefficient of worker {survivors[where]} is beyond float64: these stragglers make "
+            'decoding hopeless with one code for all workers; use clusters="auto"'
+        )
+
+
+# ------------------------------------------------------------------------------- construction
+
+
+def _load_and_stragglers(
+    n: int, k: int, load: int | None, stragglers: int | None
+) -> tuple[int, int]:
+    """The load, and the stragglers to tolerate with it, or ValueError."""
+    if stragglers is None and load is None:
+        raise ValueError("give stragglers= or load=")
+    if stragglers is not None and not 0 <= stragglers < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
+    if load is None:
+        assert stragglers is not None
+        load = -(-(stragglers + 1) * k // n)
+    if not 1 <= load <= k:
+        raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
+    tolerated = n * load // k - 1
+    if tolerated < (stragglers or 0):
+        needed = -(-((stragglers or 0) + 1) * k // n)
+        raise ValueError(
+            f"n={n} workers with load {load} of k={k} partitions tolerate {tolerated} stragglers "
+            f"at most; {stragglers or 0} need load {needed}"
+        )
+    return load, tolerated if stragglers is None else stragglers
+
+
+def _shares(
+    n: int, k: int, load: int, stragglers: int, clusters: Literal["auto"] | int
+) -> list[tuple[int, int]]:
+    """Workers and partitions of each cluster, or ValueError."""
+    most = n // (stragglers + 1)
+    if clusters == "auto":
+        return next(s for g in range(most, 0, -1) if (s := _split(n, k, load, stragglers, g)))
+    if not isinstance(clusters, int) or not 1 <= clusters <= most:
+        raise ValueError(
+            f'clusters must be "auto" or in 1 .. floor(n / (s+1)) = {most}, not {clusters!r}'
+        )
+    shares = _split(n, k, load, stragglers, clusters)
+    if not shares:
+        raise ValueError(
+            f"k={k} partitions cannot be shared by {clusters} clusters at load {load} so that each "
+            f'tolerates {stragglers} stragglers; use fewer, or clusters="auto"'
+        )
+    return shares
+
+
+def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tuple[int, int]]:
+    """Nearly equal clusters, partitions as even as their capacities allow; [] if impossible."""
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    capacity = [m * load // (stragglers + 1) for m in sizes]
+    if k < clusters or sum(capacity) < k:
+        return []
+    ends = [sum(sizes[: c + 1]) * k // n for c in range(clusters)]
+    shares = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    shares = [min(max(share, 1), most) for share, most in zip(shares, capacity, strict=True)]
+    excess = sum(shares) - k
+    while excess:  # what rounding to the capacities moved, one by one to where it matters least
+        step = -1 if excess > 0 else 1
+        room = [
+            (share / m * step, c)
+            for c, (share, m, most) in enumerate(zip(shares, sizes, capacity, strict=True))
+            if 1 <= share + step <= most
+        ]
+        shares[min(room)[1]] += step
+        excess += step
+    return list(zip(sizes, shares, strict=True))
+
+
+def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
+    if root == "stable":
+        return stable_root(m, -(-m * w // k))
+    if not isinstance(root, int):
+        raise ValueError(f'root must be "stable" or an integer, not {root!r}')
+    if math.gcd(root, m) != 1:
+        raise ValueError(
+            f"root={root} is not coprime to {m}, so exp(2 pi i {root} / {m}) is not a primitive root"
+        )
+    return root % m if m > 1 else 1
+
+
+@lru_cache(maxsize=4096)
+def stable_root(m: int, d: int) -> int:
+    """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
+
+    log|tau(x)| = log m - P(x) - P(d-1-x) with P(t) = sum over u = 1 .. t of log|1 - alpha^u|, so
+    that a root costs O(d). q and m - q give conjugate codes: half of them suffice.
+    """
+    log_table = np.zeros(m)
+    log_table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
+    u = np.arange(d, dtype=np.int64)
+    best, best_size = 1, np.inf
+    for q in range(1, m // 2 + 1):
+        if math.gcd(q, m) == 1:
+            partial = np.cumsum(log_table[q * u % m])
+            size = -(partial + partial[::-1]).min()
+            if size < best_size - 1e-9:
+                best, best_size = q, size
+    return best
+
+
+@lru_cache(maxsize=256)
+def _tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """A column's d nonzeros: tau(x) = prod over u = d .. m-1 of (1 - alpha^(x-u)), Algorithm 2.
+
+    That is m times the decoding vector of the column's own support.
+    """
+    plan = CyclicPlan(cyclic_tables([(m, q, 0)]))
+    tau = np.empty(d, dtype=np.complex128)
+    method = LOOKUP if 2 * d < m else LOCATOR
+    run, _ = kernels.bind_decoding_vector(plan, np.arange(d, dtype=np.int64), tau)
+    if run(method, d):
+        raise OverflowError(
+            f"the coefficients of root {q} for {m} workers and column weight {d} are beyond "
+            'float64; use root="stable"'
+        )
+    tau *= m
+    tau.flags.writeable = False
+    return tau
