@@ -43,10 +43,9 @@ def check_vector(
 
     An input with other strides is copied; an output must be contiguous and writable.
     """
-    if not isinstance(array, np.ndarray):
-        if output:
-            raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
-        array = np.asarray(array)
+    if output and not isinstance(array, np.ndarray):
+        raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
+    array = np.asarray(array)
     if array.dtype != dtype:
         raise TypeError(f"{what} must have dtype {dtype}, not {array.dtype}")
     if array.shape != (size,):
@@ -56,8 +55,9 @@ def check_vector(
     if not array.flags.c_contiguous:
         if output:
             raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
-        return np.ascontiguousarray(array)
-    return array
+        array = array.copy()
+    checked: NDArray[Any] = array
+    return checked
 
 
 def check_workers(what: str, workers: ArrayLike) -> NDArray[np.int64]:

@@ -379,16 +379,14 @@ class Code(ABC):
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:
         """Squared 2-norms of the rows of B."""
-        return np.array(
-            [float(np.sum(np.abs(self.coefficients(i)) ** 2)) for i in range(self.n)]
-        )
+        return np.array([float(np.sum(np.abs(self.coefficients(i)) ** 2)) for i in range(self.n)])
 
     def _check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
         checked = check_workers("survivors", survivors)
-        outside = np.flatnonzero((checked < 0) | (checked >= self.n))
-        if outside.size:
-            self._raise_outside(checked, int(outside[0]))
-        if np.unique(checked).size != checked.size:
+        outside = (checked < 0) | (checked >= self.n)
+        if outside.any():
+            self._raise_outside(checked, int(np.argmax(outside)))
+        if np.bincount(checked, minlength=1).max() > 1:
             self._raise_duplicate(checked, _second(checked))
         return checked
 

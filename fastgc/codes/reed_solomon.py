@@ -247,8 +247,8 @@ class ReedSolomon(Code):
         if status == Status.NO_MEMORY:
             raise MemoryError("no memory for the decoding vector's work space")
         raise OverflowError(
-            f"the coefficient of worker {survivors[where]} is beyond float64: these stragglers make "
-            'decoding hopeless with one code for all workers; use clusters="auto"'
+            f"the coefficient of worker {survivors[where]} is beyond float64: these stragglers "
+            'make decoding hopeless with one code for all workers; use clusters="auto"'
         )
 
 
@@ -327,7 +327,7 @@ def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
         raise ValueError(f'root must be "stable" or an integer, not {root!r}')
     if math.gcd(root, m) != 1:
         raise ValueError(
-            f"root={root} is not coprime to {m}, so exp(2 pi i {root} / {m}) is not a primitive root"
+            f"root={root} is not coprime to {m}: exp(2 pi i {root} / {m}) is no primitive root"
         )
     return root % m if m > 1 else 1
 

@@ -104,7 +104,7 @@ def backend() -> str:
     return _active_name
 
 
-class use_backend:  # noqa: N801 - reads as a function, may be used in a with statement
+class use_backend:
     """Use this backend from now on, or for the length of a ``with`` statement.
 
     The choice holds for the whole process. Objects made earlier that keep prepared pointers
@@ -181,7 +181,9 @@ def combine(
     if len(pieces) < 2:
         return kernels.combine(mode, rows, coef, out, 0, extent, accumulate)
     return all(
-        threads.run(lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), pieces)
+        threads.run(
+            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), pieces
+        )
     )
 
 

@@ -39,9 +39,7 @@ def _plan(plan: CyclicPlan) -> Any:
     if plan.c is None:
         tables = plan.tables
         buffers = {
-            name: ffi.from_buffer(
-                "double[]" if array.dtype == np.float64 else "int64_t[]", array
-            )
+            name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
             for name, array in tables._asdict().items()
         }
         struct = ffi.new(

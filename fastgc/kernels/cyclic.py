@@ -95,7 +95,7 @@ class CyclicPlan:
 
 
 def sines(m: int, q: int) -> NDArray[np.float64]:
-    """``2 sin(pi q t / m)`` for t = -m .. m-1, to the last digit: the angle is reduced in integers."""
+    """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers."""
     turns = (q * np.arange(m)) % (2 * m)  # theta = pi turns / m
     sign = np.where(turns < m, 2.0, -2.0)
     turns %= m
@@ -105,7 +105,7 @@ def sines(m: int, q: int) -> NDArray[np.float64]:
 
 
 def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
-    """Tables for blocks given as (workers m, root q, survivors needed); like blocks share theirs."""
+    """Tables for blocks (workers m, root q, survivors needed); like blocks share theirs."""
     offsets: dict[tuple[int, int], tuple[int, int]] = {}
     sine, phase = [], []
     at = phase_at = 0

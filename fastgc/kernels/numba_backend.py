@@ -33,7 +33,6 @@ __all__ = [
 _njit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 _RUN = 32  # factors between two normalisations; see csrc/cyclic.c
-_GROUP = 4  # rows combined at once; see csrc/combine.c
 _BLOCK = 16384  # elements of a row handled at a time
 _OUT_OF_RANGE, _DUPLICATE = int(cyclic.Status.OUT_OF_RANGE), int(cyclic.Status.DUPLICATE)
 _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
@@ -43,7 +42,7 @@ _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
 
 
 @_njit
-def _cyclic_product(table, m, index, product, exponent):  # type: ignore[no-untyped-def]
+def _cyclic_product(table, m, index, product, exponent):
     product[:] = 1.0
     exponent[:] = 0
     for at in range(0, index.size, _RUN):
@@ -58,7 +57,7 @@ def _cyclic_product(table, m, index, product, exponent):  # type: ignore[no-unty
 
 
 @_njit
-def _decode_block(tables, b, method, present, value):  # type: ignore[no-untyped-def]
+def _decode_block(tables, b, method, present, value):
     m, q = present.size, tables.q[b]
     lookup = method == LOOKUP
     index = np.flatnonzero(present == lookup)
@@ -94,7 +93,7 @@ def _decode_block(tables, b, method, present, value):  # type: ignore[no-untyped
 
 
 @_njit
-def decoding_vector(tables, method, survivors, out):  # type: ignore[no-untyped-def]
+def decoding_vector(tables, method, survivors, out):
     """Decoding vector of a direct sum of cyclic codes (Halbawi et al., Algorithm 3).
 
     Parameters
@@ -113,12 +112,12 @@ def decoding_vector(tables, method, survivors, out):  # type: ignore[no-untyped-
     """
     n = tables.start[-1]
     present = np.zeros(n, dtype=np.bool_)
-    for l in range(survivors.size):
-        i = survivors[l]
+    for at in range(survivors.size):
+        i = survivors[at]
         if i < 0 or i >= n:
-            return _OUT_OF_RANGE, l
+            return _OUT_OF_RANGE, at
         if present[i]:
-            return _DUPLICATE, l
+            return _DUPLICATE, at
         present[i] = True
     missing = 0
     for b in range(tables.q.size):
@@ -131,10 +130,10 @@ def decoding_vector(tables, method, survivors, out):  # type: ignore[no-untyped-
         lo, hi = tables.start[b], tables.start[b + 1]
         _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
     status, where = 0, 0
-    for l in range(survivors.size):
-        out[l] = value[survivors[l]]
-        if not (np.isfinite(out[l].real) and np.isfinite(out[l].imag)):
-            status, where = _OVERFLOW, l
+    for at in range(survivors.size):
+        out[at] = value[survivors[at]]
+        if not (np.isfinite(out[at].real) and np.isfinite(out[at].imag)):
+            status, where = _OVERFLOW, at
     return status, where
 
 
@@ -147,7 +146,7 @@ def bind_decoding_vector(
 
     def decode(method: int, f: int) -> int:
         status, where[0] = decoding_vector(tables, method, survivors[:f], out[:f])
-        return status  # type: ignore[no-any-return]
+        return status
 
     return decode, where
 
@@ -155,22 +154,22 @@ def bind_decoding_vector(
 # -------------------------------------------------------------------------- combinations
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _pointer(typingctx, address):  # type: ignore[no-untyped-def]
+@intrinsic
+def _pointer(typingctx, address):
     """Turn an integer into a pointer, for `numba.carray`."""
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         return builder.inttoptr(args[0], cgutils.voidptr_t)
 
     return types.voidptr(types.uintp), codegen
 
 
-def _real_parts(array):  # type: ignore[no-untyped-def]
+def _real_parts(array):
     """Reals of a contiguous real or complex array, without copying."""
 
 
-@overload(_real_parts, inline="never")  # type: ignore[untyped-decorator]
-def _real_parts_impl(array):  # type: ignore[no-untyped-def]
+@overload(_real_parts, inline="never")
+def _real_parts_impl(array):
     if array.dtype == types.complex64:
         return lambda array: array.view(np.float32)
     if array.dtype == types.complex128:
@@ -179,42 +178,49 @@ def _real_parts_impl(array):  # type: ignore[no-untyped-def]
 
 
 @_njit
-def _add_rows(address, coef, rows, first, size, u, w):  # type: ignore[no-untyped-def]
-    """u += sum a_r v_r and, for complex coefficients, w += sum b_r v_r, `rows` rows (1 or 4)."""
-    step = first * u.itemsize
-    if rows == _GROUP:
-        v0 = numba.carray(_pointer(address[0] + np.uintp(step)), (size,), u.dtype)
-        v1 = numba.carray(_pointer(address[1] + np.uintp(step)), (size,), u.dtype)
-        v2 = numba.carray(_pointer(address[2] + np.uintp(step)), (size,), u.dtype)
-        v3 = numba.carray(_pointer(address[3] + np.uintp(step)), (size,), u.dtype)
-        a0, a1, a2, a3 = u.dtype.type(coef[0].real), u.dtype.type(coef[1].real), u.dtype.type(coef[2].real), u.dtype.type(coef[3].real)
-        b0, b1, b2, b3 = u.dtype.type(coef[0].imag), u.dtype.type(coef[1].imag), u.dtype.type(coef[2].imag), u.dtype.type(coef[3].imag)
-        if w.size:
-            for j in range(size):
-                x0, x1, x2, x3 = v0[j], v1[j], v2[j], v3[j]
-                u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                w[j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-        else:
-            for j in range(size):
-                u[j] += a0 * v0[j] + a1 * v1[j] + a2 * v2[j] + a3 * v3[j]
-    else:
-        v = numba.carray(_pointer(address[0] + np.uintp(step)), (size,), u.dtype)
-        a = u.dtype.type(coef[0].real)
-        b = u.dtype.type(coef[0].imag)
-        for j in range(size):
-            u[j] += a * v[j]
-        if w.size:
-            for j in range(size):
-                w[j] += b * v[j]
+def _row(address, first, size, like):
+    """`size` elements, from `first` on, of the row at an address; of the dtype of `like`."""
+    return numba.carray(_pointer(address + np.uintp(first * like.itemsize)), (size,), like.dtype)
 
 
 @_njit
-def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):  # type: ignore[no-untyped-def]
+def _add_row(address, a, b, first, size, u, w):
+    """Add a v to u and, where w has elements, b v to w."""
+    v = _row(address[0], first, size, u)
+    for j in range(size):
+        u[j] += a[0] * v[j]
+    if w.size:
+        for j in range(size):
+            w[j] += b[0] * v[j]
+
+
+@_njit
+def _add_rows(address, a, b, first, size, u, w):
+    """`_add_row` for four rows in one pass over u and w."""
+    v0 = _row(address[0], first, size, u)
+    v1 = _row(address[1], first, size, u)
+    v2 = _row(address[2], first, size, u)
+    v3 = _row(address[3], first, size, u)
+    a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
+    b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+    if w.size:
+        for j in range(size):
+            x0, x1, x2, x3 = v0[j], v1[j], v2[j], v3[j]
+            u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            w[j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+    else:
+        for j in range(size):
+            u[j] += a0 * v0[j] + a1 * v1[j] + a2 * v2[j] + a3 * v3[j]
+
+
+@_njit
+def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):
     """csrc/combine.c's fgc_combine; `out` is the output's reals."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
     room = min(_BLOCK, 2 * (hi - lo))
     u = np.empty(room, dtype=out.dtype)
     w = np.empty(0 if mode == REAL else room, dtype=out.dtype)
+    a, b = coef.real.astype(out.dtype), coef.imag.astype(out.dtype)
     finite = True
     for j in range(lo, hi, step):
         size = min(step, hi - j)
@@ -224,11 +230,11 @@ def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):  # type: i
         w[:] = 0
         if mode == PACKED:
             reals = min(reals, in_len - first)
-        r = 0
-        while r < count:
-            group = _GROUP if r + _GROUP <= count else 1
-            _add_rows(addresses[r:], coef[r:], group, first, reals, u, w)
-            r += group
+        grouped = count - count % 4
+        for r in range(0, grouped, 4):
+            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w)
+        for r in range(grouped, count):
+            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w)
         to = out[2 * j if mode == EXPAND else j :]
         if not add:
             to[: 2 * size if mode == EXPAND else size] = 0
@@ -265,7 +271,7 @@ def combine(
     accumulate: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
-    return _combine(  # type: ignore[no-any-return]
+    return _combine(
         mode,
         rows.addresses,
         rows.count,
@@ -279,13 +285,13 @@ def combine(
 
 
 @_njit
-def _row_addresses(rows):  # type: ignore[no-untyped-def]
+def _row_addresses(rows):
     first = np.uintp(rows.ctypes.data)
     return first + np.arange(rows.shape[0]).astype(np.uintp) * np.uintp(rows.strides[0])
 
 
 @_njit
-def combine_rows(coef, rows, out):  # type: ignore[no-untyped-def]
+def combine_rows(coef, rows, out):
     """``out = coef @ rows`` for packed real or complex rows, from a user's own ``@njit`` code.
 
     Parameters
@@ -306,12 +312,20 @@ def combine_rows(coef, rows, out):  # type: ignore[no-untyped-def]
     in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
     extent = max(in_len, reals.size)
     return _combine(
-        PACKED, _row_addresses(rows), rows.shape[0], coef, reals, in_len, 0, extent + extent % 2, False
+        PACKED,
+        _row_addresses(rows),
+        rows.shape[0],
+        coef,
+        reals,
+        in_len,
+        0,
+        extent + extent % 2,
+        False,
     )
 
 
 @_njit
-def accumulate(coef, gradient, message):  # type: ignore[no-untyped-def]
+def accumulate(coef, gradient, message):
     """``message += coef * gradient``: one step of streaming encoding, for packed messages.
 
     Parameters
@@ -327,7 +341,15 @@ def accumulate(coef, gradient, message):  # type: ignore[no-untyped-def]
     address = np.full(1, partial.ctypes.data).astype(np.uintp)
     extent = max(partial.size, reals.size)
     _combine(
-        PACKED, address, 1, np.full(1, complex(coef)), reals, partial.size, 0, extent + extent % 2, True
+        PACKED,
+        address,
+        1,
+        np.full(1, complex(coef)),
+        reals,
+        partial.size,
+        0,
+        extent + extent % 2,
+        True,
     )
 
 
@@ -335,7 +357,7 @@ def accumulate(coef, gradient, message):  # type: ignore[no-untyped-def]
 
 
 @_njit
-def _square_sum(x):  # type: ignore[no-untyped-def]
+def _square_sum(x):
     lanes = np.zeros(16)
     whole = x.size // 16 * 16
     for j in range(0, whole, 16):

@@ -45,7 +45,8 @@ def _decode_block(
     phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
     quarter = (1, 1j, -1, -1j)[-sign * factors % 4]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return np.ldexp(product / (1 if lookup else m), exponent) * (phase * quarter)
+        magnitude = np.ldexp(product / (1 if lookup else m), exponent)
+        return np.asarray(magnitude * (phase * quarter))
 
 
 def bind_decoding_vector(
@@ -64,12 +65,12 @@ def bind_decoding_vector(
         chosen = survivors[:f]
         outside = (chosen < 0) | (chosen >= n)
         first_seen = np.full(n, -1)
-        for l, i in enumerate(chosen):
-            if outside[l]:
-                return Status.OUT_OF_RANGE, l
+        for at, i in enumerate(chosen):
+            if outside[at]:
+                return Status.OUT_OF_RANGE, at
             if first_seen[i] >= 0:
-                return Status.DUPLICATE, l
-            first_seen[i] = l
+                return Status.DUPLICATE, at
+            first_seen[i] = at
         present = first_seen >= 0
         missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
         if (missing > 0).any():

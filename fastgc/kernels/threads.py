@@ -25,7 +25,10 @@ _threads = 0
 
 
 def get_num_threads() -> int:
-    """Threads a large call is split over: ``FASTGC_NUM_THREADS`` or the processors at hand, at most 16."""
+    """Threads a large call is split over.
+
+    ``FASTGC_NUM_THREADS``, or the processors this process may use, at most 16.
+    """
     global _threads
     if not _threads:
         asked = os.environ.get("FASTGC_NUM_THREADS")

@@ -1,0 +1,360 @@
+"""Labelled data for classification: reading it, splitting it, cutting it into partitions."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import operator
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Dataset", "load", "partition", "read_idx"]
+
+Samples = NDArray[np.floating[Any]]
+Labels = NDArray[np.intp]
+
+_IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training set and a test set of labelled samples.
+
+    Parameters
+    ----------
+    name : str
+        What the data is called in logs and plots.
+    X_train, X_test : array of float32 or float64, shape (N, features)
+        One sample a row, all entries finite.
+    y_train, y_test : array of int, shape (N,)
+        Class of each sample; every class in 0 .. ``classes - 1`` occurs in one of the two.
+
+    Raises
+    ------
+    ValueError
+        If a shape, a length, a label or an entry is not as above, or a set is empty.
+    """
+
+    name: str
+    X_train: Samples = field(repr=False)
+    y_train: Labels = field(repr=False)
+    X_test: Samples = field(repr=False)
+    y_test: Labels = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for part, X, y in (
+            ("training", self.X_train, self.y_train),
+            ("test", self.X_test, self.y_test),
+        ):
+            where = f"{self.name}: {part} set"
+            if X.ndim != 2 or y.ndim != 1:
+                raise ValueError(
+                    f"{where}: expected X of shape (N, features) and y of shape (N,), "
+                    f"got {X.shape} and {y.shape}"
+                )
+            if len(X) != len(y):
+                raise ValueError(f"{where}: {len(X)} samples but {len(y)} labels")
+            if X.size == 0:
+                raise ValueError(f"{where} is empty: X has shape {X.shape}")
+            if X.dtype not in (np.float32, np.float64) or y.dtype.kind not in "iu":
+                raise ValueError(
+                    f"{where}: expected float32 or float64 samples and integer labels, "
+                    f"got {X.dtype} and {y.dtype}"
+                )
+            if not np.isfinite(X).all():
+                raise ValueError(f"{where} holds NaN or Inf")
+        if self.X_train.shape[1] != self.X_test.shape[1]:
+            raise ValueError(
+                f"{self.name}: {self.X_train.shape[1]} features in the training set "
+                f"but {self.X_test.shape[1]} in the test set"
+            )
+        present = np.union1d(self.y_train, self.y_test)
+        if present[0] != 0 or present[-1] != len(present) - 1:
+            raise ValueError(
+                f"{self.name}: labels must be 0 .. classes - 1 without a gap, "
+                f"got {len(present)} labels from {present[0]} to {present[-1]}"
+            )
+
+    @property
+    def features(self) -> int:
+        """Numbers per sample."""
+        return int(self.X_train.shape[1])
+
+    @property
+    def classes(self) -> int:
+        """Number of classes in the two sets together."""
+        return 1 + int(max(self.y_train.max(), self.y_test.max()))
+
+
+def load(
+    source: str | os.PathLike[str] = "digits",
+    *,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    dtype: DTypeLike = np.float64,
+) -> Dataset:
+    """Read a data set.
+
+    Parameters
+    ----------
+    source : str or path
+        One of
+
+        - ``"digits"``: scikit-learn's 1797 handwritten digits of 8 x 8 pixels;
+        - an ``.npz`` file with arrays ``X_train``, ``y_train``, ``X_test``, ``y_test``, or with
+          ``X`` and ``y``, which are split (a lower-case ``x`` will do);
+        - a folder with MNIST's four idx files, gzipped or not, named with dashes or dots
+          (``train-images-idx3-ubyte``, ``t10k-labels.idx1-ubyte.gz``);
+        - one idx file of images, its labels file beside it, which are split.
+
+        Samples of more than one axis are flattened. ``uint8`` samples are divided by 255, and the
+        digits by 16, so that pixels lie in [0, 1]; other samples keep their values. Labels
+        (integers, whole numbers or strings) are renumbered 0 .. classes - 1 in sorted order.
+    test_fraction : float
+        Share of the samples, in (0, 1), that goes to the test set where the source is not split
+        already; each class keeps its share to within one sample or so.
+    seed : int
+        Seed of the split.
+    dtype : dtype
+        float32 or float64, the type of the samples.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file, or a file that belongs to it is missing.
+    ValueError
+        If a file does not hold what it should; the text names the file.
+    ImportError
+        If the digits are asked for and scikit-learn is not installed.
+    """
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype}")
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
+    path = Path(source)
+    if source == "digits":
+        name, arrays = "digits", _digits()
+    elif path.is_dir():
+        name, arrays = path.name, _read_mnist(path)
+    elif not path.is_file():
+        raise FileNotFoundError(
+            f"no data at {path}: expected 'digits', an .npz file, an idx file of images, "
+            "or a folder with MNIST's four idx files"
+        )
+    elif path.suffix == ".npz":
+        name, arrays = path.stem, _read_npz(path)
+    else:
+        name, arrays = path.name, (read_idx(path), read_idx(_labels_beside(path)))
+
+    samples = [_samples(X, dtype, path) for X in arrays[::2]]
+    labels = _renumbered(arrays[1::2], path)
+    for X, y in zip(samples, labels, strict=True):
+        if len(X) != len(y):
+            raise ValueError(f"{path}: {len(X)} samples but {len(y)} labels")
+    if len(samples) == 1:
+        train, test = _split(labels[0], test_fraction, seed, path)
+        X, y = samples[0], labels[0]
+        return Dataset(name, X[train], y[train], X[test], y[test])
+    return Dataset(name, samples[0], labels[0], samples[1], labels[1])
+
+
+def partition(X: Samples, y: Labels, k: int) -> list[tuple[Samples, Labels]]:
+    """Cut samples into k contiguous partitions, as even as possible, the larger ones first.
+
+    Parameters
+    ----------
+    X : array, shape (N, features)
+        Samples.
+    y : array, shape (N,)
+        Their labels.
+    k : int
+        Number of partitions, 1 <= k <= N.
+
+    Returns
+    -------
+    list of k pairs (X_j, y_j)
+        Views of ``X`` and ``y``.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or k is out of range.
+    """
+    k = operator.index(k)
+    if len(X) != len(y):
+        raise ValueError(f"{len(X)} samples but {len(y)} labels")
+    if not 1 <= k <= len(X):
+        raise ValueError(f"{len(X)} samples cannot be cut into k = {k} partitions")
+    return list(zip(np.array_split(X, k), np.array_split(y, k), strict=True))
+
+
+def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """Read an idx file, the format MNIST is distributed in, gzipped or not.
+
+    An idx file is two zero bytes, a type code, the number of axes, the length of each axis as a
+    big-endian 32-bit integer, then the entries, big-endian and in C order.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; compression is told from its first bytes, not from its name.
+
+    Returns
+    -------
+    array
+        In native byte order: uint8, int8, int16, int32, float32 or float64 as the file says.
+
+    Raises
+    ------
+    ValueError
+        If the file is no idx file or its length is not the one its header announces.
+    """
+    content = Path(path).read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: damaged gzip file: {error}") from error
+    if len(content) < 4 or content[:2] != b"\0\0":
+        raise ValueError(
+            f"{path}: not an idx file: expected two zero bytes, a type code and the number "
+            f"of axes, got {content[:4].hex(' ') or 'an empty file'}"
+        )
+    code, axes = content[2], content[3]
+    if code not in _IDX_DTYPES:
+        known = ", ".join(f"0x{known:02x}" for known in _IDX_DTYPES)
+        raise ValueError(f"{path}: idx type code must be one of {known}, got 0x{code:02x}")
+    header = 4 + 4 * axes
+    if len(content) < header:
+        raise ValueError(
+            f"{path}: idx header of {axes} axes takes {header} bytes, the file has {len(content)}"
+        )
+    shape = tuple(np.frombuffer(content, ">u4", axes, offset=4).tolist())
+    dtype = np.dtype(_IDX_DTYPES[code])
+    expected = header + math.prod(shape) * dtype.itemsize
+    if len(content) != expected:
+        raise ValueError(
+            f"{path}: idx header announces shape {shape} of {dtype.name}, {expected} bytes "
+            f"in all, the file has {len(content)}"
+        )
+    entries = np.frombuffer(content, dtype, offset=header).reshape(shape)
+    return entries.astype(dtype.newbyteorder("="))
+
+
+def _digits() -> tuple[NDArray[Any], ...]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            'the digits come with scikit-learn: pip install "fastgc[train]"'
+        ) from error
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels / 16, labels
+
+
+def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: not an .npz file: no zip archive")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            # A lower-case x is only another spelling of the same key.
+            keys = {key.replace("x", "X", 1): key for key in archive.files}
+            for wanted in (("X_train", "y_train", "X_test", "y_test"), ("X", "y")):
+                if keys.keys() >= set(wanted):
+                    return tuple(archive[keys[key]] for key in wanted)
+            found = ", ".join(archive.files) or "nothing"
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        raise ValueError(f"{path}: not a readable .npz file: {error}") from error
+    raise ValueError(
+        f"{path}: expected arrays X_train, y_train, X_test, y_test, or X and y; found {found}"
+    )
+
+
+def _read_mnist(folder: Path) -> tuple[NDArray[Any], ...]:
+    return tuple(
+        read_idx(_existing(folder, f"{part}-{content}-ubyte"))
+        for part in ("train", "t10k")
+        for content in ("images-idx3", "labels-idx1")
+    )
+
+
+def _labels_beside(images: Path) -> Path:
+    name = images.name.removesuffix(".gz")
+    if "images" not in name:
+        raise ValueError(
+            f"{images}: expected an .npz file or an idx file of images with 'images' in its name, "
+            "by which its labels file is found"
+        )
+    return _existing(images.parent, name.replace("images", "labels").replace("idx3", "idx1"))
+
+
+def _existing(folder: Path, name: str) -> Path:
+    """Find an idx file under any of the usual spellings of its name."""
+    spellings = list(_spellings(name))
+    for spelling in spellings:
+        if (folder / spelling).is_file():
+            return folder / spelling
+    raise FileNotFoundError(f"{folder}: expected one of {', '.join(spellings)}")
+
+
+def _spellings(name: str) -> Iterator[str]:
+    dashed, dotted = name.replace(".idx", "-idx"), name.replace("-idx", ".idx")
+    for suffix in ("", ".gz"):
+        yield from dict.fromkeys((dashed + suffix, dotted + suffix))
+
+
+def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
+    """Turn samples into rows of floats, never sharing memory with X."""
+    if X.dtype.kind not in "biuf" or X.ndim < 2:
+        raise ValueError(
+            f"{path}: expected samples as an array of real numbers of two axes or more, "
+            f"got {X.dtype} of shape {X.shape}"
+        )
+    rows: Samples = X.reshape(len(X), math.prod(X.shape[1:])).astype(dtype, order="C")
+    if X.dtype == np.uint8:
+        rows /= 255
+    return rows
+
+
+def _renumbered(labels: tuple[NDArray[Any], ...], path: Path) -> list[Labels]:
+    """Renumber the labels 0 .. classes - 1 over all sets together."""
+    for y in labels:
+        if y.ndim != 1 or y.dtype.kind not in "biufU":
+            raise ValueError(
+                f"{path}: expected one label per sample, integers or strings, "
+                f"got {y.dtype} of shape {y.shape}"
+            )
+        if y.dtype.kind == "f" and not (np.isfinite(y) & (y == np.rint(y))).all():
+            raise ValueError(f"{path}: labels must be whole numbers, not fractions, NaN or Inf")
+    inverse = np.unique(np.concatenate(labels), return_inverse=True)[1].astype(np.intp, copy=False)
+    return np.split(inverse, np.cumsum([len(y) for y in labels])[:-1])
+
+
+def _split(y: Labels, fraction: float, seed: int, path: Path) -> tuple[Labels, Labels]:
+    """Draw the indices of training and test samples, each class in proportion."""
+    total = len(y)
+    if total < 2:
+        raise ValueError(f"{path}: {total} samples cannot be split into a training and a test set")
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(total)
+    # Each sample's place within its class, as a fraction: in this order every prefix holds the
+    # classes in proportion.
+    by_class = shuffled[np.argsort(y[shuffled], kind="stable")]
+    sizes = np.bincount(y)
+    place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes])
+    order = by_class[np.argsort(place, kind="stable")]
+    cut = min(max(round(fraction * total), 1), total - 1)
+    return rng.permutation(order[cut:]), rng.permutation(order[:cut])

@@ -1,0 +1,541 @@
+"""Gradient coding on the worker processes of one machine.
+
+Parameters and messages cross in memory that master and workers share; pipes carry only records of
+a few bytes. No lock guards the memory, because every part of it has one owner at a time: from the
+moment a worker is handed a round until its announcement arrives, its message slot and the
+parameters it reads are the worker's; at any other time they are the master's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import multiprocessing
+import operator
+import os
+import pickle
+import select
+import selectors
+import signal
+import struct
+import tempfile
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver, reduction
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .. import kernels
+from .._arrays import check_dtype, check_vector
+from ..codes import Code
+from ..delays import DelayModel
+from ..errors import NotDecodableError, WorkerFailedError
+
+__all__ = ["LocalCluster", "RoundReport"]
+
+Array = NDArray[Any]
+
+_COMMAND = struct.Struct("=qqd")  # round, parameter buffer, delay in seconds
+_ANNOUNCEMENT = struct.Struct("=iiiq")  # status, worker, partition, round
+_DONE, _FAILED, _DIED = range(3)
+_NONE = -1  # no partition; also the "round" a worker announces when it has started
+_INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
+_TRACEBACK_BYTES = 1 << 14
+_LONGEST_DELAY = 1e9  # seconds; select() takes no more than about 9e9
+_GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+Gradient = Callable[[Array, Any, Array], object]
+
+
+class RoundReport(NamedTuple):
+    """What one round took.
+
+    Attributes
+    ----------
+    round : int
+        The number of the round, from 0.
+    survivors : ndarray of int
+        The workers whose messages the gradient was decoded from, in order of arrival.
+    wait_seconds : float
+        From the hand-off of the parameters to the message that made the round ready.
+    decode_seconds : float
+        What decoding took after that.
+    stale : int
+        Messages of earlier rounds that arrived since the last report and were dropped.
+    lost : tuple of int
+        The workers whose processes have died so far.
+    """
+
+    round: int
+    survivors: NDArray[np.int64]
+    wait_seconds: float
+    decode_seconds: float
+    stale: int
+    lost: tuple[int, ...]
+
+
+class LocalCluster:
+    """One worker process for each worker of a code, on this machine.
+
+    Every worker receives its partitions once, at the start. A round hands the newest parameters
+    to the workers that wait for them; one still busy with an older round is not interrupted, its
+    late message is dropped, and it goes on with the newest round. A worker process that dies
+    counts as a straggler for good, as long as the others can still decode.
+
+    Parameters
+    ----------
+    code : Code
+        The scheme; ``code.n`` processes are started.
+    shards : sequence of length ``code.k``
+        The data of each partition, anything that can be pickled.
+    gradient : callable
+        ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
+        parameters ``theta`` to ``out``. It is pickled, so define it in an importable module.
+    size : int
+        The gradient dimension p.
+    dtype : numpy dtype, default ``float64``
+        The type of parameters and gradient.
+    delays : DelayModel, optional
+        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
+        round before it computes. Without it nature provides the stragglers.
+    seed : int, default 0
+        The seed of the delays.
+    timeout : float, optional
+        The longest a round may wait, in seconds.
+
+    Notes
+    -----
+    The processes come from the ``forkserver`` of ``multiprocessing``, so as always a script has to
+    guard its start with ``if __name__ == "__main__":``. The fork server is started with one BLAS
+    thread per process, n workers being parallel enough; if the program has started it before, it
+    keeps the number it has. A program that itself calls ``os.fork`` while a cluster is open keeps
+    the workers alive for as long as the fork lives.
+
+    A cluster belongs to one thread at a time. Leaving the ``with`` block, ``close()``, an error in
+    a round, the end of the program and even its sudden death all end the workers, and the shared
+    memory has no name, so nothing is left behind.
+
+    Examples
+    --------
+    >>> with LocalCluster(code, shards, gradient, size=p) as cluster:  # doctest: +SKIP
+    ...     report = cluster.step(theta, out=g)
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        delays: DelayModel | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        if len(shards) != code.k:
+            raise ValueError(f"code has {code.k} partitions, got {len(shards)} shards")
+        if not callable(gradient):
+            raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
+        size = operator.index(size)
+        if size < 1:
+            raise ValueError(f"size must be positive, got {size}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout must be positive, got {timeout}")
+        self._code = code
+        self._size = size
+        self._dtype = check_dtype(dtype)
+        self._delays = delays
+        self._seed = seed
+        self._timeout = timeout
+        self._number = _NONE
+        self._live = set(range(code.n))
+        self._busy: dict[int, int] = {}  # worker: the parameter buffer it reads
+        self._lost: list[int] = []
+        self._inbox: deque[tuple[int, int, int, int]] = deque()
+        self._round = code.round(self._size, dtype=self._dtype)
+        self._layout = _Layout(
+            code.n,
+            self._size,
+            self._dtype,
+            code.message_size(self._size, self._dtype),
+            code.message_dtype(self._dtype),
+        )
+        self._resources = contextlib.ExitStack()
+        self._close = weakref.finalize(self, self._resources.close)
+        try:
+            self._start(shards, pickle.dumps((kernels.backend(), code, gradient)))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers and release the shared memory; a second call does nothing."""
+        self._close()
+
+    def step(self, theta: Array, out: Array) -> RoundReport:
+        """Run one round: hand out the parameters, wait until decodable, decode.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        out : ndarray of shape (size,)
+            Receives the sum of all partial gradients at ``theta``.
+
+        Returns
+        -------
+        RoundReport
+            Who took part, and what it cost.
+
+        Raises
+        ------
+        WorkerFailedError
+            If ``gradient`` raised in a worker; the worker's traceback is in the text.
+        NotDecodableError
+            If so many worker processes have died that the others cannot decode.
+        NonFiniteMessageError
+            If a message holds NaN or Inf.
+        TimeoutError
+            If the round was not ready within ``timeout`` seconds.
+
+        Every error closes the cluster, except that unsuitable arguments are refused before
+        anything happens.
+        """
+        if not self._close.alive:
+            raise RuntimeError("the cluster is closed")
+        theta = check_vector("theta", theta, self._dtype, self._size)
+        check_vector("out", out, self._dtype, self._size, output=True)
+        try:
+            return self._step(theta, out)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, shards: Sequence[Any], task: bytes) -> None:
+        resources = self._resources
+        context = multiprocessing.get_context("forkserver")
+        memory = resources.enter_context(_Memory(self._layout.nbytes))
+        self._slots, self._thetas, self._tracebacks = self._layout.rows(memory)
+        for rows in (self._slots, self._thetas, self._tracebacks):
+            resources.callback(rows.clear)
+        resources.callback(self._round.reset)
+        self._selector = resources.enter_context(selectors.DefaultSelector())
+        # The write end stays open here too: deaths are told by the sentinels, not by its closing.
+        results, announce = (resources.enter_context(end) for end in context.Pipe(duplex=False))
+        self._results = results.fileno()
+        os.set_blocking(self._results, False)
+        self._selector.register(results, selectors.EVENT_READ, None)
+        self._processes: list[BaseProcess] = []
+        commands: list[Connection] = []
+        resources.callback(_stop, self._processes, commands)
+
+        context.set_forkserver_preload(
+            [__name__, f"{kernels.__name__}.{kernels.backend()}_backend"]
+        )
+        with _single_threaded():
+            forkserver.ensure_running()
+        for worker in range(self._code.n):
+            inbox, command = context.Pipe(duplex=False)
+            commands.append(command)
+            mine = [(int(j), shards[j]) for j in self._code.partitions(worker)]
+            # Pickled here, so that a worker that cannot load it has a traceback to send.
+            data = pickle.dumps(mine, pickle.HIGHEST_PROTOCOL)
+            process = context.Process(
+                target=_work,
+                args=(worker, inbox, announce, memory, self._layout, task, data),
+                name=f"fastgc-{worker}",
+                daemon=True,
+            )
+            with inbox:
+                process.start()
+            self._processes.append(process)
+            self._selector.register(process.sentinel, selectors.EVENT_READ, worker)
+        self._commands = [command.fileno() for command in commands]
+
+        waiting = set(self._live)
+        while waiting:
+            answer = self._next(None)
+            if answer is None:
+                worker = self._lost[-1]
+                raise WorkerFailedError(f"worker {worker} died while it started", worker)
+            waiting.remove(answer[0])
+
+    def _step(self, theta: Array, out: Array) -> RoundReport:
+        self._number += 1
+        delays = self._sample_delays()
+        self._round.reset()
+        stale = 0
+        self._listen(0.0)
+        while self._inbox:
+            stale += self._next(None) is not None
+        self._require_decodable()
+
+        in_use = set(self._busy.values())
+        buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
+        self._thetas[buffer][:] = theta
+        start = time.perf_counter()
+        deadline = None if self._timeout is None else start + self._timeout
+        for worker in self._live - self._busy.keys():
+            self._hand(worker, buffer, delays[worker])
+        ready = False
+        while not ready:
+            answer = self._next(deadline)
+            if answer is None:
+                self._require_decodable()
+                continue
+            worker, number = answer
+            if number == self._number:
+                ready = self._round.receive(worker, self._slots[worker])
+            else:
+                stale += 1
+                self._hand(worker, buffer, delays[worker])
+        arrived = time.perf_counter()
+        self._round.gradient(out=out)
+        return RoundReport(
+            self._number,
+            self._round.survivors,
+            arrived - start,
+            time.perf_counter() - arrived,
+            stale,
+            tuple(self._lost),
+        )
+
+    def _sample_delays(self) -> list[float]:
+        n = self._code.n
+        if self._delays is None:
+            return [0.0] * n
+        delays = np.asarray(self._delays.sample(self._number, n, self._seed), dtype=np.float64)
+        if delays.shape != (n,):
+            raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
+        if not (delays >= 0.0).all():
+            raise ValueError(f"delays must not be negative or NaN, got {delays}")
+        return list(np.minimum(delays, _LONGEST_DELAY).tolist())
+
+    def _hand(self, worker: int, buffer: int, delay: float) -> None:
+        self._busy[worker] = buffer
+        with contextlib.suppress(BrokenPipeError):  # its sentinel reports the death
+            os.write(self._commands[worker], _COMMAND.pack(self._number, buffer, delay))
+
+    def _listen(self, seconds: float | None) -> None:
+        events = self._selector.select(seconds)
+        if not events:
+            return
+        # Read after select(): what a dead worker announced was in the pipe before its sentinel
+        # fired, and so stands in front of its death.
+        with contextlib.suppress(BlockingIOError):
+            self._inbox.extend(_ANNOUNCEMENT.iter_unpack(os.read(self._results, _INBOX_BYTES)))
+        for key, _ in events:
+            if key.data is not None:
+                self._selector.unregister(key.fileobj)
+                self._inbox.append((_DIED, key.data, _NONE, _NONE))
+
+    def _next(self, deadline: float | None) -> tuple[int, int] | None:
+        """Wait for an answer: (worker, round), or None if a worker died instead."""
+        while not self._inbox:
+            left = None if deadline is None else deadline - time.perf_counter()
+            self._listen(left)
+            if left is not None and left <= 0.0 and not self._inbox:
+                raise TimeoutError(
+                    f"round {self._number} was not decodable after {self._timeout} s; "
+                    f"not heard from workers {sorted(self._busy)}, lost workers {self._lost}"
+                )
+        status, worker, partition, number = self._inbox.popleft()
+        self._busy.pop(worker, None)
+        if status == _FAILED:
+            text = self._tracebacks[worker].tobytes().rstrip(b"\0").decode(errors="replace")
+            when = "while it started" if number == _NONE else f"in round {number}"
+            where = "" if partition == _NONE else f" on partition {partition}"
+            raise WorkerFailedError(f"worker {worker} failed {when}{where}:\n{text}", worker)
+        if status == _DIED:
+            self._live.remove(worker)
+            self._lost.append(worker)
+            return None
+        return worker, number
+
+    def _require_decodable(self) -> None:
+        if not self._lost:
+            return
+        present = sorted(self._live.union(self._round.survivors.tolist()))
+        if self._code.decodable(present):
+            return
+        try:
+            self._code.decoding_vector(present)
+        except NotDecodableError as error:
+            raise NotDecodableError(
+                f"the processes of workers {self._lost} have died, and the others are too few for "
+                f"round {self._number}: {error}",
+                error.missing,
+            ) from None
+
+
+class _Layout(NamedTuple):
+    """How the shared memory divides into rows."""
+
+    workers: int
+    size: int
+    dtype: np.dtype[Any]
+    message_size: int
+    message_dtype: np.dtype[Any]
+
+    def _blocks(self) -> Iterator[tuple[int, int, np.dtype[Any]]]:
+        yield self.workers, self.message_size, self.message_dtype
+        # Each busy worker can hold one buffer, and the newest parameters need another. Pages of a
+        # buffer that is never used are never allocated.
+        yield self.workers + 1, self.size, self.dtype
+        yield self.workers, _TRACEBACK_BYTES, np.dtype(np.uint8)
+
+    @staticmethod
+    def _stride(length: int, dtype: np.dtype[Any]) -> int:
+        return -(-length * dtype.itemsize // 64) * 64  # no two rows share a cache line
+
+    @property
+    def nbytes(self) -> int:
+        return sum(rows * self._stride(length, dtype) for rows, length, dtype in self._blocks())
+
+    def rows(self, memory: _Memory) -> tuple[list[Array], list[Array], list[Array]]:
+        """Messages, parameters and tracebacks, one array a row."""
+        offset = 0
+        blocks: list[list[Array]] = []
+        for rows, length, dtype in self._blocks():
+            stride = self._stride(length, dtype)
+            shape, strides = (rows, length), (stride, dtype.itemsize)
+            blocks.append(list(np.ndarray(shape, dtype, memory.map, offset, strides)))
+            offset += rows * stride
+        messages, thetas, tracebacks = blocks
+        return messages, thetas, tracebacks
+
+
+class _Memory:
+    """Memory that a child process maps too once it has been passed to it.
+
+    It has no name in the file system, so that however the processes end, it ends with them, and
+    the size of /dev/shm does not bound it.
+    """
+
+    def __init__(self, nbytes: int, fd: int | None = None) -> None:
+        if fd is None:
+            fd = _anonymous_file()
+            os.ftruncate(fd, nbytes)
+        self._fd = fd
+        self._nbytes = nbytes
+        self.map = mmap.mmap(fd, nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (self._nbytes, reduction.DupFd(self._fd))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file descriptor; the mapping stays as long as its arrays."""
+        os.close(self._fd)
+
+
+def _attach(nbytes: int, fd: Any) -> _Memory:
+    return _Memory(nbytes, fd.detach())
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("fastgc")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+@contextlib.contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Let BLAS libraries loaded by processes started meanwhile use one thread."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stop(processes: list[BaseProcess], commands: list[Connection]) -> None:
+    for command in commands:
+        command.close()  # the end of its commands ends a worker, even one that sleeps
+    for insist in (None, BaseProcess.terminate, BaseProcess.kill):
+        deadline = time.monotonic() + _GRACE
+        for process in processes:
+            if insist is not None and process.is_alive():
+                insist(process)
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        process.close()
+
+
+def _work(
+    worker: int,
+    commands: Connection,
+    announcements: Connection,
+    memory: _Memory,
+    layout: _Layout,
+    task: bytes,
+    data: bytes,
+) -> None:
+    """Run a worker process until its commands end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
+    kernels.threads.set_num_threads(1)
+    # select() takes descriptors below 1024 only, and dup() returns the lowest that is free.
+    inbox, outbox = os.dup(commands.fileno()), announcements.fileno()
+    messages, thetas, tracebacks = layout.rows(memory)
+    for theta in thetas:
+        theta.flags.writeable = False
+
+    def announce(status: int, partition: int, number: int) -> None:
+        try:
+            os.write(outbox, _ANNOUNCEMENT.pack(status, worker, partition, number))
+        except BrokenPipeError:
+            os._exit(1)  # the master is gone
+
+    number = partition = _NONE
+    try:
+        backend, code, gradient = pickle.loads(task)
+        kernels.use_backend(backend)
+        shards = pickle.loads(data)
+        partial = np.empty(layout.size, layout.dtype)
+        encoder = code.encoder(worker, layout.size, dtype=layout.dtype, out=messages[worker])
+        announce(_DONE, _NONE, _NONE)
+        while command := os.read(inbox, _COMMAND.size):
+            number, buffer, delay = _COMMAND.unpack(command)
+            # A busy worker is handed nothing, so all that can end the sleep is the end.
+            if delay > 0.0 and select.select([inbox], [], [], delay)[0]:
+                return
+            encoder.reset()
+            for partition, shard in shards:
+                gradient(thetas[buffer], shard, partial)
+                encoder.add(partition, partial)
+            partition = _NONE
+            encoder.message()
+            announce(_DONE, _NONE, number)
+    except BaseException:
+        text = traceback.format_exc().encode(errors="replace")[-_TRACEBACK_BYTES:]
+        tracebacks[worker][: len(text)] = np.frombuffer(text, np.uint8)
+        announce(_FAILED, partition, number)

@@ -1,0 +1,82 @@
+"""Progress bars and tables for people, with rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+try:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Table
+except ImportError as error:
+    raise ImportError('progress bars need rich: pip install "fastgc[cli]"') from error
+
+if TYPE_CHECKING:
+    from .training import History, Record
+
+__all__ = ["comparison_table", "training_bar"]
+
+
+@contextmanager
+def training_bar(name: str, rounds: int, workers: int) -> Iterator[Callable[[Record], None]]:
+    """Show a bar for the length of a run; yields the function to call with each record.
+
+    It says the round, the training loss, the test error, the workers waited for and the time
+    decoding took.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed}/{task.total}  {task.fields[state]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
+        task = progress.add_task(name, total=rounds, state="starting workers")
+
+        def show(record: Record) -> None:
+            state = (
+                f"loss {record.loss:.3f}  error {100 * record.test_error:.2f}%  "
+                f"{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
+            )
+            progress.update(task, advance=1, state=state)
+
+        yield show
+
+
+def comparison_table(histories: Sequence[History], target: float) -> Table:
+    """Summarise runs of equal length, one a row; waiting and decoding are medians."""
+    table = Table(
+        title=f"{len(histories[0].rounds)} rounds each",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("scheme", no_wrap=True)
+    for heading in (
+        "seconds",
+        f"to {100 * target:g}%",
+        "error",
+        "loss",
+        "workers",
+        "wait ms",
+        "decode µs",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for history in histories:
+        rounds, last = history.rounds, history.rounds[-1]
+        seconds = history.seconds_to(target)
+        table.add_row(
+            history.name,
+            f"{last.time:.1f}",
+            f"{seconds:.1f}" if np.isfinite(seconds) else "never",
+            f"{100 * last.test_error:.2f}%",
+            f"{last.loss:.4f}",
+            f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
+            f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
+            f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
+        )
+    return table

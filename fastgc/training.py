@@ -1,0 +1,208 @@
+"""Training by gradient descent whose gradients come from coded workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import data as datasets
+from .codes import Code
+from .delays import DelayModel
+from .engines.local import LocalCluster
+from .models import Model, SoftmaxRegression
+from .optimizers import Nesterov, Optimizer
+
+__all__ = ["History", "Record", "train", "write_json"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One round of training.
+
+    Attributes
+    ----------
+    round : int
+        From 1.
+    time : float
+        Seconds of training so far: waiting, decoding and updating, not evaluating.
+    wait, decode : float
+        Seconds from handing out the parameters to the last message needed, and for decoding.
+    survivors : tuple of int
+        Workers whose messages made the gradient, in order of arrival.
+    stale : int
+        Late messages of earlier rounds that were dropped meanwhile.
+    loss : float
+        Mean training loss after the round.
+    test_error : float
+        Fraction of the test set misclassified after the round.
+    """
+
+    round: int
+    time: float
+    wait: float
+    decode: float
+    survivors: tuple[int, ...]
+    stale: int
+    loss: float
+    test_error: float
+
+
+@dataclass
+class History:
+    """What happened in a run of training.
+
+    Attributes
+    ----------
+    name : str
+        What to call the run in tables and plots.
+    code, data, delays : str
+        How each was made.
+    seed : int
+    rounds : list of Record
+    theta : (p,) array
+        The trained parameters.
+    """
+
+    name: str
+    code: str
+    data: str
+    delays: str
+    seed: int
+    rounds: list[Record] = field(default_factory=list)
+    theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
+
+    def seconds_to(self, test_error: float) -> float:
+        """Seconds of training until the test error was this low; inf if it never was."""
+        return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the parameters, in types that JSON has."""
+        listed = asdict(self)
+        del listed["theta"]
+        return listed
+
+
+def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
+    """Write runs to a file, as a JSON list of `History.to_dict`."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump([history.to_dict() for history in histories], file, indent=1)
+        file.write("\n")
+
+
+def train(
+    code: Code,
+    data: datasets.Dataset | str | os.PathLike[str] = "digits",
+    *,
+    model: Model | None = None,
+    optimizer: Optimizer | None = None,
+    rounds: int = 150,
+    delays: DelayModel | None = None,
+    seed: int = 0,
+    timeout: float | None = None,
+    name: str | None = None,
+    progress: bool = False,
+    callback: Callable[[Record], object] | None = None,
+) -> History:
+    """Train a model on the worker processes of this machine, with coded gradients.
+
+    Parameters
+    ----------
+    code : Code
+        The scheme; ``code.n`` worker processes are started, and ended again.
+    data : Dataset, "digits" or path
+        What `fastgc.data.load` takes.
+    model : Model, optional
+        Default: softmax regression, starting from zero.
+    optimizer : Optimizer, optional
+        Gets gradients of the mean loss. Default: Nesterov's method with learning rate 1.
+    rounds : int
+        Gradient steps.
+    delays : DelayModel, optional
+        Artificial delays, a function of `seed` and the round only, so that schemes can be compared
+        on the same ones. Default: none but nature's.
+    seed : int
+        For the split of the data and for the delays.
+    timeout : float, optional
+        Seconds after which a round is given up.
+    name : str, optional
+        What to call the run.
+    progress : bool
+        Show a progress bar (needs ``fastgc[cli]``).
+    callback : callable, optional
+        Called with each `Record`.
+
+    Returns
+    -------
+    History
+
+    Raises
+    ------
+    NotDecodableError, WorkerFailedError, TimeoutError
+        As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
+
+    Notes
+    -----
+    As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
+    script.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
+    X, y = dataset.X_train, dataset.y_train
+    model = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
+    optimizer = Nesterov(lr=1.0) if optimizer is None else optimizer
+    optimizer.reset(np.zeros(model.size, dtype=X.dtype))
+    gradient = np.empty(model.size, dtype=X.dtype)
+    history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
+    shown: AbstractContextManager[Callable[[Record], object]] = nullcontext(lambda record: None)
+    if progress:
+        from .progress import training_bar
+
+        shown = training_bar(history.name, rounds, code.n)
+
+    shards = datasets.partition(X, y, code.k)
+    with (
+        shown as show,
+        LocalCluster(
+            code,
+            shards,
+            model.partial_gradient,
+            model.size,
+            dtype=X.dtype,
+            delays=delays,
+            seed=seed,
+            timeout=timeout,
+        ) as cluster,
+    ):
+        elapsed = 0.0
+        for number in range(1, rounds + 1):
+            start = time.perf_counter()
+            report = cluster.step(optimizer.point, out=gradient)
+            model.add_regularisation(optimizer.point, gradient)
+            gradient /= len(X)
+            optimizer.step(gradient)
+            elapsed += time.perf_counter() - start
+            record = Record(
+                number,
+                elapsed,
+                report.wait_seconds,
+                report.decode_seconds,
+                tuple(report.survivors.tolist()),
+                report.stale,
+                model.loss(optimizer.theta, X, y),
+                model.error(optimizer.theta, dataset.X_test, dataset.y_test),
+            )
+            history.rounds.append(record)
+            show(record)
+            if callback is not None:
+                callback(record)
+    history.theta = optimizer.theta.copy()
+    return history

@@ -1,0 +1,348 @@
+"""Data: the reader against files written here byte by byte, the split against its promises."""
+
+import gzip
+import struct
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc.data import Dataset, load, partition, read_idx
+
+IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+
+
+def idx_bytes(array):
+    code = IDX_CODES[array.dtype.str[1:]]
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape)
+    return header + b"".join(struct.pack(f">{array.dtype.char}", v) for v in array.ravel().tolist())
+
+
+def write_mnist(folder, names, pack=lambda content: content):
+    """Two training and one test image, 2 x 3 pixels, labels 0 and 1."""
+    train = np.arange(12, dtype="u1").reshape(2, 2, 3) * 23
+    test = np.array([[[255, 0, 51], [102, 153, 204]]], dtype="u1")
+    arrays = train, np.array([1, 0], "u1"), test, np.array([1], "u1")
+    for name, array in zip(names, arrays, strict=True):
+        (folder / name).write_bytes(pack(idx_bytes(array)))
+    return arrays
+
+
+MNIST_DASHES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def toy(**changes):
+    parts = {
+        "X_train": np.zeros((3, 2)),
+        "y_train": np.array([0, 1, 2]),
+        "X_test": np.ones((1, 2)),
+        "y_test": np.array([1]),
+    }
+    return Dataset("toy", **(parts | changes))
+
+
+# --- idx files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("dtype", IDX_CODES)
+@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 1, 4)])
+def test_idx_every_type(tmp_path, dtype, shape, pack):
+    rng = np.random.default_rng(3)
+    array = (rng.random(shape) * 200 - 100).astype("i2").astype(dtype)
+    path = tmp_path / "entries"
+    path.write_bytes(pack(idx_bytes(array)))
+    read = read_idx(path)
+    assert read.dtype == np.dtype(dtype)
+    assert read.dtype.isnative
+    np.testing.assert_array_equal(read, array)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an idx file.* got an empty file"),
+        (b"\x01\x00\x08\x01", "not an idx file.* got 01 00 08 01"),
+        (b"\0\0\x0a\x01\0\0\0\0", "type code must be one of 0x08, .*got 0x0a"),
+        (b"\0\0\x08\x03\0\0\0\x01", "header of 3 axes takes 16 bytes, the file has 8"),
+        (b"\0\0\x08\x01\0\0\0\x02\x07", r"shape \(2,\) of uint8, 10 bytes in all, the file has 9"),
+        (b"\0\0\x0b\x01\0\0\0\x01\0\0\0", r"shape \(1,\) of int16, 10 bytes .* the file has 11"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07")[:-6], "damaged gzip file"),
+        (gzip.compress(b"")[:10] + b"\xff" * 20, "damaged gzip file"),
+        (b"\x1f\x8b\x07 no deflate here", "damaged gzip file"),
+    ],
+)
+def test_idx_rejects(tmp_path, content, message):
+    path = tmp_path / "broken-idx"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"broken-idx: .*{message}"):
+        read_idx(path)
+
+
+@pytest.mark.parametrize(
+    ("rename", "pack"),
+    [
+        (lambda name: name, bytes),
+        (lambda name: name.replace("-idx", ".idx"), bytes),
+        (lambda name: name + ".gz", gzip.compress),
+        (lambda name: name.replace("-idx", ".idx") + ".gz", gzip.compress),
+    ],
+    ids=["dashes", "dots", "dashes.gz", "dots.gz"],
+)
+def test_mnist_folder(tmp_path, rename, pack):
+    train, y_train, test, y_test = write_mnist(tmp_path, map(rename, MNIST_DASHES), pack)
+    data = load(tmp_path, dtype=np.float32)
+    assert (data.name, data.features, data.classes) == (tmp_path.name, 6, 2)
+    assert data.X_train.dtype == data.X_test.dtype == np.float32
+    np.testing.assert_allclose(data.X_train, train.reshape(2, 6) / 255, rtol=1e-7)
+    np.testing.assert_allclose(data.X_test, test.reshape(1, 6) / 255, rtol=1e-7)
+    np.testing.assert_array_equal(data.y_train, y_train)
+    np.testing.assert_array_equal(data.y_test, y_test)
+
+
+def test_mnist_folder_lacks_a_file(tmp_path):
+    write_mnist(tmp_path, MNIST_DASHES)
+    (tmp_path / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(FileNotFoundError, match=r"expected one of t10k-labels-idx1-ubyte, t10k-"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_one_images_file_finds_its_labels(tmp_path, suffix):
+    # Pixel value and label agree, so a split that tore them apart would show.
+    labels = np.arange(20, dtype="u1") % 4
+    pixels = np.repeat(labels, 6).reshape(20, 2, 3)
+    (tmp_path / f"some-images-idx3-ubyte{suffix}").write_bytes(idx_bytes(pixels))
+    (tmp_path / "some-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
+    data = load(tmp_path / f"some-images-idx3-ubyte{suffix}", test_fraction=0.25)
+    assert (len(data.X_train), len(data.X_test)) == (15, 5)
+    for X, y in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
+        np.testing.assert_allclose(X * 255, np.repeat(y, 6).reshape(-1, 6), rtol=1e-12)
+
+
+def test_images_without_labels(tmp_path):
+    (tmp_path / "images-idx3-ubyte").write_bytes(idx_bytes(np.zeros((2, 1, 1), "u1")))
+    with pytest.raises(FileNotFoundError, match="expected one of labels-idx1-ubyte"):
+        load(tmp_path / "images-idx3-ubyte")
+    other = tmp_path / "pictures"
+    other.write_bytes(idx_bytes(np.zeros((2, 1, 1), "u1")))
+    with pytest.raises(ValueError, match=r"pictures: .*'images' in its name"):
+        load(other)
+
+
+# --- npz files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", ["x", "X"])
+def test_npz_split_already(tmp_path, x):
+    rng = np.random.default_rng(0)
+    X_train, X_test = rng.normal(size=(4, 3)), rng.normal(size=(2, 3))
+    path = tmp_path / "pair.npz"
+    arrays = {f"{x}_train": X_train, f"{x}_test": X_test, "y_train": [7, 3, 3, 9], "y_test": [9, 3]}
+    np.savez(path, **arrays)
+    data = load(path)
+    assert (data.name, data.features, data.classes) == ("pair", 3, 3)
+    np.testing.assert_array_equal(data.X_train, X_train)
+    np.testing.assert_array_equal(data.X_test, X_test)
+    np.testing.assert_array_equal(data.y_train, [1, 0, 0, 2])
+    np.testing.assert_array_equal(data.y_test, [2, 0])
+
+
+@pytest.mark.parametrize("x", ["x", "X"])
+def test_npz_to_be_split(tmp_path, x):
+    X = np.arange(40).reshape(10, 2, 2)  # int64 pixels keep their values
+    path = tmp_path / "whole.npz"
+    np.savez(path, **{x: X, "y": np.array(["cat", "dog"] * 5)})
+    data = load(path, test_fraction=0.4)
+    assert (len(data.X_train), len(data.X_test)) == (6, 4)
+    rows = np.concatenate([data.X_train, data.X_test])
+    labels = np.concatenate([data.y_train, data.y_test])
+    order = np.argsort(rows[:, 0])
+    np.testing.assert_array_equal(rows[order], X.reshape(10, 4))
+    np.testing.assert_array_equal(labels[order], [0, 1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": np.ones((2, 2))}, "expected arrays X_train, .*found X"),
+        ({}, "found nothing"),
+        ({"X": np.ones((2, 2)), "y": [0, 1, 1]}, "2 samples but 3 labels"),
+        ({"X": np.ones(2), "y": [0, 1]}, r"two axes or more, got float64 of shape \(2,\)"),
+        ({"X": np.ones((2, 2), complex), "y": [0, 1]}, "real numbers .*complex128"),
+        ({"X": np.ones((2, 2)), "y": [[0], [1]]}, r"one label per sample.*shape \(2, 1\)"),
+        ({"X": np.ones((2, 2)), "y": [0, 1j]}, "one label per sample.*complex128"),
+        ({"X": np.ones((2, 2)), "y": [0.5, 1]}, "labels must be whole numbers"),
+        ({"X": np.ones((2, 2)), "y": [np.nan, 1]}, "labels must be whole numbers"),
+        ({"X": np.array([[1, np.nan], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
+        ({"X": np.array([[1, np.inf], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
+        ({"X": np.ones((1, 2)), "y": [0]}, "1 samples cannot be split"),
+        ({"X": np.ones((0, 2)), "y": np.zeros(0, int)}, "0 samples cannot be split"),
+        ({"X": np.array([[None]]), "y": [0]}, "not a readable .npz file: Object arrays"),
+    ],
+)
+def test_npz_rejects(tmp_path, arrays, message):
+    path = tmp_path / "broken.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=f"broken.*{message}"):
+        load(path)
+
+
+def test_npz_that_is_none(tmp_path):
+    path = tmp_path / "text.npz"
+    path.write_text("hello")
+    with pytest.raises(ValueError, match=r"text\.npz: not an \.npz file"):
+        load(path)
+    whole = tmp_path / "whole.npz"
+    np.savez(whole, X=np.ones((50, 50)), y=np.zeros(50))
+    content = bytearray(whole.read_bytes())
+    content[1000] ^= 0xFF
+    whole.write_bytes(content)
+    with pytest.raises(ValueError, match=r"whole\.npz: not a readable \.npz file: .*CRC"):
+        load(whole)
+
+
+# --- load ----------------------------------------------------------------------------------------
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"no data at .*absent: expected 'digits', an \.npz"
+    ):
+        load(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, float("nan")])
+def test_test_fraction_out_of_range(fraction):
+    with pytest.raises(ValueError, match=r"test_fraction must lie in \(0, 1\)"):
+        load(test_fraction=fraction)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.complex128])
+def test_dtype_rejected(dtype):
+    with pytest.raises(ValueError, match="dtype must be float32 or float64"):
+        load(dtype=dtype)
+
+
+def test_digits():
+    datasets = pytest.importorskip("sklearn.datasets")
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    data = load("digits", dtype=np.float32)
+    assert (data.name, data.features, data.classes) == ("digits", 64, 10)
+    assert (len(data.X_train), len(data.X_test)) == (1797 - 359, 359)
+    assert data.X_train.dtype == np.float32
+    assert (data.X_train.min(), data.X_train.max()) == (0, 1)
+
+    # Together the two sets are the digits: compare as sorted rows with the label last.
+    def table(X, y):
+        rows = np.column_stack([X, y])
+        return rows[np.lexsort(rows.T)]
+
+    rows = np.concatenate([data.X_train, data.X_test])
+    y = np.concatenate([data.y_train, data.y_test])
+    np.testing.assert_array_equal(table(rows, y), table(pixels / 16, labels))
+    share = np.bincount(data.y_test) / np.bincount(labels)
+    np.testing.assert_allclose(share, 0.2, atol=1 / 170)  # the rarest class has 174 samples
+
+
+def test_seed_decides_the_split():
+    pytest.importorskip("sklearn")
+    first, again, other = load(seed=5), load(seed=5), load(seed=6)
+    np.testing.assert_array_equal(first.X_train, again.X_train)
+    np.testing.assert_array_equal(first.y_test, again.y_test)
+    assert not np.array_equal(first.y_train, other.y_train)
+
+
+def test_digits_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=r'pip install "fastgc\[train\]"'):
+        load("digits")
+
+
+@settings(deadline=None)
+@given(
+    labels=st.lists(st.integers(0, 3), min_size=2, max_size=60),
+    fraction=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**40),
+)
+def test_split_keeps_samples_and_proportions(tmp_path_factory, labels, fraction, seed):
+    path = tmp_path_factory.mktemp("split") / "some.npz"
+    X = np.arange(len(labels), dtype=float)[:, None]
+    np.savez(path, X=X, y=labels)
+    data = load(path, test_fraction=fraction, seed=seed)
+    N = len(labels)
+    assert len(data.X_test) == min(max(round(fraction * N), 1), N - 1)
+    np.testing.assert_array_equal(np.sort(np.concatenate([data.X_train, data.X_test]), axis=0), X)
+    values, numbered = np.unique(labels, return_inverse=True)
+    for X_part, y_part in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
+        np.testing.assert_array_equal(numbered[X_part[:, 0].astype(int)], y_part)
+    taken = np.bincount(data.y_test, minlength=len(values))
+    wanted = np.bincount(numbered) * len(data.X_test) / N
+    assert np.all(np.abs(taken - wanted) < 2)
+
+
+# --- Dataset -------------------------------------------------------------------------------------
+
+
+def test_dataset_counts_classes_over_both_sets():
+    data = toy(y_train=np.array([0, 1, 1]), y_test=np.array([2]))
+    assert (data.features, data.classes) == (2, 3)
+    assert repr(data) == "Dataset(name='toy')"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X_train": np.zeros(3)}, r"training set: expected X of shape \(N, features\)"),
+        ({"y_test": np.zeros((1, 1), int)}, r"test set: .* y of shape \(N,\)"),
+        ({"y_train": np.array([0, 1])}, "training set: 3 samples but 2 labels"),
+        ({"X_test": np.zeros((0, 2)), "y_test": np.zeros(0, int)}, "test set is empty"),
+        ({"X_test": np.zeros((1, 2), int)}, "test set: expected float32 or float64 .*got int64"),
+        ({"y_test": np.array([1.0])}, "integer labels, got float64 and float64"),
+        ({"X_test": np.array([[1, np.nan]])}, "test set holds NaN"),
+        ({"X_test": np.ones((1, 3))}, "2 features in the training set but 3 in the test set"),
+        ({"y_train": np.array([0, 1, 3])}, "without a gap, got 3 labels from 0 to 3"),
+        ({"y_train": np.array([1, 2, 3])}, "without a gap, got 3 labels from 1 to 3"),
+        ({"y_train": np.array([-1, 0, 1])}, "without a gap, got 3 labels from -1 to 1"),
+        ({"y_train": np.array([-1, 1, 2])}, "without a gap, got 3 labels from -1 to 2"),
+    ],
+)
+def test_dataset_rejects(changes, message):
+    with pytest.raises(ValueError, match=f"toy: .*{message}"):
+        toy(**changes)
+
+
+# --- partition -----------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(data=st.data(), N=st.integers(1, 80))
+def test_partition_is_even_contiguous_and_complete(data, N):
+    k = data.draw(st.integers(1, N))
+    X, y = np.arange(2.0 * N).reshape(N, 2), np.arange(N)
+    parts = partition(X, y, k)
+    sizes = [len(X_j) for X_j, _ in parts]
+    assert sizes == [N // k + 1] * (N % k) + [N // k] * (k - N % k)
+    np.testing.assert_array_equal(np.concatenate([X_j for X_j, _ in parts]), X)
+    np.testing.assert_array_equal(np.concatenate([y_j for _, y_j in parts]), y)
+    assert all(np.shares_memory(X_j, X) and np.shares_memory(y_j, y) for X_j, y_j in parts)
+
+
+@pytest.mark.parametrize("k", [0, -1, 4])
+def test_partition_k_out_of_range(k):
+    with pytest.raises(ValueError, match=f"3 samples cannot be cut into k = {k} partitions"):
+        partition(np.ones((3, 1)), np.zeros(3, int), k)
+
+
+def test_partition_rejects_unequal_lengths_and_fractions():
+    with pytest.raises(ValueError, match="3 samples but 2 labels"):
+        partition(np.ones((3, 1)), np.zeros(2, int), 1)
+    with pytest.raises(TypeError, match="integer"):
+        partition(np.ones((3, 1)), np.zeros(3, int), 1.5)

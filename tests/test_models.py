@@ -1,0 +1,219 @@
+"""Models: gradients against differences, against mpmath, and against sums of their parts."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc.data import partition
+from fastgc.models import SoftmaxRegression
+
+MODEL = SoftmaxRegression(features=4, classes=3)
+
+
+def problem(samples=11, dtype=np.float64, model=MODEL, seed=1):
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=model.size).astype(dtype)
+    X = rng.normal(size=(samples, model.features)).astype(dtype)
+    return theta, X, rng.integers(0, model.classes, samples)
+
+
+def test_gradient_is_that_of_the_summed_loss():
+    theta, X, y = problem()
+    h = 1e-5
+    differences = [
+        (MODEL.loss(theta + h * e, X, y) - MODEL.loss(theta - h * e, X, y)) / (2 * h)
+        for e in np.eye(MODEL.size)
+    ]
+    gradient = MODEL.gradient(theta, X, y)
+    np.testing.assert_allclose(gradient, len(y) * np.array(differences), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-13), (np.float32, 2e-5)])
+def test_loss_and_gradient_against_mpmath(dtype, rtol):
+    mpmath = pytest.importorskip("mpmath")
+    theta, X, y = problem(samples=3, dtype=dtype)
+    # Logits of a few hundred, at which the naive exponentials overflow in float32.
+    theta *= 50
+    features, classes = MODEL.features, MODEL.classes
+    total, gradient = mpmath.mpf(0), mpmath.zeros(features + 1, classes)
+    with mpmath.workdps(50):
+        for x, label in zip(X.tolist(), y.tolist(), strict=True):
+            x = [*x, 1.0]
+            scores = [
+                mpmath.fsum(x[r] * mpmath.mpf(float(theta[r * classes + c])) for r in range(len(x)))
+                for c in range(classes)
+            ]
+            weights = [mpmath.exp(score) for score in scores]
+            total += mpmath.log(mpmath.fsum(weights)) - scores[label]
+            for c in range(classes):
+                excess = weights[c] / mpmath.fsum(weights) - (c == label)
+                for r in range(features + 1):
+                    gradient[r, c] += x[r] * excess
+    exact = np.array(gradient.tolist(), dtype=float).ravel()
+    assert MODEL.loss(theta, X, y) == pytest.approx(float(total / 3), rel=rtol)
+    computed = MODEL.gradient(theta, X, y)
+    assert computed.dtype == dtype
+    np.testing.assert_allclose(computed, exact, rtol=0, atol=10 * rtol * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e300])
+def test_huge_logits_stay_finite(scale):
+    model = SoftmaxRegression(1, 2)
+    theta = np.array([scale, -scale, 0, 0])  # all for class 0 at x = 1
+    X, y = np.ones((1, 1)), np.array([1])
+    assert model.loss(theta, X, y) == 2 * scale
+    np.testing.assert_array_equal(model.gradient(theta, X, y), [1, -1, 1, -1])
+
+
+def test_loss_of_the_zero_model_is_log_classes():
+    _, X, y = problem()
+    assert MODEL.loss(np.zeros(MODEL.size), X, y) == pytest.approx(np.log(3), rel=1e-15)
+
+
+def test_layout_is_weights_then_bias():
+    theta = np.zeros((5, 3))
+    theta[2, 1] = 1  # class 1 where feature 2 is positive
+    theta[4, 0] = 0.5  # else the bias: class 0
+    X = np.zeros((3, 4))
+    X[:, 2] = 2, 0.1, -3
+    np.testing.assert_array_equal(MODEL.predict(theta.ravel(), X), [1, 0, 0])
+    assert MODEL.error(theta.ravel(), X, np.array([1, 1, 0])) == pytest.approx(1 / 3)
+
+
+@settings(deadline=None)
+@given(samples=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
+def test_partial_gradients_sum_to_the_gradient(samples, data, seed):
+    k = data.draw(st.integers(1, samples))
+    theta, X, y = problem(samples, seed=seed)
+    partials = np.full((k, MODEL.size), np.nan)
+    for shard, out in zip(partition(X, y, k), partials, strict=True):
+        assert MODEL.partial_gradient(theta, shard, out) is None
+    np.testing.assert_allclose(partials.sum(axis=0), MODEL.gradient(theta, X, y), atol=1e-12)
+
+
+def test_no_samples_no_gradient():
+    out = np.full(MODEL.size, np.nan)
+    MODEL.partial_gradient(problem()[0], (np.empty((0, 4)), np.empty(0, int)), out)
+    np.testing.assert_array_equal(out, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_out_is_filled_and_inputs_are_left_alone(dtype):
+    theta, X, y = problem(dtype=dtype)
+    kept = [array.copy() for array in (theta, X, y)]
+    out = np.full(MODEL.size, np.nan, dtype)
+    assert MODEL.gradient(theta, X, y, out=out) is out
+    np.testing.assert_array_equal(out, MODEL.gradient(theta, X, y))
+    for array, before in zip((theta, X, y), kept, strict=True):
+        np.testing.assert_array_equal(array, before)
+
+
+def test_samples_of_another_type_follow_theta():
+    theta, X, y = problem(dtype=np.float32)
+    wide = X.astype(np.float64)
+    gradient = MODEL.gradient(theta, wide, y)
+    assert gradient.dtype == np.float32
+    np.testing.assert_array_equal(gradient, MODEL.gradient(theta, X, y))
+    assert MODEL.loss(theta, wide, y) == MODEL.loss(theta, X, y)
+
+
+def test_regularisation_spares_the_bias():
+    model = SoftmaxRegression(4, 3, l2=0.7)
+    theta, _, _ = problem()
+    gradient = np.ones(model.size)
+    model.add_regularisation(theta, gradient)
+
+    def penalty(theta):
+        return 0.7 / 2 * np.sum(theta.reshape(5, 3)[:4] ** 2)
+
+    h = 1e-4
+    differences = [
+        (penalty(theta + h * e) - penalty(theta - h * e)) / (2 * h) for e in np.eye(model.size)
+    ]
+    np.testing.assert_allclose(gradient, 1 + np.array(differences), atol=1e-10)
+    np.testing.assert_array_equal(gradient[-3:], 1)
+
+
+def test_penalty_is_the_masters():
+    theta, X, y = problem()
+    penalised = SoftmaxRegression(4, 3, l2=5.0)
+    np.testing.assert_array_equal(penalised.gradient(theta, X, y), MODEL.gradient(theta, X, y))
+    assert penalised.loss(theta, X, y) == MODEL.loss(theta, X, y)
+    gradient = np.ones(MODEL.size)
+    MODEL.add_regularisation(theta, gradient)
+    np.testing.assert_array_equal(gradient, 1)
+
+
+def test_pickled_method_computes_the_same():
+    theta, X, y = problem()
+    partial_gradient = pickle.loads(pickle.dumps(MODEL.partial_gradient))
+    out = np.empty(MODEL.size)
+    partial_gradient(theta, (X, y), out)
+    np.testing.assert_array_equal(out, MODEL.gradient(theta, X, y))
+
+
+def test_gradient_descent_learns_separable_classes():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(scale=0.1, size=(90, 4)) + np.eye(4)[y]
+    theta = np.zeros(MODEL.size)
+    assert MODEL.error(theta, X, y) == pytest.approx(2 / 3)
+    for _ in range(50):
+        theta -= 0.02 * MODEL.gradient(theta, X, y)
+    assert MODEL.error(theta, X, y) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 3), "features must be at least 1, got 0"),
+        ((4, 1), "classes must be at least 2, got 1"),
+        ((4, 3, -1.0), "l2 must be finite and not negative, got -1.0"),
+        ((4, 3, float("inf")), "l2 must be finite"),
+        ((4, 3, float("nan")), "l2 must be finite"),
+    ],
+)
+def test_model_rejects(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SoftmaxRegression(*arguments)
+
+
+THETA, X, Y = np.zeros(15), np.zeros((2, 4)), np.array([0, 2])
+
+
+@pytest.mark.parametrize(
+    ("theta", "X", "y", "message"),
+    [
+        (THETA[1:], X, Y, r"theta must be .* shape \(15,\), got float64 of shape \(14,\)"),
+        (THETA.astype(int), X, Y, "theta must be a float32 or float64 array .*got int64"),
+        (THETA, X[:, 1:], Y, r"X must have shape \(m, 4\), got \(2, 3\)"),
+        (THETA, X[0], np.zeros(4, int), r"X must have shape \(m, 4\), got \(4,\)"),
+        (THETA, X, Y[1:], r"y must be an integer array of shape \(2,\), got int64 of shape \(1,\)"),
+        (THETA, X, Y.astype(float), "y must be an integer array .*got float64"),
+        (THETA, X, Y + 1, r"labels must lie in 0 .. 2, got 1 to 3"),
+        (THETA, X, Y - 1, r"labels must lie in 0 .. 2, got -1 to 1"),
+    ],
+)
+@pytest.mark.parametrize("method", ["gradient", "loss", "error"])
+def test_methods_reject(method, theta, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(MODEL, method)(theta, X, y)
+
+
+@pytest.mark.parametrize("method", ["loss", "error"])
+def test_no_mean_over_no_samples(method):
+    with pytest.raises(ValueError, match="mean over no samples"):
+        getattr(MODEL, method)(THETA, X[:0], Y[:0])
+
+
+@pytest.mark.parametrize(
+    "out", [np.zeros(14), np.zeros(15, np.float32), np.zeros(30)[::2]], ids=str
+)
+def test_out_rejected(out):
+    with pytest.raises(
+        ValueError, match=r"out must be a contiguous float64 array of shape \(15,\)"
+    ):
+        MODEL.gradient(THETA, X, Y, out=out)

@@ -1,0 +1,168 @@
+"""Pictures: what is drawn is what happened, and the axes suit it."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+# By module: pytest would take plotting.test_error for a test.
+from fastgc import plotting
+
+pytest.importorskip("matplotlib")
+
+
+def history(name, times, errors):
+    rounds = [
+        SimpleNamespace(time=time, test_error=error)
+        for time, error in zip(times, errors, strict=True)
+    ]
+    return SimpleNamespace(name=name, rounds=rounds)
+
+
+FAST = history("coded", [0.1, 0.2, 0.3], [0.9, 0.5, 0.3])
+SLOW = history("uncoded", [1.0, 2.0], [0.9, 0.4])
+STEEP = history("steep", [0.1, 0.3], [0.9, 0.02])
+
+
+def test_lines_are_the_histories():
+    ax = plotting.error_curves([FAST, SLOW])
+    np.testing.assert_array_equal(
+        [line.get_xydata() for line in ax.lines[:1]], [[[0.1, 0.9], [0.2, 0.5], [0.3, 0.3]]]
+    )
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 0.9], [2, 0.4]])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["coded", "uncoded"]
+    assert ax.get_xlabel() == "wall-clock time (s)"
+    assert ax.get_ylabel() == "test error"
+    looks = {(line.get_color(), line.get_linestyle()) for line in ax.lines}
+    assert len(looks) == 2
+
+
+def test_rounds_axis():
+    ax = plotting.error_curves([FAST, SLOW], time_axis=False)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2, 3])
+    np.testing.assert_array_equal(ax.lines[1].get_xdata(), [1, 2])
+    assert ax.get_xlabel() == "round"
+
+
+def test_many_runs_look_different():
+    ax = plotting.error_curves([FAST] * 28)
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 28
+
+
+@pytest.mark.parametrize(
+    ("errors", "scale"),
+    [
+        ([0.8, 0.2], "log"),
+        ([0.8, 0.21], "linear"),
+        ([0.9, 0.0], "linear"),
+        ([0.0, 0.0], "linear"),
+    ],
+)
+def test_error_scale(errors, scale):
+    ax = plotting.error_curves([history("run", [1, 2], errors)])
+    assert ax.get_yscale() == scale
+    if scale == "linear":
+        assert ax.get_ylim()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "log_x", "scale"),
+    [
+        ([1, 4], None, "linear"),
+        ([1, 5], None, "log"),
+        ([1, 5], False, "linear"),
+        ([1, 2], True, "log"),
+        ([0, 5], None, "linear"),
+    ],
+)
+def test_time_scale(ends, log_x, scale):
+    runs = [history(f"until {end}", [end / 2, end], [0.9, 0.5]) for end in ends]
+    ax = plotting.error_curves(runs, log_x=log_x)
+    assert ax.get_xscale() == scale
+    if scale == "linear":
+        assert ax.get_xlim()[0] == 0
+
+
+def labels(axis):
+    low, high = axis.get_view_interval()
+    ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
+    return [axis.get_major_formatter()(tick) for tick in ticks]
+
+
+def test_tick_labels():
+    ax = plotting.error_curves([STEEP, history("long", [1, 9], [0.9, 0.3])])
+    assert labels(ax.yaxis) == ["2%", "5%", "10%", "20%", "50%", "100%"]
+    assert labels(ax.xaxis) == ["0.1", "0.2", "0.5", "1", "2", "5", "10"]
+    ax = plotting.error_curves([FAST])
+    assert {"20%", "40%"} <= set(labels(ax.yaxis))
+    ax = plotting.error_curves([FAST, history("long", [1e4], [0.5])])
+    assert labels(ax.xaxis) == ["0.1", "1", "10", "100", "1000", "10000"]
+
+
+def test_untested_rounds_are_left_out():
+    gaps = history("gaps", [1, 2, 3, 4], [0.9, None, float("nan"), 0.4])
+    np.testing.assert_array_equal(
+        plotting.error_curves([gaps]).lines[0].get_xydata(), [[1, 0.9], [4, 0.4]]
+    )
+    np.testing.assert_array_equal(
+        plotting.error_curves([gaps], time_axis=False).lines[0].get_xdata(), [1, 4]
+    )
+
+
+def test_a_run_without_rounds_stays_in_the_legend():
+    ax = plotting.error_curves([FAST, history("stuck", [], [])])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["coded", "stuck (not tested)"]
+
+
+def test_draws_where_it_is_told():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    assert plotting.error_curves([FAST], ax) is ax
+    assert len(ax.lines) == 1
+
+
+@pytest.mark.parametrize("histories", [[], [history("a", [], []), history("b", [1], [None])]])
+def test_nothing_to_draw(histories, tmp_path):
+    with pytest.raises(ValueError, match="nothing to draw: no run has a round with a test error"):
+        plotting.error_curves(histories)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.save_error_curves(histories, tmp_path / "empty.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("a.png", b"\x89PNG\r\n"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF-"), ("a.PNG", b"\x89PNG")],
+)
+def test_save(tmp_path, name, magic):
+    path = tmp_path / name
+    plotting.save_error_curves([FAST, SLOW, STEEP], path)
+    content = path.read_bytes()
+    assert content.startswith(magic)
+    assert len(content) > 5000
+    if name == "a.svg":
+        assert all(run.name.encode() in content for run in (FAST, SLOW, STEEP))
+
+
+def test_save_leaves_pyplot_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    plotting.save_error_curves([FAST, SLOW], str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").exists()
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", "png"])
+def test_save_rejects_other_formats(tmp_path, name):
+    with pytest.raises(ValueError, match=r"a picture's name must end in \.png, \.svg, \.pdf"):
+        plotting.save_error_curves([FAST], tmp_path / name)
+
+
+def test_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for draw in (
+        lambda: plotting.error_curves([FAST]),
+        lambda: plotting.save_error_curves([FAST], tmp_path / "a.png"),
+    ):
+        with pytest.raises(ImportError, match=r'pip install "fastgc\[plot\]"'):
+            draw()
