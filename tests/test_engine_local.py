@@ -1,0 +1,476 @@
+"""The local engine. No test asserts a time; a delay of ABSENT is one that no test waits for."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from fastgc import (
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    WorkerFailedError,
+    backends,
+    use_backend,
+)
+from fastgc.engines import LocalCluster
+
+ABSENT = 600.0
+
+
+class Remote:
+    """A callable that workers evaluate from its source, since they cannot import a test module."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __reduce__(self):
+        return eval, (self.source,)
+
+    def __call__(self, theta, shard, out):
+        raise AssertionError("not for the master")
+
+
+class Delays:
+    """The given delays of each round; none after the last."""
+
+    def __init__(self, *rounds):
+        self.rounds = rounds
+
+    def sample(self, round, workers, seed):
+        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
+
+
+def pids(*workers):
+    names = {f"fastgc-{worker}" for worker in workers}
+    return [
+        child.pid
+        for child in multiprocessing.active_children()
+        if child.name.startswith("fastgc-") and (not workers or child.name in names)
+    ]
+
+
+def exists(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    assert pids() == []
+
+
+# np.multiply(theta, shard, out) has the signature of a gradient function, and pickles.
+
+
+@pytest.mark.parametrize("p", [1, 7, 64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("code", [Uncoded(n=3, k=3), ReedSolomon(n=4, k=4, stragglers=1)])
+def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
+    rng = np.random.default_rng(1)
+    shards = [rng.integers(-9, 9, p).astype(dtype) for _ in range(code.k)]
+    out = np.full(p, np.nan, dtype)
+    with LocalCluster(code, shards, np.multiply, p, dtype) as cluster:
+        for number in range(20):
+            theta = rng.integers(-9, 9, p).astype(dtype)
+            report = cluster.step(theta, out=out)
+            expected = theta * np.sum(shards, axis=0)
+            if isinstance(code, ReedSolomon):
+                np.testing.assert_allclose(out, expected, atol=1e3 * np.finfo(dtype).eps)
+            else:
+                np.testing.assert_array_equal(out, expected)
+            assert report.round == number
+            assert report.lost == ()
+            assert len(set(report.survivors.tolist())) == len(report.survivors)
+            assert code.decodable(report.survivors)
+            assert report.wait_seconds >= 0.0
+            assert report.decode_seconds >= 0.0
+
+
+def test_late_worker_jumps_to_the_newest_parameters():
+    # With one straggler tolerated among two workers, either can answer alone.
+    out = np.empty(3)
+    with LocalCluster(ReedSolomon(2, 2, stragglers=1), [1.0, 2.0], np.multiply, 3) as cluster:
+        zero, one = *pids(0), *pids(1)
+        os.kill(one, signal.SIGSTOP)
+        report = cluster.step(np.full(3, 10.0), out)
+        assert report.survivors.tolist() == [0]
+        np.testing.assert_allclose(out, 30.0)
+
+        os.kill(zero, signal.SIGSTOP)
+        os.kill(one, signal.SIGCONT)
+        report = cluster.step(np.full(3, 20.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.stale == 1
+        np.testing.assert_allclose(out, 60.0)
+
+        # Worker 0 has not begun to read the parameters of round 1: they stay where they are.
+        for number in range(2, 6):
+            report = cluster.step(np.full(3, float(number)), out)
+            assert report.survivors.tolist() == [1]
+            assert report.stale == 0
+            np.testing.assert_allclose(out, 3.0 * number)
+
+        os.kill(one, signal.SIGSTOP)
+        os.kill(zero, signal.SIGCONT)
+        report = cluster.step(np.full(3, 7.0), out)
+        assert report.survivors.tolist() == [0]
+        assert report.stale == 1
+        np.testing.assert_allclose(out, 21.0)
+        os.kill(one, signal.SIGCONT)
+
+
+def test_message_that_comes_between_two_rounds_is_stale_in_the_second():
+    out = np.empty(1)
+    with LocalCluster(ReedSolomon(2, 2, stragglers=1), [1.0, 2.0], np.multiply, 1) as cluster:
+        zero, one = *pids(0), *pids(1)
+        os.kill(one, signal.SIGSTOP)
+        assert cluster.step(np.ones(1), out).stale == 0
+        os.kill(one, signal.SIGCONT)
+        time.sleep(0.1)  # so that it comes now; if it does not, the assertions hold all the same
+        os.kill(zero, signal.SIGSTOP)
+        report = cluster.step(np.full(1, 2.0), out)
+        assert report.stale == 1
+        assert report.survivors.tolist() == [1]
+        np.testing.assert_allclose(out, 6.0)
+        os.kill(zero, signal.SIGCONT)
+
+
+def test_random_delays_leave_every_gradient_exact():
+    class Random:
+        def sample(self, round, workers, seed):
+            return np.random.default_rng([seed, round]).exponential(0.002, workers)
+
+    code = ReedSolomon(6, 6, stragglers=2)
+    rng = np.random.default_rng(2)
+    shards = list(rng.standard_normal((6, 11)))
+    out = np.empty(11)
+    stale = 0
+    with LocalCluster(code, shards, np.multiply, 11, delays=Random(), seed=3) as cluster:
+        for _ in range(200):
+            theta = rng.standard_normal(11)
+            stale += cluster.step(theta, out).stale
+            np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-12)
+    assert stale > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_workers_are_stragglers_until_too_many_are(seed):
+    rng = np.random.default_rng(seed)
+    code = ReedSolomon(6, 6, stragglers=2)
+    out = np.empty(5)
+    killed = []
+    with LocalCluster(code, [1.0] * 6, np.multiply, 5) as cluster:
+        for victim in rng.permutation(6):
+            for _ in range(rng.integers(1, 30)):
+                report = cluster.step(np.ones(5), out)
+                np.testing.assert_allclose(out, 6.0)
+            assert set(report.lost) <= set(killed)
+            alive = sorted(set(range(6)) - {*killed, int(victim)})
+            os.kill(*pids(victim), signal.SIGKILL)
+            killed.append(int(victim))
+            if not code.decodable(alive):
+                break
+        # The last death may become known a round later.
+        with pytest.raises(NotDecodableError, match=str(killed[-1])) as caught:  # noqa: PT012
+            while True:
+                cluster.step(np.ones(5), out)
+        assert caught.value.missing == 1
+        assert pids() == []
+
+
+def test_death_during_a_round():
+    die = Remote("lambda theta, shard, out: __import__('os').abort() if shard else out.fill(1)")
+    cluster = LocalCluster(Uncoded(3, 3), [0, 1, 0], die, 1)
+    with pytest.raises(NotDecodableError, match=r"workers \[1\] have died.*round 0") as caught:
+        cluster.step(np.ones(1), np.empty(1))
+    assert caught.value.missing == 1
+
+
+def test_raising_gradient_names_worker_and_partition_and_ends_all():
+    shards = [1.0, 1.0, np.ones(4)]  # four do not fit in five
+    cluster = LocalCluster(Uncoded(3, 3), shards, np.multiply, 5)
+    processes = pids()
+    assert len(processes) == 3
+    with pytest.raises(WorkerFailedError) as caught:
+        cluster.step(np.ones(5), np.empty(5))
+    assert caught.value.worker == 2
+    text = str(caught.value)
+    assert "worker 2" in text
+    assert "partition 2" in text
+    assert "round 0" in text
+    assert "Traceback" in text
+    assert "could not be broadcast" in text
+    assert not any(map(exists, processes))
+
+
+def test_traceback_beyond_the_space_for_it_keeps_its_end():
+    fail = Remote("lambda theta, shard, out: {}['é' * 100_000 + ' the end']")
+    cluster = LocalCluster(Uncoded(1, 1), [0], fail, 1)
+    with pytest.raises(WorkerFailedError, match="the end"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_exit_in_a_gradient_is_a_failure():
+    cluster = LocalCluster(Uncoded(1, 1), [3], Remote("lambda t, shard, out: exit(shard)"), 1)
+    with pytest.raises(WorkerFailedError, match="SystemExit: 3"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_shard_that_cannot_be_loaded():
+    class Shard:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+    with pytest.raises(WorkerFailedError, match=r"(?s)worker 1 failed while it started.*not a n"):
+        LocalCluster(Uncoded(2, 2), [1.0, Shard()], np.multiply, 1)
+
+
+def test_worker_that_dies_while_it_starts():
+    class Shard:
+        def __reduce__(self):
+            return os._exit, (3,)
+
+    with pytest.raises(WorkerFailedError, match="worker 1 died") as caught:
+        LocalCluster(Uncoded(2, 2), [1.0, Shard()], np.multiply, 1)
+    assert caught.value.worker == 1
+
+
+def test_gradient_that_cannot_be_pickled():
+    with pytest.raises((AttributeError, TypeError), match="pickle"):
+        LocalCluster(Uncoded(1, 1), [1.0], lambda theta, shard, out: None, 1)
+
+
+def test_non_finite_message_closes():
+    cluster = LocalCluster(Uncoded(2, 2), [1.0, np.nan], np.multiply, 1)
+    with pytest.raises(NonFiniteMessageError) as caught:
+        cluster.step(np.ones(1), np.empty(1))
+    assert caught.value.worker == 1
+    assert pids() == []
+
+
+def test_timeout_names_the_silent():
+    delays = Delays([0.0, ABSENT, ABSENT])
+    cluster = LocalCluster(Uncoded(3, 3), [1.0] * 3, np.multiply, 1, delays=delays, timeout=0.3)
+    with pytest.raises(TimeoutError, match=r"workers \[1, 2\]"):
+        cluster.step(np.ones(1), np.empty(1))
+    assert pids() == []
+
+
+def test_close_ends_a_worker_that_will_not_end():
+    stubborn = Remote(
+        "lambda theta, shard, out, signal=__import__('signal'), time=__import__('time'): "
+        "shard and [signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600)]"
+    )
+    cluster = LocalCluster(Uncoded(2, 2), [0, 1], stubborn, 1, timeout=0.3)
+    with pytest.raises(TimeoutError):
+        cluster.step(np.ones(1), np.empty(1))
+    assert pids() == []
+
+
+def test_parameters_are_read_only_for_workers():
+    write = Remote("lambda theta, shard, out: theta.fill(0)")
+    cluster = LocalCluster(Uncoded(1, 1), [0], write, 1)
+    with pytest.raises(WorkerFailedError, match="read-only"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_workers_run_one_thread_each():
+    threads = Remote(
+        "lambda theta, shard, out: out.fill(int(__import__('os').environ['OMP_NUM_THREADS']) "
+        "+ 10 * __import__('fastgc').kernels.threads.get_num_threads())"
+    )
+    before = dict(os.environ)
+    out = np.empty(1)
+    with LocalCluster(Uncoded(2, 2), [0, 0], threads, 1) as cluster:
+        cluster.step(np.ones(1), out)
+    assert out == [22.0]
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("name", ["numpy", backends()[0]])
+def test_workers_use_the_backend_of_the_master(name):
+    same = Remote("lambda theta, shard, out: out.fill(__import__('fastgc').backend() == shard)")
+    out = np.empty(1)
+    with use_backend(name), LocalCluster(Uncoded(2, 2), [name] * 2, same, 1) as cluster:
+        cluster.step(np.ones(1), out)
+    assert out == [2.0]
+
+
+def test_two_clusters_at_once():
+    one, two = np.empty(3), np.empty(5)
+    with (
+        LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 3) as first,
+        LocalCluster(ReedSolomon(2, 2, stragglers=1), [3.0, 4.0], np.multiply, 5) as second,
+    ):
+        for number in range(5):
+            first.step(np.full(3, float(number)), one)
+            second.step(np.full(5, float(number)), two)
+            np.testing.assert_array_equal(one, 3.0 * number)
+            np.testing.assert_allclose(two, 7.0 * number)
+        first.close()
+        second.step(np.ones(5), two)
+        np.testing.assert_allclose(two, 7.0)
+
+
+def test_closed_cluster_refuses_a_step_and_closes_again():
+    cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
+    cluster.close()
+    assert pids() == []
+    cluster.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_forgotten_cluster_is_closed():
+    cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
+    cluster.step(np.ones(1), np.empty(1))
+    del cluster
+    gc.collect()
+    assert pids() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
+        ({"gradient": None}, TypeError, "gradient must be callable"),
+        ({"size": 0}, ValueError, "size must be positive"),
+        ({"size": 2.5}, TypeError, "integer"),
+        ({"timeout": 0.0}, ValueError, "timeout must be positive"),
+        ({"dtype": object}, TypeError, "dtype"),
+    ],
+)
+def test_constructor_refuses(change, error, match):
+    arguments = {"shards": [1.0, 2.0], "gradient": np.multiply, "size": 3} | change
+    with pytest.raises(error, match=match):
+        LocalCluster(Uncoded(2, 2), **arguments)
+
+
+def test_step_refuses_unsuitable_arrays_and_stays_open():
+    good = np.ones(3)
+    read_only = np.ones(3)
+    read_only.flags.writeable = False
+    with LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 3) as cluster:
+        for bad, error, match in [
+            (np.ones(4), ValueError, r"must have shape \(3,\), not \(4,\)"),
+            (np.ones((3, 1)), ValueError, "shape"),
+            (np.ones(3, np.float32), TypeError, "must have dtype float64, not float32"),
+        ]:
+            with pytest.raises(error, match=f"theta.*{match}"):
+                cluster.step(bad, good)
+            with pytest.raises(error, match=f"out.*{match}"):
+                cluster.step(good, bad)
+        for bad, error, match in [
+            (read_only, ValueError, "read-only"),
+            (np.ones(6)[::2], ValueError, "contiguous"),
+            ([1.0, 1.0, 1.0], TypeError, "array"),
+        ]:
+            with pytest.raises(error, match=f"out.*{match}"):
+                cluster.step(good, bad)
+        cluster.step(read_only, good)
+        np.testing.assert_array_equal(good, 3.0)
+
+
+@pytest.mark.parametrize("row", [[-1.0, 0.0], [np.nan, 0.0], [0.0]])
+def test_unsuitable_delays(row):
+    cluster = LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 1, delays=Delays(row))
+    with pytest.raises(ValueError, match="delays must"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+SCRIPT = """
+    import os, sys
+    import numpy as np
+    from fastgc import ReedSolomon
+    from fastgc.engines import LocalCluster
+
+    class Delays:
+        def sample(self, round, workers, seed):
+            return np.array([0.0, 0.0, 600.0, 0.0])
+
+    def named_memory():
+        if not os.path.exists("/proc/self/maps"):
+            return 0
+        with open("/proc/self/maps") as maps:
+            return maps.read().count("/dev/shm/")
+
+    if __name__ == "__main__":
+        before = named_memory()
+        cluster = LocalCluster(
+            ReedSolomon(4, 4, stragglers=1), [1.0] * 4, np.multiply, 5, delays=Delays()
+        )
+        out = np.empty(5)
+        cluster.step(np.ones(5), out)
+        assert named_memory() == before
+        print("running", flush=True)
+        while sys.argv[1:] == ["on"]:
+            cluster.step(np.ones(5), out)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Start a program that uses a cluster; what it starts shares its standard error."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, script, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "running\n", process.communicate()[1]
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+# communicate() returns at the end of standard error, hence not before the last process that holds
+# it, master, worker or helper, has ended.
+
+
+def test_program_that_forgets_to_close(program):
+    process = program()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert errors == ""
+
+
+def test_interrupt_leaves_nothing(program):
+    process = program("on")
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.endswith("KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_death_of_the_master_leaves_nothing(program, number):
+    process = program("on")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert errors == ""
