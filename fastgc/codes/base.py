@@ -450,6 +450,12 @@ def _rows(
     return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
 
+def _square_norm(vector: NDArray[Any]) -> float:
+    if vector.dtype.kind == "c":
+        vector = vector.view(vector.real.dtype)
+    return kernels.square_sum(vector)
+
+
 def _require_finite(worker: int, message: NDArray[Any]) -> None:
     bad = np.flatnonzero(~np.isfinite(message))
     if bad.size:
@@ -513,6 +519,10 @@ class Encoder:
             out = np.empty(form.message_size, dtype=form.message_dtype)
         self._out = check_vector("out", out, form.message_dtype, form.message_size, output=True)
         self._reals = form.reals(self._out, form.encode_mode)
+        real = self._reals.real.dtype
+        self._row = kernels.Rows(
+            1, form.gradient_size * form.gradient_dtype.itemsize // real.itemsize, real
+        )
         self._added: set[int] = set()
 
     def add(self, partition: int, g: NDArray[Any]) -> None:
@@ -527,9 +537,9 @@ class Encoder:
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
         g = check_vector("the partial gradient", g, form.gradient_dtype, form.gradient_size)
-        reals = form.reals(g, form.encode_mode)
-        rows = kernels.Rows.of([reals], reals.size, reals.dtype)
-        kernels.combine(form.encode_mode, rows, coef, self._reals, accumulate=bool(self._added))
+        self._row.clear()
+        self._row.append(form.reals(g, form.encode_mode))
+        kernels.combine(form.encode_mode, self._row, coef, self._reals, bool(self._added))
         self._added.add(partition)
 
     def message(self) -> NDArray[Any]:
@@ -566,16 +576,19 @@ class Round:
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.n, form.message_size * per_element, reals)
         self._decoder = code.decoder()
-        self._blocks = code._blocks
-        self._square = np.empty(code.n)  # squared norm of each message, in order of arrival
+        blocks = code._blocks
+        self._need: list[int] = blocks.need.tolist()
+        self._block: list[int] = blocks.block.tolist()  # of each worker
+        self._weight: list[int] = blocks.weight.tolist()
         self.reset()
 
     def reset(self) -> None:
         """Forget all messages."""
         self._rows.clear()
         self._heard: set[int] = set()
-        self._lacking = self._blocks.need.copy()
-        self._open = int((self._lacking > 0).sum())
+        self._square: list[float] = []  # squared norm of each message, in order of arrival
+        self._lacking = self._need.copy()  # weight that each block still needs
+        self._open = sum(need > 0 for need in self._need)  # blocks that need any
 
     @property
     def survivors(self) -> NDArray[np.int64]:
@@ -611,19 +624,17 @@ class Round:
         message = check_vector(
             f"message of worker {worker}", message, form.message_dtype, form.message_size
         )
-        real = message.real.dtype if message.dtype.kind == "c" else message.dtype
-        square = kernels.square_sum(message.view(real))
+        square = _square_norm(message)
         if not square < np.inf:
             _require_finite(worker, message)
-        at = self._rows.count
+        self._decoder.survivors[len(self._square)] = worker
         self._rows.append(form.reals(message, form.decode_mode))
-        self._decoder.survivors[at] = worker
-        self._square[at] = square
+        self._square.append(square)
         self._heard.add(worker)
-        b = self._blocks.block[worker]
+        b = self._block[worker]
         if self._lacking[b] > 0:
-            self._lacking[b] -= self._blocks.weight[worker]
-            self._open -= int(self._lacking[b] <= 0)
+            self._lacking[b] -= self._weight[worker]
+            self._open -= self._lacking[b] <= 0
         return self._open == 0
 
     def gradient(self, out: NDArray[Any] | None = None, method: str = "auto") -> NDArray[Any]:
@@ -658,10 +669,9 @@ class Round:
         partial gradients counts too. Decodes once more.
         """
         gradient = self.gradient()
-        real = gradient.real.dtype
-        size = kernels.square_sum(gradient.view(real))
+        size = _square_norm(gradient)
         vector = self._decoder.vector[: self._rows.count]
-        spread = float(np.abs(vector) ** 2 @ self._square[: self._rows.count])
+        spread = float(np.abs(vector) ** 2 @ self._square)
         if size == 0:
             return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
         return self.code._trust(spread / size, self._form.gradient_dtype)

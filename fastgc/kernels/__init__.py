@@ -173,20 +173,21 @@ def combine(
     bool
         Whether every written value is finite.
     """
-    extent = max(rows.length, out.size) if mode == PACKED else rows.length
-    extent += extent & 1 if mode == PACKED else 0
-    kernels = _kernels()
-    moved = (rows.count + 1) * rows.length * rows.itemsize
-    pieces = threads.pieces(moved, extent) if _active_name != "numpy" else ()
-    if len(pieces) < 2:
+    extent = rows.length
+    if mode == PACKED:
+        extent = max(extent, out.size)
+        extent += extent & 1
+    kernels = active or _kernels()
+    moved = (len(rows.arrays) + 1) * rows.nbytes
+    if moved < threads.THRESHOLD_BYTES or _active_name == "numpy":
         return kernels.combine(mode, rows, coef, out, 0, extent, accumulate)
     return all(
         threads.run(
-            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), pieces
+            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), extent
         )
     )
 
 
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not."""
-    return _kernels().square_sum(x)
+    return (active or _kernels()).square_sum(x)

@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    from ._cffi import ffi
+except ImportError:  # a build without the extension
+    ffi = None
+
 # How rows and output of a combination relate; the numbers are csrc/fastgc.h's fgc_mode.
 REAL = 0  # real coefficients, real rows, real output
 PACKED = 1  # complex coefficients; rows and output are reals that stand for complex pairs
@@ -25,15 +30,17 @@ class Rows:
     arrays : list of (length,) arrays
     addresses : (capacity,) uintp array
         Where each begins; the first ``count`` entries are meaningful.
+    length, nbytes : int
+        Elements and bytes of a row.
     """
 
-    __slots__ = ("addresses", "arrays", "dtype", "length")
+    __slots__ = ("addresses", "arrays", "length", "nbytes")
 
     def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
         self.addresses = np.empty(capacity, dtype=np.uintp)
         self.arrays: list[NDArray[Any]] = []
         self.length = length
-        self.dtype = dtype
+        self.nbytes = length * dtype.itemsize
 
     @classmethod
     def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
@@ -56,11 +63,6 @@ class Rows:
         """Number of rows listed."""
         return len(self.arrays)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes per element."""
-        return self.dtype.itemsize
-
     def append(self, array: NDArray[Any]) -> None:
         """List one more row."""
         self.addresses[len(self.arrays)] = address(array)
@@ -73,5 +75,7 @@ class Rows:
 
 def address(array: NDArray[Any]) -> int:
     """Address of an array's first element."""
-    # Half the price of array.ctypes.data, which builds an object on each access.
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    # 0.25 microseconds; array.ctypes.data and __array_interface__ take 0.75.
+    if ffi is None:
+        return array.ctypes.data
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(array)))

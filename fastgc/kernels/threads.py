@@ -7,11 +7,11 @@ needs no OpenMP.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["get_num_threads", "pieces", "run", "set_num_threads"]
+__all__ = ["get_num_threads", "run", "set_num_threads"]
 
 T = TypeVar("T")
 
@@ -66,20 +66,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def pieces(moved_bytes: int, extent: int) -> Sequence[tuple[int, int]]:
-    """Cut ``range(extent)`` into a piece per thread, or into none if that is not worth it."""
-    if moved_bytes < THRESHOLD_BYTES:
-        return ()
-    threads = min(get_num_threads(), max(1, extent // ALIGN))
-    step = -(-extent // threads // ALIGN) * ALIGN if threads > 1 else extent
-    return [(lo, min(lo + step, extent)) for lo in range(0, extent, step)]
+def run(task: Callable[[int, int], T], extent: int) -> list[T]:
+    """Cut ``range(extent)`` into a piece per thread and call ``task(lo, hi)`` on each.
 
-
-def run(task: Callable[[int, int], T], pieces: Sequence[tuple[int, int]]) -> list[T]:
-    """Call ``task(lo, hi)`` for every piece, the first one in this thread."""
+    The first piece is done in this thread.
+    """
     global _pool
-    if _pool is None:
+    step = -(-extent // (get_num_threads() * ALIGN)) * ALIGN
+    if step < extent and _pool is None:
         _pool = ThreadPoolExecutor(get_num_threads(), thread_name_prefix="fastgc")
-    others = [_pool.submit(task, lo, hi) for lo, hi in pieces[1:]]
-    first = task(*pieces[0])
+    others = [
+        _pool.submit(task, lo, min(lo + step, extent)) for lo in range(step, extent, step) if _pool
+    ]
+    first = task(0, min(step, extent))
     return [first, *(other.result() for other in others)]
