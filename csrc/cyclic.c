@@ -3,16 +3,10 @@
 
 #include "levels.h"
 
-/* One register of doubles (a wider type is split badly). Compilers without vector extensions get a
- * scalar, on which the same expressions mean the same. */
-#if !defined(__GNUC__) && !defined(__clang__)
-typedef double vector;
-#elif defined(__AVX512F__)
-typedef double vector __attribute__((vector_size(64)));
-#elif defined(__AVX__)
-typedef double vector __attribute__((vector_size(32)));
+#if FGC_VECTOR
+typedef double vector __attribute__((vector_size(FGC_VECTOR)));
 #else
-typedef double vector __attribute__((vector_size(16)));
+typedef double vector; /* on which the same expressions mean the same */
 #endif
 
 /* Eight independent chains hide the latency of a multiplication. */

@@ -77,17 +77,17 @@ int fgc_simd_select(const char *name)
 }
 
 int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                       float *out)
 {
-    return level()->combine_float(mode, rows, coef, count, lo, hi, in_len, out_len, accumulate, out);
+    return level()->combine_float(mode, rows, coef, count, lo, hi, in_len, out_len, flags, out);
 }
 
 int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                        double *out)
 {
-    return level()->combine_double(mode, rows, coef, count, lo, hi, in_len, out_len, accumulate, out);
+    return level()->combine_double(mode, rows, coef, count, lo, hi, in_len, out_len, flags, out);
 }
 
 double fgc_square_sum_float(const float *x, int64_t len)

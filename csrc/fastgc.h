@@ -60,12 +60,16 @@ typedef enum {
 /* One combination over the elements lo .. hi-1 of the rows (reals; complex numbers for
  * FGC_REAL_PART). Packed rows hold in_len reals and out holds out_len: a pair cut by either end is
  * completed with a zero on reading and cut on writing; lo and hi must be even.
- * `accumulate` adds to out instead of overwriting it. Returns 1 if a written value is NaN or Inf. */
+ * Returns 1 if FGC_CHECK was asked for and a written value is NaN or Inf, else 0. */
+enum {
+    FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
+    FGC_CHECK = 2
+};
 int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                       float *out);
 int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int accumulate,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                        double *out);
 
 /* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */

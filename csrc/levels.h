@@ -14,6 +14,17 @@
 #define FGC_INLINE inline
 #endif
 
+/* Bytes of one register: vectors of a wider type are split badly. 0: no vector extensions. */
+#if !defined(__GNUC__) && !defined(__clang__)
+#define FGC_VECTOR 0
+#elif defined(__AVX512F__)
+#define FGC_VECTOR 64
+#elif defined(__AVX__)
+#define FGC_VECTOR 32
+#else
+#define FGC_VECTOR 16
+#endif
+
 /* Factors multiplied between two normalisations of a cyclic product. A factor lies between pi/m and
  * m/pi, so that 32 of them stay inside a double's range for every m below 2^31. */
 enum { FGC_RUN = 32 };
@@ -24,10 +35,10 @@ enum { FGC_RUN = 32 };
                                     int64_t count, double *product, int64_t *exponent);            \
     int fgc_combine_float_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,        \
                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,           \
-                                  int64_t out_len, int accumulate, float *out);                    \
+                                  int64_t out_len, int flags, float *out);                    \
     int fgc_combine_double_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
                                    int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
-                                   int64_t out_len, int accumulate, double *out);                  \
+                                   int64_t out_len, int flags, double *out);                  \
     double fgc_square_sum_float_##level(const float *x, int64_t len);                              \
     double fgc_square_sum_double_##level(const double *x, int64_t len);
 

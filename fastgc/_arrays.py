@@ -37,11 +37,17 @@ def check_index(what: str, value: Any, size: int) -> int:
 
 
 def check_vector(
-    what: str, array: Any, dtype: np.dtype[Any], size: int, output: bool = False
+    what: str,
+    array: Any,
+    dtype: np.dtype[Any],
+    size: int,
+    output: bool = False,
+    number: int | None = None,
 ) -> NDArray[Any]:
     """`array` as a contiguous vector of this dtype and size.
 
-    An input with other strides is copied; an output must be contiguous and writable.
+    An input with other strides is copied; an output must be contiguous and writable. Errors name
+    the array as `what`, followed by `number` where there is one.
     """
     # The hot path: in one test, what nearly every call brings.
     if (
@@ -52,6 +58,8 @@ def check_vector(
         and not output
     ):
         return array
+    if number is not None:
+        what = f"{what} {number}"
     if output and not isinstance(array, np.ndarray):
         raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
     array = np.asarray(array)

@@ -177,7 +177,8 @@ class Code(ABC):
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
         form = self._format(first.size, first.dtype)
         rows = _rows(
-            [f"partial gradient {r}" for r in range(coef.size)],
+            "partial gradient",
+            range(coef.size),
             partials,
             form.gradient_dtype,
             form.gradient_size,
@@ -310,7 +311,8 @@ class Code(ABC):
         first = np.asarray(messages[0])
         form = self._message_format(first, out, p)
         rows = _rows(
-            [f"message of worker {i}" for i in survivors],
+            "message of worker",
+            survivors,
             messages,
             form.message_dtype,
             form.message_size,
@@ -322,10 +324,8 @@ class Code(ABC):
         direct = out is not None and not check_finite
         gradient = out if direct else np.empty(form.gradient_size, dtype=form.gradient_dtype)
         assert gradient is not None
-        finite = kernels.combine(
-            form.decode_mode, rows, vector, form.reals(gradient, form.decode_mode)
-        )
-        if check_finite and not finite:
+        reals = form.reals(gradient, form.decode_mode)
+        if not kernels.combine(form.decode_mode, rows, vector, reals, check=check_finite):
             for worker, row in zip(survivors, rows.arrays, strict=True):
                 _require_finite(int(worker), row)
         if out is not None and not direct:
@@ -430,7 +430,8 @@ def _second(survivors: NDArray[np.int64]) -> int:
 
 
 def _rows(
-    names: Sequence[str],
+    what: str,
+    numbers: Iterable[int],
     arrays: Iterable[NDArray[Any]],
     dtype: np.dtype[Any],
     size: int,
@@ -444,8 +445,8 @@ def _rows(
         reals = form.reals(arrays, mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
     checked = [
-        form.reals(check_vector(name, array, dtype, size), mode)
-        for name, array in zip(names, arrays, strict=True)
+        form.reals(check_vector(what, array, dtype, size, number=number), mode)
+        for number, array in zip(numbers, arrays, strict=True)
     ]
     return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
@@ -622,7 +623,7 @@ class Round:
             raise ValueError(f"worker {worker} was heard already in this round")
         form = self._form
         message = check_vector(
-            f"message of worker {worker}", message, form.message_dtype, form.message_size
+            "message of worker", message, form.message_dtype, form.message_size, number=worker
         )
         square = _square_norm(message)
         if not square < np.inf:

@@ -19,6 +19,9 @@ __all__ = ["ReedSolomon"]
 # Above this many products n * |S| the transform is faster than the product (see benches).
 FFT_FROM = 1 << 22
 
+# Rows of B remembered: a worker needs its own one only, a test or a simulation many.
+ROWS_KEPT = 256
+
 
 class _Cluster(NamedTuple):
     """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
@@ -142,6 +145,7 @@ class ReedSolomon(Code):
             first_worker += m
             first_partition += share
         self._clusters = tuple(made)
+        self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.complex128]]] = {}
         self.load = max(c.w for c in made)
         self.stragglers = min(c.tolerance for c in made)
 
@@ -159,22 +163,28 @@ class ReedSolomon(Code):
     # ------------------------------------------------------------------------------ encoding
 
     def partitions(self, worker: int) -> NDArray[np.int64]:  # noqa: D102
-        worker = check_index("worker", worker, self.n)
-        return self._cluster_of(worker).row(worker)[0]
+        return self._row(worker)[0]
 
     def coefficients(self, worker: int) -> NDArray[np.complex128]:  # noqa: D102
-        worker = check_index("worker", worker, self.n)
-        cluster = self._cluster_of(worker)
-        _, place, weight = cluster.row(worker)
-        coefficients = np.empty(place.size, dtype=np.complex128)
-        for d in np.unique(weight):
-            of_d = weight == d
-            coefficients[of_d] = _tau(cluster.m, int(d), cluster.q)[place[of_d]]
-        return coefficients
+        return self._row(worker)[1]
 
-    def _cluster_of(self, worker: int) -> _Cluster:
-        at = np.searchsorted(self._plan.tables.start, worker, side="right") - 1
-        return self._clusters[at]
+    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+        """Partitions and coefficients of a worker, read-only."""
+        worker = check_index("worker", worker, self.n)
+        row = self._rows.get(worker)
+        if row is None:
+            at = np.searchsorted(self._plan.tables.start, worker, side="right") - 1
+            cluster = self._clusters[at]
+            held, place, weight = cluster.row(worker)
+            coefficients = np.empty(place.size, dtype=np.complex128)
+            for d in np.unique(weight):
+                of_d = weight == d
+                coefficients[of_d] = _tau(cluster.m, int(d), cluster.q)[place[of_d]]
+            held.flags.writeable = coefficients.flags.writeable = False
+            if len(self._rows) >= ROWS_KEPT:
+                self._rows.clear()
+            self._rows[worker] = row = held, coefficients
+        return row
 
     # ------------------------------------------------------------------------------ decoding
 

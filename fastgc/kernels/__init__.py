@@ -63,6 +63,7 @@ class Backend(Protocol):
         lo: int,
         hi: int,
         accumulate: bool,
+        check: bool,
     ) -> bool: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
@@ -151,7 +152,12 @@ def bind_decoding_vector(
 
 
 def combine(
-    mode: int, rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumulate: bool = False
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    accumulate: bool = False,
+    check: bool = False,
 ) -> bool:
     """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
 
@@ -167,11 +173,15 @@ def combine(
         float64 for ``REAL``, complex128 otherwise.
     out : (p,) array
         float32 or float64; complex of that precision for ``EXPAND``.
+    accumulate : bool
+        Add to `out`.
+    check : bool
+        Look for NaN and Inf in what is written.
 
     Returns
     -------
     bool
-        Whether every written value is finite.
+        False if `check` is set and a written value is NaN or Inf, else True.
     """
     extent = rows.length
     if mode == PACKED:
@@ -180,10 +190,10 @@ def combine(
     kernels = active or _kernels()
     moved = (len(rows.arrays) + 1) * rows.nbytes
     if moved < threads.THRESHOLD_BYTES or _active_name == "numpy":
-        return kernels.combine(mode, rows, coef, out, 0, extent, accumulate)
+        return kernels.combine(mode, rows, coef, out, 0, extent, accumulate, check)
     return all(
         threads.run(
-            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate), extent
+            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate, check), extent
         )
     )
 

@@ -73,21 +73,27 @@ def combine(
     lo: int,
     hi: int,
     accumulate: bool,
+    check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
     kind, function = _combine[out.dtype.char]
     return not function(
         mode,
-        ffi.from_buffer("uintptr_t[]", rows.addresses),
+        rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
         rows.count,
         lo,
         hi,
         rows.length,
         out.size,
-        accumulate,
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
         ffi.from_buffer(kind, out, require_writable=True),
     )
+
+
+def _addresses(rows: Rows) -> Any:
+    rows.c = ffi.from_buffer("uintptr_t[]", rows.addresses)
+    return rows.c
 
 
 def square_sum(x: NDArray[Any]) -> float:

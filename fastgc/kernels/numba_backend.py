@@ -214,7 +214,7 @@ def _add_rows(address, a, b, first, size, u, w):
 
 
 @_njit
-def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):
+def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add, check):
     """csrc/combine.c's fgc_combine; `out` is the output's reals."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
     room = min(_BLOCK, 2 * (hi - lo))
@@ -256,8 +256,9 @@ def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add):
                 to[2 * t] += u[t]
                 to[2 * t + 1] += w[t]
             size *= 2
-        for t in range(size):
-            finite &= np.isfinite(to[t])
+        if check:
+            for t in range(size):
+                finite &= np.isfinite(to[t])
     return finite
 
 
@@ -269,6 +270,7 @@ def combine(
     lo: int,
     hi: int,
     accumulate: bool,
+    check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
     return _combine(
@@ -281,6 +283,7 @@ def combine(
         lo,
         hi,
         accumulate,
+        check,
     )
 
 
@@ -321,6 +324,7 @@ def combine_rows(coef, rows, out):
         0,
         extent + extent % 2,
         False,
+        True,
     )
 
 
@@ -350,6 +354,7 @@ def accumulate(coef, gradient, message):
         0,
         extent + extent % 2,
         True,
+        False,
     )
 
 

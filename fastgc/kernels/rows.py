@@ -32,13 +32,16 @@ class Rows:
         Where each begins; the first ``count`` entries are meaningful.
     length, nbytes : int
         Elements and bytes of a row.
+    c : Any
+        The C backend's pointer to `addresses`, made when first asked for.
     """
 
-    __slots__ = ("addresses", "arrays", "length", "nbytes")
+    __slots__ = ("addresses", "arrays", "c", "length", "nbytes")
 
     def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
         self.addresses = np.empty(capacity, dtype=np.uintp)
         self.arrays: list[NDArray[Any]] = []
+        self.c: Any = None
         self.length = length
         self.nbytes = length * dtype.itemsize
 
@@ -46,10 +49,9 @@ class Rows:
     def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
         """Rows of a 2-D array with contiguous rows, or of separate vectors."""
         if isinstance(arrays, np.ndarray):
-            rows = cls(0, length, dtype)
-            base = address(arrays)
+            rows = cls(len(arrays), length, dtype)
             steps = np.arange(len(arrays), dtype=np.int64) * arrays.strides[0]
-            rows.addresses = (base + steps).astype(np.uintp)
+            rows.addresses[:] = address(arrays) + steps
             rows.arrays = list(arrays)
             return rows
         listed = list(arrays)
