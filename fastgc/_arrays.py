@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["GRADIENT_DTYPES", "check_dtype", "check_index", "check_vector", "check_workers"]
+__all__ = [
+    "GRADIENT_DTYPES",
+    "check_dtype",
+    "check_index",
+    "check_integer",
+    "check_vector",
+    "check_workers",
+]
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
@@ -27,13 +34,18 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 def check_index(what: str, value: Any, size: int) -> int:
     """An integer in 0 .. size-1, or an error."""
-    try:
-        index = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be an integer, not {value!r}") from None
+    index = check_integer(what, value)
     if not 0 <= index < size:
         raise ValueError(f"{what} {index} does not exist: they are numbered 0 to {size - 1}")
     return index
+
+
+def check_integer(what: str, value: Any) -> int:
+    """A Python int, or TypeError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be an integer, not {value!r}") from None
 
 
 def check_vector(

@@ -246,7 +246,7 @@ class Code(ABC):
             decoder = self.decoder()
         if out is not None:
             check_vector("out", out, decoder.vector.dtype, survivors.size, output=True)
-        vector = decoder(survivors, method)
+        vector = decoder._of(survivors, method)
         if out is None:
             out = vector.copy()
         else:
@@ -487,9 +487,12 @@ class Decoder:
         self._fill = code._bind_vector(self.survivors, self.vector)
         self.backend = kernels.active  # which now is loaded
 
-    def __call__(self, survivors: NDArray[np.int64], method: str = "auto") -> NDArray[Any]:
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
-        f = len(survivors)
+        return self._of(check_workers("survivors", survivors), method)
+
+    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
+        f = survivors.size
         if f > self.code.n:
             self.code._check_survivors(survivors)
         self.survivors[:f] = survivors

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import check_dtype
+from .._arrays import check_dtype, check_integer
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 
 __all__ = ["Format"]
@@ -35,6 +35,7 @@ class Format:
     def of(cls, complex_code: bool, packed: bool, p: int, dtype: DTypeLike) -> Format:
         """The format of a code's messages for gradients of p elements."""
         dtype = check_dtype(dtype)
+        p = check_integer("the gradient dimension p", p)
         if p < 1:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
         if not complex_code:

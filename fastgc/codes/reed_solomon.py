@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_index
+from .._arrays import check_index, check_integer
 from ..kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, Status, cyclic_tables, sines
 from .base import Blocks, Code, VectorFunction
 
@@ -129,7 +129,14 @@ class ReedSolomon(Code):
         packed: bool = True,
         clusters: Literal["auto"] | int = 1,
     ) -> None:
-        k = n if k is None else k
+        n = check_integer("n", n)
+        k = n if k is None else check_integer("k", k)
+        load = None if load is None else check_integer("load", load)
+        stragglers = None if stragglers is None else check_integer("stragglers", stragglers)
+        root = root if root == "stable" else check_integer('root, unless "stable",', root)
+        clusters = (
+            clusters if clusters == "auto" else check_integer('clusters, unless "auto",', clusters)
+        )
         if n < 1 or k < 1:
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         load, wanted = _load_and_stragglers(n, k, load, stragglers)
@@ -295,7 +302,7 @@ def _shares(
     most = n // (stragglers + 1)
     if clusters == "auto":
         return next(s for g in range(most, 0, -1) if (s := _split(n, k, load, stragglers, g)))
-    if not isinstance(clusters, int) or not 1 <= clusters <= most:
+    if not 1 <= clusters <= most:
         raise ValueError(
             f'clusters must be "auto" or in 1 .. floor(n / (s+1)) = {most}, not {clusters!r}'
         )
@@ -333,8 +340,6 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
 def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
     if root == "stable":
         return stable_root(m, -(-m * w // k))
-    if not isinstance(root, int):
-        raise ValueError(f'root must be "stable" or an integer, not {root!r}')
     if math.gcd(root, m) != 1:
         raise ValueError(
             f"root={root} is not coprime to {m}: exp(2 pi i {root} / {m}) is no primitive root"

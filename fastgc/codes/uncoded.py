@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_index
+from .._arrays import check_index, check_integer
 from .base import Blocks, Code, VectorFunction
 
 __all__ = ["Uncoded"]
@@ -39,7 +39,8 @@ class Uncoded(Code):
     def __init__(
         self, n: int, k: int | None = None, *, tolerance: float = 0.0, rescale: bool = True
     ) -> None:
-        k = n if k is None else k
+        n = check_integer("n", n)
+        k = n if k is None else check_integer("k", k)
         if n < 1 or k < n:
             raise ValueError(f"an uncoded scheme needs 1 <= n <= k, not n={n}, k={k}")
         if not 0 <= tolerance < 1:
