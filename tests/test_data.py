@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from fastgc.data import Dataset, load, partition, read_idx
 
+pytestmark = pytest.mark.any_backend
+
 IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from fastgc.delays import Pareto, parse
 
+pytestmark = pytest.mark.any_backend
+
 SEEDS = st.integers(0, 2**70)
 
 

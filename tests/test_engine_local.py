@@ -23,6 +23,8 @@ from fastgc import (
 )
 from fastgc.engines import LocalCluster
 
+pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
+
 ABSENT = 600.0
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fastgc.data import partition
 from fastgc.models import SoftmaxRegression
 
+pytestmark = pytest.mark.any_backend
+
 MODEL = SoftmaxRegression(features=4, classes=3)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from fastgc.optimizers import SGD, Nesterov
 
+pytestmark = pytest.mark.any_backend
+
 BOTH = pytest.mark.parametrize("method", [SGD, Nesterov])
 
 

@@ -9,6 +9,8 @@ import pytest
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 
+pytestmark = pytest.mark.any_backend
+
 pytest.importorskip("matplotlib")
 
 

@@ -367,14 +367,15 @@ class Code(ABC):
         survivors = self._check_survivors(survivors)
         vector = self.decoding_vector(survivors)
         weights = np.abs(vector) ** 2 * self._row_norms[survivors]
-        return self._trust(float(weights.sum() / self.k), check_dtype(dtype))
+        return self._trust(float(weights.sum() / self.k), survivors.size, check_dtype(dtype))
 
-    def _trust(self, amplification_squared: float, dtype: np.dtype[Any]) -> Trust:
-        # Rounding errors add up like a random walk: each message's own w products and sums, and
-        # those of its coefficients in a and B.
-        amplification = float(np.sqrt(amplification_squared))
+    def _trust(self, amplification_squared: float, terms: int, dtype: np.dtype[Any]) -> Trust:
+        # Rounding errors add up like a random walk. In the messages, each amplified: w products
+        # and sums, and the coefficients of a and B. In the gradient: one error of the size of a
+        # partial sum for each term (1/3 on average, as they grow), and that of the last rounding.
         unit = float(np.finfo(dtype).eps) / 2
-        return Trust(amplification * unit * float(np.sqrt(self.load + 2)), amplification)
+        steps = amplification_squared * (self.load + 2) + terms / 3 + 1
+        return Trust(unit * float(np.sqrt(steps)), float(np.sqrt(amplification_squared)))
 
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:
@@ -678,4 +679,4 @@ class Round:
         spread = float(np.abs(vector) ** 2 @ self._square)
         if size == 0:
             return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
-        return self.code._trust(spread / size, self._form.gradient_dtype)
+        return self.code._trust(spread / size, len(self._square), self._form.gradient_dtype)

@@ -234,7 +234,10 @@ class ReedSolomon(Code):
                     kernels.fourier_vector(self._plan.tables, chosen, vector)
                 else:
                     vector[:f] = self._solve(chosen)
-                status = 0
+                beyond = ~np.isfinite(vector[:f])
+                if beyond.any():
+                    self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
+                status = Status.OK
             else:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
             if status:

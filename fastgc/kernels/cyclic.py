@@ -153,13 +153,14 @@ def fourier_vector(
         lost = straggles[lo:hi]
         log_size = np.fft.irfft(np.fft.rfft(lost.astype(float)) * np.fft.rfft(log_table), m)
         index = np.flatnonzero(lost)
-        # sum over stragglers of sign(sin(pi q (i-j)/m)) and of the angle, both counted in integers:
-        # residues r = q (i-j) mod m add up to s x - sum(y) + m #{y > x} with x = q i, y = q j mod m
+        # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and the
+        # angles add up in integers: sum r = s x - sum(y) + m #{y > x}, x = q i mod m, y = q j mod m.
         x = (q * np.arange(m)) % m
         y = np.sort((q * index) % m)
         residues = index.size * x - y.sum() + m * (index.size - np.searchsorted(y, x, side="right"))
         turn = residues % (2 * m)
         phase = tables.phase[tables.phase_offset[b] : tables.phase_offset[b] + 4 * m]
         quarter = (1, -1j, -1, 1j)[index.size % 4]
-        value[lo:hi] = np.exp(log_size) / m * phase.view(np.complex128)[turn] * quarter
+        with np.errstate(over="ignore", invalid="ignore"):
+            value[lo:hi] = np.exp(log_size) / m * (phase.view(np.complex128)[turn] * quarter)
     out[: survivors.size] = value[survivors]

@@ -51,7 +51,7 @@ class Rows:
         if isinstance(arrays, np.ndarray):
             rows = cls(len(arrays), length, dtype)
             steps = np.arange(len(arrays), dtype=np.int64) * arrays.strides[0]
-            rows.addresses[:] = address(arrays) + steps
+            rows.addresses[:] = address(arrays[0]) + steps
             rows.arrays = list(arrays)
             return rows
         listed = list(arrays)

@@ -1,0 +1,190 @@
+"""The one table of kernels that feeds both tests and benches.
+
+Each entry makes arguments of a given size, calls the kernel through the facade (whatever backend is
+in use), and tells the truth by other means: sums in extended precision, products by definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastgc import kernels
+from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
+
+WIDE = np.longdouble
+WIDE_COMPLEX = np.clongdouble
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with the means to call and to check it.
+
+    ``make(rng, size, count, dtype)`` gives the arguments: vectors of `size` elements, `count` of
+    them; for decoding vectors `size` workers of which `count` straggle. ``run(arguments)`` returns
+    the result, ``truth(arguments)`` what it should be, ``bytes(arguments)`` what is read.
+    """
+
+    name: str
+    make: Callable[..., dict[str, Any]]
+    run: Callable[[dict[str, Any]], Any]
+    truth: Callable[[dict[str, Any]], Any]
+    dtypes: tuple[Any, ...]
+
+
+def _vectors(rng, size, count, dtype, complex_=False):
+    rows = []
+    for _ in range(count):
+        # one element further on: rows need not begin on a cache line
+        row = rng.standard_normal(size + 1)
+        if complex_:
+            row = row + 1j * rng.standard_normal(size + 1)
+        rows.append(row.astype(np.result_type(dtype, np.complex64) if complex_ else dtype)[1:])
+    return rows
+
+
+def _combine(mode, accumulate, stacked):
+    name = {
+        kernels.REAL: "real",
+        kernels.PACKED: "packed",
+        kernels.REAL_PART: "real part",
+        kernels.EXPAND: "expand",
+    }[mode]
+
+    def make(rng, size, count, dtype):
+        rows = _vectors(rng, size, count, dtype, complex_=mode == kernels.REAL_PART)
+        if stacked:
+            wide = np.zeros((count, size + 3), rows[0].dtype)  # rows apart: a stride of its own
+            wide[:, :size] = rows
+            rows = wide[:, :size]
+        coef = rng.standard_normal(count)
+        if mode != kernels.REAL:
+            coef = coef + 1j * rng.standard_normal(count)
+        out_size = size + size % 2 if mode == kernels.PACKED else size
+        out_type = np.result_type(dtype, np.complex64) if mode == kernels.EXPAND else dtype
+        return {
+            "rows": rows,
+            "coef": coef,
+            "before": rng.standard_normal(out_size).astype(out_type),
+            "size": size,
+        }
+
+    def run(arguments, out=None):
+        out = arguments["before"].copy() if out is None else out
+        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
+        kernels.combine(mode, rows, arguments["coef"], out, accumulate)
+        return out
+
+    def truth(arguments):
+        before = arguments["before"]
+        total = np.zeros(before.size, WIDE_COMPLEX)
+        for a, row in zip(arguments["coef"], arguments["rows"], strict=True):
+            if mode == kernels.PACKED:
+                padded = np.zeros(before.size, WIDE)
+                padded[: row.size] = row
+                product = (padded[::2] + 1j * padded[1::2]) * a
+                total[::2] += product.real
+                total[1::2] += product.imag
+            else:
+                total += row.astype(WIDE_COMPLEX) * a
+        result = total if mode == kernels.EXPAND else total.real
+        return result + before if accumulate else result
+
+    title = f"combine {name}{', accumulate' if accumulate else ''}{', stacked' if stacked else ''}"
+    return Kernel(title, make, run, truth, (np.float32, np.float64))
+
+
+def _square_sum():
+    def make(rng, size, count, dtype):
+        return {"x": _vectors(rng, size, 1, dtype)[0]}
+
+    return Kernel(
+        "square sum",
+        make,
+        lambda arguments: kernels.square_sum(arguments["x"]),
+        lambda arguments: np.sum(arguments["x"].astype(WIDE) ** 2),
+        (np.float32, np.float64),
+    )
+
+
+def decoding_truth(blocks, survivors):
+    """Locator products by definition, from sines in extended precision.
+
+    1 - exp(2 pi i t / m) = 2 sin(pi t / m) exp(i (pi t / m - pi / 2)), for t reduced to 0 .. m-1.
+    """
+    start = np.cumsum([0, *(m for m, _, _ in blocks)])
+    pi = np.arctan(WIDE(1)) * 4
+    value = np.empty(len(survivors), WIDE_COMPLEX)
+    for b, (m, q, _) in enumerate(blocks):
+        mine = [at for at, i in enumerate(survivors) if start[b] <= i < start[b + 1]]
+        heard = {int(survivors[at] - start[b]) for at in mine}
+        lost = np.array([j for j in range(m) if j not in heard], dtype=int)
+        t = np.arange(m)
+        near = np.minimum(t, m - t) * pi / m
+        log_sine = np.log(np.where(t == 0, 1, 2 * np.sin(near)))
+        for at in mine:
+            r = q * (int(survivors[at] - start[b]) - lost) % m
+            turns = int(2 * r.sum() - m * len(lost)) % (4 * m)  # of pi / (2 m)
+            size = np.exp(log_sine[r].sum() - np.log(WIDE(m)))
+            angle = turns * pi / (2 * m)
+            value[at] = size * (np.cos(angle) + 1j * np.sin(angle))
+    return value
+
+
+def _decoding_vector(name, method, cut):
+    def make(rng, size, count, dtype):
+        blocks = []
+        for m in cut(size):
+            q = next(q for q in (3, 5, 7, 1) if np.gcd(q, m) == 1) % max(m, 2)
+            blocks.append((m, q, 0))
+        survivors = np.sort(rng.permutation(size)[: size - min(count, size - 1)])
+        rng.shuffle(survivors)
+        return {
+            "blocks": blocks,
+            "plan": CyclicPlan(cyclic_tables(blocks)),
+            "survivors": survivors.astype(np.int64),
+        }
+
+    def run(arguments):
+        survivors = arguments["survivors"]
+        out = np.empty(survivors.size, np.complex128)
+        if method is None:
+            kernels.fourier_vector(arguments["plan"].tables, survivors, out)
+        else:
+            decode, where = kernels.bind_decoding_vector(arguments["plan"], survivors, out)
+            status = decode(method, survivors.size)
+            assert status == kernels.Status.OK, (status, where[0])
+        return out
+
+    def truth(arguments):
+        return decoding_truth(arguments["blocks"], arguments["survivors"])
+
+    return Kernel(name, make, run, truth, (np.float64,))
+
+
+def _whole(n):
+    return [n]
+
+
+def _thirds(n):
+    return [m for m in (n - 2 * (n // 3), n // 3, n // 3) if m]
+
+
+KERNELS = [
+    *(
+        _combine(mode, accumulate, stacked)
+        for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
+        for accumulate in (False, True)
+        for stacked in (False, True)
+    ),
+    _square_sum(),
+    _decoding_vector("locator", kernels.LOCATOR, _whole),
+    _decoding_vector("lookup", kernels.LOOKUP, _whole),
+    _decoding_vector("fft", None, _whole),
+    _decoding_vector("locator, three blocks", kernels.LOCATOR, _thirds),
+    _decoding_vector("lookup, three blocks", kernels.LOOKUP, _thirds),
+    _decoding_vector("fft, three blocks", None, _thirds),
+]

@@ -1,0 +1,243 @@
+"""Kernels against the truth, under every backend, thread count and SIMD level."""
+
+import multiprocessing
+import warnings
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_table import KERNELS
+
+import fastgc
+from fastgc import kernels
+from fastgc.kernels import threads
+
+LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
+VECTORS = [k for k in KERNELS if k not in LONG]
+SIZES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1023, 1025, 4097, 16383, 16385, 40001)
+UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+
+
+def check_long(kernel, arguments, dtype, result):
+    truth = kernel.truth(arguments)
+    if np.ndim(truth):
+        # each element is a sum of products: bounded by the sum of their sizes
+        scale = sum(
+            abs(a) * (np.abs(row).max() if row.size else 0)
+            for a, row in zip(arguments["coef"], arguments["rows"], strict=True)
+        )
+        scale = 2 * scale + np.abs(arguments["before"]).max()
+        bound = (len(arguments["coef"]) + 4) * UNIT[dtype] * scale
+    else:
+        bound = (arguments["x"].size + 4) * 2.0**-53 * float(truth)
+    assert np.abs(result - truth).max() <= bound
+
+
+def frozen(arguments):
+    return {k: np.copy(v) for k, v in arguments.items() if isinstance(v, (np.ndarray, list))}
+
+
+@pytest.mark.parametrize("kernel", LONG, ids=lambda k: k.name)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_long_vectors(kernel, dtype):
+    rng = np.random.default_rng(1)
+    for size in SIZES:
+        for count in (1, 2, 3, 4, 5, 8, 13) if size < 5000 else (1, 5):
+            arguments = kernel.make(rng, size, count, dtype)
+            before = frozen(arguments)
+            check_long(kernel, arguments, dtype, kernel.run(arguments))
+            for name, value in before.items():
+                np.testing.assert_array_equal(arguments[name], value)
+
+
+@pytest.mark.parametrize("kernel", VECTORS, ids=lambda k: k.name)
+def test_decoding_vectors(kernel):
+    rng = np.random.default_rng(2)
+    for size in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 100, 257):
+        for count in {0, 1, 2, size // 8, size // 3, size // 2, size - 1}:
+            arguments = kernel.make(rng, size, count, np.float64)
+            truth = kernel.truth(arguments)
+            error = np.abs(kernel.run(arguments) - truth) / np.abs(truth)
+            # one rounding a factor, and about one a phase
+            assert error.max() <= (size + 16) * 2.0**-53 * (8 if "fft" in kernel.name else 1)
+
+
+@pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
+@pytest.mark.any_backend
+def test_every_simd_level(level):
+    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
+    before = c_backend.simd()
+    if not c_backend.select_simd(level):
+        pytest.skip(f"this build or processor has no {level}")
+    try:
+        assert c_backend.simd() == level
+        with fastgc.use_backend("c"):
+            for kernel in LONG:
+                for dtype in kernel.dtypes:
+                    test_long_vectors(kernel, dtype)
+            for kernel in VECTORS:
+                test_decoding_vectors(kernel)
+    finally:
+        assert c_backend.select_simd(before)
+
+
+@pytest.mark.any_backend
+def test_unknown_simd_level_changes_nothing():
+    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
+    before = c_backend.simd()
+    assert not c_backend.select_simd("mmx")
+    assert c_backend.simd() == before
+
+
+@pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
+def test_threads_change_no_bit(kernel, monkeypatch):
+    rng = np.random.default_rng(3)
+    before = threads.get_num_threads()
+    try:
+        for size in (1, 1024, 1025, 5000, 70001):
+            arguments = kernel.make(rng, size, 6, np.float64)
+            threads.set_num_threads(1)
+            alone = kernel.run(arguments)
+            threads.set_num_threads(3)
+            monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
+            np.testing.assert_array_equal(kernel.run(arguments), alone)
+            monkeypatch.undo()
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
+def test_nothing_is_written_beyond_out(kernel):
+    rng = np.random.default_rng(4)
+    for size in (1, 2, 9, 33, 16385):
+        arguments = kernel.make(rng, size, 5, np.float32)
+        canary = np.full(arguments["before"].size + 32, 7, arguments["before"].dtype)
+        out = canary[16:-16]
+        out[:] = arguments["before"]
+        kernel.run(arguments, out)
+        assert (canary[:16] == 7).all()
+        assert (canary[-16:] == 7).all()
+
+
+@given(
+    size=st.integers(1, 3000),
+    count=st.integers(1, 12),
+    bad=st.sampled_from([np.nan, np.inf, -np.inf]),
+    data=st.data(),
+)
+@settings(deadline=None, max_examples=40)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_combine_tells_what_is_not_finite(dtype, size, count, bad, data):
+    rng = np.random.default_rng(size)
+    rows = [rng.standard_normal(size).astype(dtype) for _ in range(count)]
+    coef = rng.standard_normal(count) + 1j * rng.standard_normal(count)
+    out = np.empty(size, dtype)
+
+    def finite():
+        listed = kernels.Rows.of(rows, size, np.dtype(dtype))
+        return kernels.combine(kernels.PACKED, listed, coef, out, check=True)
+
+    assert finite()
+    rows[data.draw(st.integers(0, count - 1))][data.draw(st.integers(0, size - 1))] = bad
+    assert not finite()
+    assert not np.isfinite(out).all()
+    assert not np.isfinite(sum(kernels.square_sum(row) for row in rows))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000, 1001])
+def test_odd_ends_of_packed_vectors(dtype, size):
+    """A cut pair is completed with zero on reading, and cut on writing, in every combination."""
+    rng = np.random.default_rng(size)
+    even = size + size % 2
+    rows = [rng.standard_normal(even).astype(dtype) for _ in range(3)]
+    coef = rng.standard_normal(3) + 1j * rng.standard_normal(3)
+    for in_len in {size, even}:
+        cut = [row[:in_len] for row in rows]
+        padded = np.zeros((3, even))
+        padded[:, :in_len] = cut
+        whole = (coef @ (padded[:, ::2] + 1j * padded[:, 1::2])).view(np.float64)
+        for out_len in {size, even}:
+            out = np.zeros(out_len, dtype)
+            kernels.combine(kernels.PACKED, kernels.Rows.of(cut, in_len, out.dtype), coef, out)
+            np.testing.assert_allclose(out, whole[:out_len], atol=50 * UNIT[dtype])
+
+
+@pytest.mark.any_backend
+def test_from_compiled_code():
+    """The Numba kernels inside a user's own loop."""
+    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    code = fastgc.ReedSolomon(n=12, k=12, stragglers=3)
+    tables, rng = code.tables, np.random.default_rng(5)
+    partials = rng.standard_normal((12, 7))
+    rows = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(12)])
+    survivors = np.array([11, 3, 4, 5, 0, 8, 9, 1, 2], dtype=np.int64)
+
+    @numba.njit
+    def decode(tables, survivors, rows, gradient):
+        vector = np.empty(survivors.size, np.complex128)
+        status, _ = backend_decoding_vector(tables, 0, survivors, vector)
+        finite = backend_combine(vector, rows[survivors], gradient)
+        return status, finite
+
+    backend_decoding_vector, backend_combine = backend.decoding_vector, backend.combine_rows
+    gradient = np.empty(7)
+    assert decode(tables, survivors, rows, gradient) == (0, True)
+    np.testing.assert_allclose(gradient, partials.sum(axis=0), atol=1e-12)
+    assert decode(tables, survivors[:8], rows, gradient)[0] == kernels.Status.TOO_FEW
+    rows[4, 2] = np.nan
+    assert decode(tables, survivors, rows, gradient) == (0, False)
+
+    @numba.njit
+    def encode(coefficients, partials, message):
+        message[:] = 0
+        for r in range(coefficients.size):
+            backend_accumulate(coefficients[r], partials[r], message)
+
+    backend_accumulate = backend.accumulate
+    message = np.empty(8)
+    held = partials[code.partitions(6)]
+    encode(code.coefficients(6), held, message)
+    np.testing.assert_allclose(message, code.encode(6, held), atol=1e-13)
+
+
+def _combine_in_child(queue):
+    rows = kernels.Rows.of([np.ones(100000)] * 40, 100000, np.dtype(float))
+    out = np.empty(100000)
+    kernels.combine(kernels.REAL, rows, np.ones(40), out)
+    queue.put(float(out.sum()))
+
+
+@pytest.mark.any_backend
+def test_threads_in_a_forked_child():
+    """A child of fork has the pool's object but not its threads: it makes its own."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(2)
+    try:
+        context = multiprocessing.get_context("fork")
+        queue = context.SimpleQueue()
+        _combine_in_child(queue)
+        assert queue.get() == 4e6
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads: that is it
+            child = context.Process(target=_combine_in_child, args=(queue,))
+            child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        assert queue.get() == 4e6
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.any_backend
+def test_thread_counts(monkeypatch):
+    with pytest.raises(ValueError, match="at least 1"):
+        threads.set_num_threads(0)
+    monkeypatch.setattr(threads, "_threads", 0)
+    monkeypatch.setenv("FASTGC_NUM_THREADS", "many")
+    with pytest.raises(ValueError, match="FASTGC_NUM_THREADS"):
+        threads.get_num_threads()
+    monkeypatch.setenv("FASTGC_NUM_THREADS", "3")
+    assert threads.get_num_threads() == 3

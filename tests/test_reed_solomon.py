@@ -1,0 +1,456 @@
+"""Reed-Solomon codes against their definition: Algorithms 1, 2 and 4 written out, and the truth."""
+
+import itertools
+import math
+import pickle
+import threading
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import NotDecodableError, ReedSolomon
+from fastgc.codes.reed_solomon import stable_root
+
+# ------------------------------------------------------------------ the paper, word for word
+
+
+def algorithm_1(n, k, d, t):
+    """RowBalancedMaskMatrix."""
+    mask = np.zeros((n, k), dtype=int)
+    for j in range(k):
+        for i in range(d):
+            mask[(i + j * d + t) % n, j] = 1
+    return mask
+
+
+def algorithm_4(n, k, w):
+    """MaskMatrix."""
+    heavy = n * w % k
+    d_high, d_low = -(-n * w // k), n * w // k
+    left = algorithm_1(n, heavy, d_high, 0)
+    right = algorithm_1(n, k - heavy, d_low, heavy * d_high % n)
+    return np.hstack([left, right])
+
+
+def algorithm_2(n, k, w, q):
+    """EncodingMatrix: t_j(x) = product over r with M_rj = 0 of (x - alpha^r) / (-alpha^r)."""
+    mask = algorithm_4(n, k, w)
+    alpha = [complex(mpmath.expjpi(mpmath.mpf(2 * q * r) / n)) for r in range(n)]
+    dense = np.zeros((n, k), dtype=complex)
+    for j, i in itertools.product(range(k), range(n)):
+        roots = [alpha[r] for r in range(n) if not mask[r, j]]
+        dense[i, j] = np.prod([(alpha[i] - root) / -root for root in roots])
+    return dense
+
+
+def valid(n_most, k_most):
+    for n, k in itertools.product(range(1, n_most + 1), range(1, k_most + 1)):
+        for w in range(1, k + 1):
+            if n * w // k >= 1:
+                yield n, k, w
+
+
+def holds_ones(rows):
+    """Whether the row of ones is in the span of these rows."""
+    if not len(rows):
+        return False
+    solution = np.linalg.lstsq(rows.T, np.ones(rows.shape[1]), rcond=None)[0]
+    return bool(np.abs(rows.T @ solution - 1).max() < 1e-8)
+
+
+# ------------------------------------------------------------------------------ construction
+
+
+def test_worked_example():
+    """n = 8, k = 4, w = 3: the mask of eq. (5) and the polynomials (7) to (10)."""
+    mask = np.array(
+        [
+            [1, 1, 1, 0],
+            [1, 1, 1, 0],
+            [1, 1, 0, 1],
+            [1, 1, 0, 1],
+            [1, 0, 1, 1],
+            [1, 0, 1, 1],
+            [0, 1, 1, 1],
+            [0, 1, 1, 1],
+        ]
+    )
+    code = ReedSolomon(8, 4, load=3, root=1)
+    assert (code.stragglers, code.threshold, code.load) == (5, 3, 3)
+    dense = code.matrix()
+    np.testing.assert_array_equal(dense != 0, mask)
+    alpha = np.exp(2j * np.pi / 8)
+    for j, powers in enumerate([(6, 7), (4, 5), (2, 3), (0, 1)]):
+        polynomial = np.polynomial.Polynomial.fromroots([alpha**r for r in powers])
+        polynomial /= polynomial(0)  # kappa_j: the constant term is 1
+        np.testing.assert_allclose(dense[:, j], polynomial(alpha ** np.arange(8)), atol=1e-14)
+
+
+def test_matrix_is_algorithms_1_2_and_4():
+    for n, k, w in valid(8, 9):
+        for q in {1, n - 1, next(q for q in range(n // 2, n + 1) if math.gcd(q, n) == 1)} - {0}:
+            code = ReedSolomon(n, k, load=w, root=q)
+            expected = algorithm_2(n, k, w, q)
+            dense = code.matrix()
+            np.testing.assert_allclose(dense, expected, atol=1e-12 * np.abs(expected).max())
+            np.testing.assert_array_equal(dense != 0, algorithm_4(n, k, w) == 1)
+
+
+def test_balance_and_tolerance():
+    for n, k, w in valid(12, 14):
+        code = ReedSolomon(n, k, load=w)
+        mask = code.matrix() != 0
+        assert (mask.sum(axis=1) == w).all()
+        assert np.ptp(mask.sum(axis=0)) <= 1
+        assert code.stragglers == n * w // k - 1  # eq. (2), with equality
+        assert mask.sum(axis=0).min() == code.stragglers + 1
+
+
+def test_load_is_the_smallest_that_tolerates():
+    for n, k in itertools.product(range(1, 9), range(1, 12)):
+        for s in range(n):
+            code = ReedSolomon(n, k, stragglers=s)
+            assert code.stragglers >= s
+            if code.load > 1:
+                assert n * (code.load - 1) // k - 1 < s
+
+
+@pytest.mark.parametrize("clusters", [1, "auto"])
+def test_matrix_of_large_codes_in_extended_precision(clusters):
+    """Entries tau against 40 digits; the column weight is far beyond one run of factors."""
+    code = ReedSolomon(150, stragglers=70, clusters=clusters)
+    dense = code.matrix()
+    m = 150 // code.clusters
+    (q,) = {c.q for c in code._clusters}
+    with mpmath.workdps(40):
+        factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / m) for t in range(m)]
+        for j in (0, 74, 149):
+            first, start = j // m * m, int(np.flatnonzero(dense[:, j])[0])
+            support = np.flatnonzero(dense[:, j]) - first
+            for x in (start - first, int(support[-1])):
+                others = [r for r in range(m) if r not in set(support.tolist())]
+                expected = mpmath.fprod(factor[(x - r) % m] for r in others)
+                assert abs(dense[first + x, j] / complex(expected) - 1) < 1e-13
+
+
+def test_stable_root_is_the_best():
+    for n, d in [(5, 2), (8, 3), (12, 5), (16, 4), (30, 7), (31, 31), (9, 1), (1, 1), (2, 2)]:
+        largest = {}
+        for q in range(1, n + 1):
+            if math.gcd(q, n) == 1:
+                dense = algorithm_2(n, n, d, q)
+                largest[q] = np.abs(dense).max()
+        assert largest[stable_root(n, d)] <= min(largest.values()) * (1 + 1e-9)
+
+
+def test_clusters_are_codes_of_their_own():
+    code = ReedSolomon(23, 29, stragglers=3, clusters="auto")
+    assert code.clusters == 23 // 4
+    assert code.stragglers >= 3
+    mask = code.matrix() != 0
+    assert mask.sum(axis=1).max() == code.load
+    # no partition is shared between clusters, and all clusters are nearly equal
+    sizes = [c.m for c in code._clusters]
+    assert max(sizes) - min(sizes) <= 1
+    ends = np.cumsum([0, *sizes])
+    owner = np.array([[mask[a:b, j].any() for a, b in itertools.pairwise(ends)] for j in range(29)])
+    assert (owner.sum(axis=1) == 1).all()
+
+
+def test_every_number_of_clusters():
+    made = refused = 0
+    for n, k in itertools.product(range(2, 13), range(1, 15)):
+        for s in range(n):
+            whole = ReedSolomon(n, k, stragglers=s)
+            for clusters in range(1, n // (s + 1) + 1):
+                try:
+                    code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
+                except ValueError as error:
+                    assert "cannot be shared" in str(error)  # noqa: PT017
+                    refused += 1
+                    continue
+                made += 1
+                assert code.clusters == clusters
+                assert code.stragglers >= s
+                assert code.load <= whole.load
+                assert sorted(set(np.flatnonzero(code.matrix().any(axis=0)))) == list(range(k))
+    assert made > 500
+    assert refused > 50
+
+
+# ----------------------------------------------------------------------------------- decoding
+
+
+def small_codes():
+    for n, k, w in valid(5, 5):
+        s = n * w // k - 1
+        for clusters in range(1, n // (s + 1) + 1):
+            try:
+                yield ReedSolomon(n, k, load=w, clusters=clusters)
+            except ValueError:
+                continue
+    yield ReedSolomon(7, 7, stragglers=2)
+    yield ReedSolomon(7, 5, stragglers=3)
+    yield ReedSolomon(7, 9, stragglers=1, clusters=3)
+
+
+def test_every_survivor_set_decodes_or_says_what_is_missing():
+    rng = np.random.default_rng(0)
+    exact = 0
+    for code in small_codes():
+        dense = code.matrix()
+        partials = rng.standard_normal((code.k, 3))
+        messages = [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
+        sets = [
+            survivors
+            for size in range(code.n + 1)
+            for survivors in itertools.combinations(range(code.n), size)
+        ]
+        good = {survivors for survivors in sets if code.decodable(survivors)}
+        spanning = {survivors for survivors in sets if holds_ones(dense[list(survivors)])}
+        assert good <= spanning
+        # One set short of the promise fails: eq. (2) holds with equality.
+        assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
+        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. Where B has the rank f of G,
+        # that is a_F B_F = 1; where columns coincide it has less, and smaller sets span by accident.
+        if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code._clusters):
+            assert good == spanning
+            exact += 1
+        for survivors in sets:
+            if len(survivors) >= code.threshold:
+                assert survivors in good
+            if survivors in good:
+                vector = code.decoding_vector(survivors)
+                np.testing.assert_allclose(vector @ dense[list(survivors)], 1, atol=1e-10)
+                gradient = code.decode(survivors, [messages[i] for i in survivors], p=3)
+                np.testing.assert_allclose(gradient, partials.sum(axis=0), atol=1e-10)
+            else:
+                with pytest.raises(NotDecodableError) as caught:
+                    code.decoding_vector(survivors)
+                more = min(
+                    len(larger) - len(survivors) for larger in good if set(larger) >= set(survivors)
+                )
+                assert caught.value.missing == more
+                assert f"{more} more message" in str(caught.value)
+    assert exact > 20
+
+
+@given(
+    n=st.integers(1, 200),
+    data=st.data(),
+    dtype=st.sampled_from([np.float32, np.float64, np.complex64, np.complex128]),
+    clusters=st.sampled_from([1, "auto"]),
+    packed=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_random_codes(n, data, dtype, clusters, packed):
+    k = data.draw(st.integers(1, 220), "k")
+    s = data.draw(st.integers(0, min(n - 1, 40)), "stragglers")
+    p = data.draw(st.integers(1, 20), "p")
+    packed = packed or np.dtype(dtype).kind == "c"
+    code = ReedSolomon(n, k, stragglers=s, clusters=clusters, packed=packed)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32), "seed"))
+    partials = rng.standard_normal((k, p))
+    if np.dtype(dtype).kind == "c":
+        partials = partials + 1j * rng.standard_normal((k, p))
+    partials = partials.astype(dtype)
+    size = data.draw(st.integers(code.threshold, n), "survivors")
+    survivors = rng.permutation(n)[:size]
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in survivors]
+    assert {m.dtype for m in messages} == {code.message_dtype(dtype)}
+    assert {m.shape for m in messages} == {(code.message_size(p, dtype),)}
+    gradient = code.decode(survivors, messages, p=p)
+    assert gradient.dtype == dtype
+    truth = partials.astype(np.clongdouble).sum(axis=0)
+    # what the code says of itself must hold
+    trusted = code.trust(survivors, dtype).relative_error
+    allowed = 30 * trusted * np.sqrt(k) * np.abs(partials).max()
+    assert np.abs(gradient - truth).max() <= allowed
+
+
+@pytest.mark.parametrize("clusters", [1, 2, "auto"])
+def test_methods_agree(clusters):
+    rng = np.random.default_rng(7)
+    for n, s in [(2, 0), (9, 2), (40, 7), (101, 33), (128, 60)]:
+        if clusters == 2 and n < 2 * (s + 1):
+            continue
+        code = ReedSolomon(n, stragglers=s, clusters=clusters)
+        for size in {code.threshold, (code.threshold + n) // 2, n}:
+            survivors = rng.permutation(n)[:size]
+            vectors = {m: code.decoding_vector(survivors, m) for m in code.methods}
+            for method, vector in vectors.items():
+                loose = 1e-7 if method == "solve" else 1e-11
+                np.testing.assert_allclose(
+                    vector, vectors["locator"], rtol=loose, atol=loose * abs(vector).max()
+                )
+
+
+def test_no_stragglers_means_one_over_n():
+    code = ReedSolomon(30, stragglers=6)
+    np.testing.assert_allclose(code.decoding_vector(range(30)), 1 / 30, rtol=1e-15)
+
+
+@pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
+def test_thousands_of_factors(method):
+    """Two arcs of stragglers: products pass e^-1200 on the way to a result within doubles."""
+    n = 8192
+    lost = [*range(900), *range(4100, 5100)]
+    code = ReedSolomon(n, stragglers=1900, root=1)
+    survivors = np.setdiff1d(np.arange(n), lost)
+    vector = code.decoding_vector(survivors, method)
+    checked = 0
+    with mpmath.workdps(30):
+        log_sine = [mpmath.log(2 * mpmath.sinpi(mpmath.mpf(t) / n)) for t in range(1, n)]
+        for i in (900, 905, 2500, 4099, 5100, 7000, n - 1):
+            sizes = [log_sine[(i - j) % n - 1] for j in lost]
+            if method != "lookup":
+                # some order of the factors, and the tables' own, leaves the range of doubles
+                assert mpmath.fsum(sizes[:900]) < -745 or i not in (900, 905, n - 1)
+            angle = sum(2 * ((i - j) % n) - n for j in lost) % (4 * n)
+            size = mpmath.exp(mpmath.fsum(sizes) - mpmath.log(n))
+            expected = complex(size * mpmath.expjpi(mpmath.mpf(angle) / (2 * n)))
+            got = vector[np.searchsorted(survivors, i)]
+            # logarithms are rounded relative to their largest sum, factors one by one
+            assert abs(got / expected - 1) < (1e-9 if method == "fft" else 1e-12)
+            checked += 1
+    assert checked == 7
+
+
+@pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
+def test_beyond_doubles_is_an_error(method):
+    code = ReedSolomon(8192, stragglers=4000, root=1)
+    with pytest.raises(OverflowError, match='clusters="auto"'):
+        code.decoding_vector(np.arange(3000, 8192), method)
+
+
+def test_figures_promised_for_256_workers():
+    """Relative error in float64, 32 stragglers of 256, over 200 random survivor sets."""
+    rng = np.random.default_rng(11)
+    errors = {}
+    for clusters in (1, "auto"):
+        code = ReedSolomon(256, stragglers=32, clusters=clusters)
+        partials = rng.standard_normal((256, 16))
+        truth = partials.astype(np.longdouble).sum(axis=0)
+        messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(256)])
+        errors[clusters] = []
+        for _ in range(200):
+            survivors = rng.permutation(256)[:224]
+            gradient = code.decode(survivors, messages[survivors])
+            error = np.linalg.norm((gradient - truth).astype(float))
+            errors[clusters].append(error / np.linalg.norm(truth.astype(float)))
+    assert np.median(errors[1]) < 1e-12
+    assert np.max(errors[1]) < 1e-8
+    assert np.max(errors["auto"]) < 1e-12
+
+
+def test_threads_share_a_code():
+    code = ReedSolomon(300, stragglers=40)
+    rng = np.random.default_rng(12)
+    sets = [rng.permutation(300)[: 260 + t] for t in range(8)]
+    expected = [code.decoding_vector(survivors) for survivors in sets]
+    wrong = []
+
+    def work(t):
+        for _ in range(200):
+            if not np.array_equal(code.decoding_vector(sets[t]), expected[t]):
+                wrong.append(t)
+
+    workers = [threading.Thread(target=work, args=(t,)) for t in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_pickle_and_repr_make_the_same_code():
+    for code in (
+        ReedSolomon(12, 17, stragglers=2, packed=False, root=5),
+        ReedSolomon(12, load=3, clusters="auto"),
+    ):
+        code.decoding_vector(range(12))  # with its tables made
+        for again in (pickle.loads(pickle.dumps(code)), eval(repr(code))):
+            assert repr(again) == repr(code)
+            np.testing.assert_array_equal(again.matrix(), code.matrix())
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"n": 8}, ValueError, "give stragglers= or load="),
+        ({"n": 0, "stragglers": 0}, ValueError, "n and k must be at least 1"),
+        ({"n": 8, "k": 0, "load": 1}, ValueError, "n and k must be at least 1"),
+        ({"n": 8, "stragglers": 8}, ValueError, "stragglers must be in 0 .. n-1 = 7"),
+        ({"n": 8, "stragglers": -1}, ValueError, "stragglers must be in"),
+        ({"n": 8, "load": 9}, ValueError, "load must be in 1 .. k = 8"),
+        ({"n": 8, "load": 2, "stragglers": 2}, ValueError, "tolerate 1 stragglers at most; 2 need"),
+        ({"n": 4, "k": 8, "load": 1}, ValueError, "tolerate -1 stragglers at most"),
+        ({"n": 8, "load": 3, "root": 2}, ValueError, "not coprime"),
+        ({"n": 8, "load": 3, "root": "best"}, TypeError, "root"),
+        ({"n": 8, "load": 3, "clusters": 3}, ValueError, r"floor\(n / \(s\+1\)\) = 2"),
+        ({"n": 8, "load": 3, "clusters": 0}, ValueError, "clusters must be"),
+        ({"n": 8, "load": 3, "clusters": "many"}, TypeError, "clusters"),
+        ({"n": 8.0, "load": 3}, TypeError, "n must be an integer"),
+        ({"n": 8, "load": 2.5}, TypeError, "load must be an integer"),
+    ],
+)
+@pytest.mark.any_backend
+def test_impossible_codes(arguments, error, says):
+    with pytest.raises(error, match=says):
+        ReedSolomon(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "error", "says"),
+    [
+        ([0, 1, 2, 8], ValueError, r"survivors\[3\] is 8, but workers are numbered 0 to 7"),
+        ([0, -1, 2, 3], ValueError, r"survivors\[1\] is -1"),
+        ([0, 5, 2, 5, 1], ValueError, r"survivors\[3\] names worker 5 a second time"),
+        ([0] * 9, ValueError, "a second time"),
+        ([0.0, 1.0, 2.0], TypeError, "must be integers"),
+        ([[0, 1], [2, 3]], ValueError, "one-dimensional"),
+        ([0, 1, 2], NotDecodableError, "at least 2 more messages are needed"),
+        ([], NotDecodableError, "at least 5 more"),
+    ],
+)
+@pytest.mark.parametrize("method", ReedSolomon.methods)
+def test_bad_survivors(survivors, error, says, method):
+    code = ReedSolomon(8, stragglers=3)
+    with pytest.raises(error, match=says):
+        code.decoding_vector(survivors, method)
+    code.decoding_vector(range(8), method)  # and it still works
+
+
+@pytest.mark.any_backend
+def test_unknown_method():
+    with pytest.raises(ValueError, match="unknown method 'lu': choose one of"):
+        ReedSolomon(8, stragglers=3).decoding_vector(range(8), "lu")
+
+
+def test_root_one_of_many_workers_overflows_with_advice():
+    with pytest.raises(OverflowError, match='root="stable"'):
+        ReedSolomon(20000, load=2500, root=1).coefficients(0)
+
+
+def test_trust_tells_the_stable_root_from_the_papers():
+    survivors = np.random.default_rng(0).permutation(256)[:224]
+    assert ReedSolomon(256, stragglers=32).trust(survivors).relative_error < 1e-9
+    assert ReedSolomon(256, stragglers=32, root=1).trust(survivors).relative_error > 1
+
+
+@pytest.mark.any_backend
+def test_docstring_example():
+    import doctest
+
+    from fastgc.codes import reed_solomon
+
+    failed, tried = doctest.testmod(reed_solomon, extraglobs={"fastgc": fastgc})
+    assert tried > 0
+    assert failed == 0
