@@ -215,8 +215,8 @@ def test_every_survivor_set_decodes_or_says_what_is_missing():
         assert good <= spanning
         # One set short of the promise fails: eq. (2) holds with equality.
         assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
-        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. Where B has the rank f of G,
-        # that is a_F B_F = 1; where columns coincide it has less, and smaller sets span by accident.
+        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. Where B has the rank f of
+        # G, that is a_F B_F = 1; where columns coincide, smaller sets span by accident.
         if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code._clusters):
             assert good == spanning
             exact += 1

@@ -1,0 +1,449 @@
+"""The plan objects: streaming encoder, round and decoder, and what they say of their precision."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, kernels
+
+CODES = [
+    ReedSolomon(7, stragglers=2),
+    ReedSolomon(7, 9, stragglers=2, packed=False),
+    ReedSolomon(8, 10, stragglers=1, clusters="auto"),
+    ReedSolomon(1, load=1),
+    ReedSolomon(6, load=6),
+    Uncoded(5, 11, tolerance=0.4),
+]
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
+EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
+
+
+def partial_gradients(code, p, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    partials = rng.standard_normal((code.k, p))
+    if np.dtype(dtype).kind == "c":
+        partials = partials + 1j * rng.standard_normal((code.k, p))
+    return partials.astype(dtype)
+
+
+def encoded(code, partials):
+    return [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
+
+
+def exact(code, partials, survivors):
+    """What these survivors decode to."""
+    if isinstance(code, Uncoded):
+        came = np.concatenate([code.partitions(i) for i in survivors])
+        return partials[came].sum(axis=0) * (code.k / came.size)
+    return partials.sum(axis=0)
+
+
+def fits(code, dtype):
+    return code.packed or np.dtype(dtype).kind == "f"
+
+
+# ------------------------------------------------------------------------------------ encoder
+
+
+@EVERY_CODE
+@EVERY_DTYPE
+@pytest.mark.parametrize("p", [1, 2, 9, 1001])
+def test_streaming_is_encoding(code, dtype, p):
+    if not fits(code, dtype):
+        pytest.skip("packed=False takes real gradients")
+    partials = partial_gradients(code, p, dtype)
+    unit = np.finfo(dtype).eps
+    rng = np.random.default_rng(1)
+    for worker in range(code.n):
+        whole = code.encode(worker, partials[code.partitions(worker)])
+        # the definition: row of B times partials, pairs taken for complex numbers
+        wide = partials.astype(np.complex128)
+        if code._complex and code.packed and np.dtype(dtype).kind == "f":
+            padded = np.zeros((code.k, p + p % 2))
+            padded[:, :p] = partials
+            wide = padded[:, ::2] + 1j * padded[:, 1::2]
+        truth = code.matrix()[worker] @ wide
+        if wide.shape[1] != whole.size:
+            truth = truth.view(np.float64)
+        np.testing.assert_allclose(whole, truth, atol=60 * unit)
+        encoder = code.encoder(worker, p, dtype)
+        for _ in range(2):  # again after a reset, over the old contents
+            for j in rng.permutation(code.partitions(worker)):
+                encoder.add(j, partials[j])
+            np.testing.assert_allclose(encoder.message(), whole, atol=60 * unit)
+            encoder.reset()
+
+
+def test_encoder_writes_where_it_is_told():
+    code = ReedSolomon(5, stragglers=1)
+    partials = partial_gradients(code, 6, np.float64)
+    room = np.full(12, 7.0)
+    encoder = code.encoder(3, 6, out=room[3:9])
+    for j in code.partitions(3):
+        encoder.add(int(j), partials[j])
+    assert np.shares_memory(encoder.message(), room)
+    np.testing.assert_allclose(room[3:9], code.encode(3, partials[code.partitions(3)]), atol=1e-14)
+    assert (room[:3] == 7).all()
+    assert (room[9:] == 7).all()
+
+
+def test_encoder_refuses():
+    code = ReedSolomon(5, stragglers=1)
+    first, second = code.partitions(2).tolist()
+    absent = next(j for j in range(5) if j not in (first, second))
+    g = np.arange(4.0)
+    encoder = code.encoder(2, 4)
+    with pytest.raises(ValueError, match=rf"lacks partitions \[{first}, {second}\]"):
+        encoder.message()
+    encoder.add(first, g)
+    before = encoder._out.copy()
+    for partition, partial, error, says in [
+        (absent, g, ValueError, rf"partition {absent} is not among those of worker 2"),
+        (9, g, ValueError, "partition 9 is not among"),
+        (first, g, ValueError, f"partition {first} was added already"),
+        (second, g.astype(np.float32), TypeError, "must have dtype float64, not float32"),
+        (second, g[:3], ValueError, r"must have shape \(4,\), not \(3,\)"),
+        (second, g[:, None], ValueError, r"not \(4, 1\)"),
+    ]:
+        with pytest.raises(error, match=says):
+            encoder.add(partition, partial)
+        with pytest.raises(ValueError, match=rf"worker 2's message still lacks .* \[{second}\]"):
+            encoder.message()
+        np.testing.assert_array_equal(encoder._out, before)
+    encoder.add(second, g[::-1])  # strides of its own: copied
+    np.testing.assert_allclose(encoder.message(), code.encode(2, [g, g[::-1]]), atol=1e-14)
+    with pytest.raises(ValueError, match="worker 5 does not exist: they are numbered 0 to 4"):
+        code.encoder(5, 4)
+    with pytest.raises(ValueError, match="p must be at least 1"):
+        code.encoder(0, 0)
+    with pytest.raises(TypeError, match="dtype"):
+        code.encoder(0, 4, np.int32)
+
+
+# -------------------------------------------------------------------------------------- round
+
+
+@EVERY_CODE
+@EVERY_DTYPE
+@pytest.mark.parametrize("p", [1, 2, 9, 1001])
+def test_any_order_of_arrival(code, dtype, p):
+    if not fits(code, dtype):
+        pytest.skip("packed=False takes real gradients")
+    unit = np.finfo(dtype).eps
+    received = code.round(p, dtype)
+    rng = np.random.default_rng(p)
+    for seed in range(4):
+        partials = partial_gradients(code, p, dtype, seed)
+        messages = encoded(code, partials)
+        heard = []
+        for worker in rng.permutation(code.n):
+            ready = received.receive(worker, messages[worker])
+            heard.append(worker)
+            assert ready == received.ready == code.decodable(heard)
+            assert received.survivors.tolist() == heard
+            if ready:  # with the threshold's messages, and with each further one
+                gradient = received.gradient()
+                assert gradient.dtype == dtype
+                assert gradient.shape == (p,)
+                truth = exact(code, partials.astype(np.clongdouble), heard)
+                np.testing.assert_allclose(
+                    gradient.astype(complex), truth.astype(complex), atol=400 * unit
+                )
+                again = code.decode(heard, [messages[i] for i in heard], p=p)
+                np.testing.assert_allclose(gradient, again, atol=100 * unit)
+            else:
+                with pytest.raises(NotDecodableError):
+                    received.gradient()
+        assert received.ready
+        received.reset()
+        assert not received.ready
+        assert received.survivors.size == 0
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=30, deadline=None)
+def test_ready_as_soon_as_can_be(order):
+    """Clusters: ready with fewer than f messages, at the first moment it is possible."""
+    code = CODES[2]
+    dense = code.matrix()
+    received = code.round(2)
+    for t, worker in enumerate(order):
+        ready = received.receive(worker, np.zeros(2))
+        rows = dense[list(order[: t + 1])]
+        vector = np.linalg.lstsq(rows.T, np.ones(code.k), rcond=None)[0]
+        assert ready == (np.abs(vector @ rows - 1).max() < 1e-9)
+        assert ready or t + 1 < code.threshold
+
+
+def test_more_messages_make_it_more_precise():
+    """All n messages: every |a_i| = 1/n, so that decoding amplifies nothing."""
+    code = ReedSolomon(64, stragglers=20)
+    partials = partial_gradients(code, 50, np.float64)
+    messages = encoded(code, partials)
+    truth = partials.astype(np.longdouble).sum(axis=0)
+    received = code.round(50)
+    errors = {}
+    order = np.random.default_rng(5).permutation(64)
+    for t, worker in enumerate(order, 1):
+        received.receive(worker, messages[worker])
+        if t in (code.threshold, code.n):
+            errors[t] = float(np.linalg.norm((received.gradient() - truth).astype(float)))
+    assert errors[code.n] < 1e-12
+    assert errors[code.n] < errors[code.threshold]
+
+
+def test_round_refuses_and_stays_as_it_was():
+    code = ReedSolomon(6, stragglers=2)
+    partials = partial_gradients(code, 5, np.float64)
+    messages = encoded(code, partials)
+    received = code.round(5)
+    for i in (4, 0, 2):
+        received.receive(i, messages[i])
+    good = messages[1]
+    assert good.shape == (6,)
+
+    def spoilt(value, at=3):
+        message = good.copy()
+        message[at] = value
+        return message
+
+    for worker, message, error, says in [
+        (4, messages[4], ValueError, "worker 4 was heard already in this round"),
+        (6, good, ValueError, "worker 6 does not exist: they are numbered 0 to 5"),
+        (-1, good, ValueError, "worker -1 does not exist"),
+        (1.0, good, TypeError, "worker must be an integer, not 1.0"),
+        (1, good.astype(np.float32), TypeError, "message of worker 1 must have dtype float64"),
+        (1, good.astype(np.complex128), TypeError, "message of worker 1 must have dtype float64"),
+        (1, good.astype(">f8"), TypeError, "message of worker 1 must have dtype float64, not >f8"),
+        (1, good[:5], ValueError, r"message of worker 1 must have shape \(6,\), not \(5,\)"),
+        (1, good[None], ValueError, r"message of worker 1 must have shape"),
+        (1, spoilt(np.nan), NonFiniteMessageError, "worker 1 is not finite: element 3 is nan"),
+        (1, spoilt(np.inf, 5), NonFiniteMessageError, "worker 1 is not finite: element 5 is inf"),
+        (1, spoilt(-np.inf, 0), NonFiniteMessageError, "worker 1 is not finite: element 0 is -inf"),
+    ]:
+        with pytest.raises(error, match=says) as caught:
+            received.receive(worker, message)
+        if error is NonFiniteMessageError:
+            assert caught.value.worker == 1
+        assert received.survivors.tolist() == [4, 0, 2]
+        assert not received.ready
+        with pytest.raises(NotDecodableError, match="at least 1 more message is needed"):
+            received.gradient()
+    assert received.receive(1, good)  # the one refused may still come
+    np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_huge_messages_are_finite(dtype):
+    """Their squared norm is not; they are taken all the same."""
+    code = ReedSolomon(3, stragglers=1, packed=False)
+    huge = np.finfo(dtype).max / 8
+    partials = np.full((3, 4), huge, dtype)
+    messages = encoded(code, partials)
+    received = code.round(4, dtype)
+    received.receive(0, messages[0])
+    assert received.receive(2, messages[2])
+    np.testing.assert_allclose(received.gradient() / huge, 3, rtol=1e-5)
+
+
+def test_round_keeps_references():
+    """Messages are read where they lie; only what has strides is copied."""
+    code = ReedSolomon(4, stragglers=1)
+    partials = partial_gradients(code, 6, np.float64)
+    wide = np.zeros((4, 12))
+    wide[:, ::2] = encoded(code, partials)
+    messages = encoded(code, partials)
+    received = code.round(6)
+    for i in range(3):
+        received.receive(i, messages[i])
+    assert received._rows.addresses[:3].tolist() == [m.ctypes.data for m in messages[:3]]
+    received.receive(3, wide[3, ::2])
+    np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-14)
+
+
+def test_decode_does_not_copy_messages(monkeypatch):
+    code = ReedSolomon(4, stragglers=1)
+    messages = encoded(code, partial_gradients(code, 6, np.float64))
+    seen = []
+    combine = kernels.combine
+
+    def spy(mode, rows, *rest, **named):
+        seen.append([int(a) for a in rows.addresses[: rows.count]])
+        return combine(mode, rows, *rest, **named)
+
+    monkeypatch.setattr(kernels, "combine", spy)
+    separate = [messages[i] for i in (3, 0, 1)]
+    code.decode((3, 0, 1), separate)
+    assert seen.pop() == [m.ctypes.data for m in separate]
+    stacked = np.zeros((3, 10))[:, 2:8]
+    stacked[:] = separate
+    code.decode((3, 0, 1), stacked)
+    assert seen.pop() == [stacked[r].ctypes.data for r in range(3)]
+    code.encode(0, stacked[1::-1])
+    assert seen.pop() == [stacked[r].ctypes.data for r in (1, 0)]
+    assert not seen
+
+
+@EVERY_CODE
+def test_out_of_a_round(code):
+    p = 5
+    partials = partial_gradients(code, p, np.float64)
+    received = code.round(p)
+    for i, message in enumerate(encoded(code, partials)):
+        received.receive(i, message)
+    read_only = np.full(p, 7.0)
+    read_only.flags.writeable = False
+    for out, error, says in [
+        (read_only, ValueError, "out is read-only"),
+        (np.full(2 * p, 7.0)[::2], ValueError, "out must be contiguous"),
+        (np.full(p, 7, np.float32), TypeError, "out must have dtype float64"),
+        (np.full(p + 1, 7.0), ValueError, r"out must have shape \(5,\), not \(6,\)"),
+        (np.full((1, p), 7.0), ValueError, "out must have shape"),
+        ([7.0] * p, TypeError, "out must be a NumPy array, not list"),
+    ]:
+        with pytest.raises(error, match=says):
+            received.gradient(out)
+        assert (np.asarray(out) == 7).all()
+    room = np.full(p + 4, 7.0)
+    assert received.gradient(room[2:-2]).base is room
+    np.testing.assert_allclose(room[2:-2], exact(code, partials, range(code.n)), atol=1e-13)
+    assert (room[:2] == 7).all()
+    assert (room[-2:] == 7).all()
+
+
+@pytest.mark.skipif(len(fastgc.backends()) < 2, reason="there is one backend only")
+@pytest.mark.any_backend
+def test_rounds_outlive_a_change_of_backend():
+    code = ReedSolomon(7, stragglers=2)
+    partials = partial_gradients(code, 9, np.float64)
+    messages = encoded(code, partials)
+    for before, after in itertools.permutations(fastgc.backends(), 2):
+        with fastgc.use_backend(before):
+            received = code.round(9)
+            encoder = code.encoder(1, 9)
+            decoder = code.decoder()
+            for i in range(3):
+                received.receive(i, messages[i])
+            encoder.add(code.partitions(1)[0], partials[code.partitions(1)[0]])
+        with fastgc.use_backend(after):
+            for i in range(3, 6):
+                received.receive(i, messages[i])
+            for j in code.partitions(1)[1:]:
+                encoder.add(j, partials[j])
+            np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-12)
+            np.testing.assert_allclose(encoder.message(), messages[1], atol=1e-13)
+            np.testing.assert_allclose(
+                decoder(range(6)), code.decoding_vector(range(6)), atol=1e-14
+            )
+
+
+# ------------------------------------------------------------------------------------ decoder
+
+
+@EVERY_CODE
+def test_decoder_is_decoding_vector(code):
+    decoder = code.decoder()
+    rng = np.random.default_rng(2)
+    for _ in range(10):
+        survivors = rng.permutation(code.n)[: rng.integers(code.threshold, code.n + 1)]
+        vector = decoder(survivors)
+        assert np.shares_memory(vector, decoder.vector)
+        np.testing.assert_array_equal(vector, code.decoding_vector(survivors))
+        decoder.survivors[: survivors.size] = survivors
+        np.testing.assert_array_equal(decoder.fill(survivors.size), vector.copy())
+        out = np.empty(survivors.size, decoder.vector.dtype)
+        assert code.decoding_vector(survivors, out=out) is out
+        np.testing.assert_array_equal(out, vector)
+    assert code.decoding_vector(list(range(code.n))).base is None  # an array of its own
+    if code.n > 1:
+        with pytest.raises(ValueError, match="a second time"):
+            decoder([0] * (code.n + 1))  # more than there is room for
+    with pytest.raises(NotDecodableError):
+        decoder([])
+    decoder(range(code.n))
+
+
+# -------------------------------------------------------------------------------------- trust
+
+
+def test_trust_is_within_ten_of_the_truth():
+    rng = np.random.default_rng(3)
+    ratios = {"round": [], "code": []}
+    while len(ratios["round"]) < 80:
+        n, k = int(rng.integers(2, 90)), int(rng.integers(2, 90))
+        s, root = int(rng.integers(0, max(1, n // 3))), "stable" if rng.random() < 0.7 else 1
+        if root == 1 and s > 8:
+            continue  # nothing left to estimate
+        code = ReedSolomon(n, k, stragglers=s, root=root, clusters=1 if rng.random() < 0.7 else "auto")
+        dtype = np.float32 if rng.random() < 0.5 else np.float64
+        partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
+        survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
+        received = code.round(200, dtype)
+        for i in survivors:
+            received.receive(i, code.encode(i, partials[code.partitions(i)]))
+        truth = partials.astype(np.longdouble).sum(axis=0)
+        error = np.linalg.norm((received.gradient() - truth).astype(float))
+        error /= np.linalg.norm(truth.astype(float))
+        if error > 0.1:
+            continue
+        ratios["round"].append(received.trust().relative_error / error)
+        ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
+    for ratio in ratios.values():
+        assert 0.1 < min(ratio)
+        assert max(ratio) < 10
+
+
+def test_trust_sees_cancellation_between_partials():
+    """Partial gradients that nearly cancel: the sum is small, its relative error is not."""
+    code = ReedSolomon(20, stragglers=5)
+    partials = partial_gradients(code, 100, np.float64)
+    partials[0] -= partials.sum(axis=0)
+    truth = np.full(100, 1e-9)
+    partials[1] += truth
+    truth = partials.astype(np.longdouble).sum(axis=0)
+    received = code.round(100)
+    for i in range(3, 20):
+        received.receive(i, code.encode(i, partials[code.partitions(i)]))
+    error = np.linalg.norm((received.gradient() - truth).astype(float))
+    error /= np.linalg.norm(truth.astype(float))
+    assert error > 1e-8
+    assert 0.1 < received.trust().relative_error / error < 10
+
+
+def test_trust_of_zero():
+    code = ReedSolomon(6, stragglers=2)
+    received = code.round(4)
+    for i in range(5):
+        received.receive(i, np.zeros(4))
+    assert received.trust() == (0, 0)
+    received.reset()
+    received.receive(0, np.ones(4))
+    with pytest.raises(NotDecodableError):
+        received.trust()
+    with pytest.raises(NotDecodableError):
+        code.trust([0, 1])
+
+
+def test_trust_of_nothing_but_cancellation():
+    """Messages that decode to exactly zero say nothing about how exactly."""
+    received = Uncoded(2).round(3)
+    received.receive(0, np.ones(3))
+    received.receive(1, -np.ones(3))
+    assert received.trust() == (np.inf, np.inf)
+
+
+@pytest.mark.any_backend
+def test_trust_of_adding_up():
+    """Uncoded: every message counts once, as when one adds partial gradients."""
+    trust = Uncoded(10).trust(range(10))
+    assert trust.amplification == pytest.approx(1)
+    assert trust.relative_error == pytest.approx(2.0**-53 * np.sqrt(3))
+    ratio = Uncoded(10).trust(range(10), np.float32).relative_error / trust.relative_error
+    assert ratio == pytest.approx(2.0**29)
+    assert pickle.loads(pickle.dumps(trust)) == trust
