@@ -134,17 +134,24 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     const double sign_y = quarter == 1 || quarter == 2 ? -scale : scale;
     const int scaled = count > FGC_RUN;
     /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
-    for (int64_t i = 0; i < m; i++) {
-        const double magnitude = scaled ? ldexp(product[i], (int)exponent[i]) : product[i];
-        value[2 * i + swap] = sign_x * magnitude * phase[2 * turn];
-        value[2 * i + 1 - swap] = sign_y * magnitude * phase[2 * turn + 1];
-        const int64_t wrapped = turn + stride - circle;
-        turn = wrapped < 0 ? turn + stride : wrapped;
+    if (scaled)
+        for (int64_t i = 0; i < m; i++)
+            product[i] = ldexp(product[i], (int)exponent[i]);
+    enum { CHAINS = 4 }; /* of turns: each waits for its last one only */
+    const int64_t leap = CHAINS * stride % circle;
+    for (int64_t c = 0; c < CHAINS; c++, turn = (turn + stride) % circle) {
+        int64_t t = turn;
+        for (int64_t i = c; i < m; i += CHAINS) {
+            value[2 * i + swap] = sign_x * product[i] * phase[2 * t];
+            value[2 * i + 1 - swap] = sign_y * product[i] * phase[2 * t + 1];
+            const int64_t wrapped = t + leap - circle;
+            t = wrapped < 0 ? t + leap : wrapped;
+        }
     }
 }
 
-fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const int64_t *survivors,
-                               int64_t f, double *out, int64_t *where)
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
+                               int64_t *where, fgc_method method, int64_t f)
 {
     const int64_t n = code->workers, room = n + FGC_PAD;
     /* index, product, exponent, then (re, im), then the survivors' marks */
@@ -157,13 +164,16 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const 
     fgc_status status = FGC_OK;
 
     memset(present, 0, (size_t)n);
-    for (int64_t l = 0; l < f && !status; l++) {
+    int64_t l = 0;
+    for (; l < f; l++) {
         const int64_t i = survivors[l];
+        if ((uint64_t)i >= (uint64_t)n || present[i])
+            break;
+        present[i] = 1;
+    }
+    if (l < f) {
+        status = survivors[l] < 0 || survivors[l] >= n ? FGC_OUT_OF_RANGE : FGC_DUPLICATE;
         *where = l;
-        if (i < 0 || i >= n)
-            status = FGC_OUT_OF_RANGE;
-        else if (present[i]++)
-            status = FGC_DUPLICATE;
     }
     if (!status) {
         int64_t missing = 0;
@@ -183,15 +193,17 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const 
             const int64_t s = code->start[b];
             decode_block(code, method, b, present + s, index, product, exponent, value + 2 * s);
         }
-        for (int64_t l = 0; l < f; l++) {
-            const double re = value[2 * survivors[l]], im = value[2 * survivors[l] + 1];
-            out[2 * l] = re;
-            out[2 * l + 1] = im;
-            if (!isfinite(re) || !isfinite(im)) {
-                *where = l;
-                status = FGC_OVERFLOW;
-            }
+        for (l = 0; l < f; l++) {
+            out[2 * l] = value[2 * survivors[l]];
+            out[2 * l + 1] = value[2 * survivors[l] + 1];
         }
+        /* One run of factors stays within a double. */
+        if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN)
+            for (l = 0; l < 2 * f; l++)
+                if (!isfinite(out[l])) {
+                    *where = l / 2;
+                    status = FGC_OVERFLOW;
+                }
     }
     free(work);
     return status;

@@ -46,8 +46,8 @@ typedef struct {
 enum { FGC_PAD = 8 };
 
 /* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. */
-fgc_status fgc_decoding_vector(const fgc_cyclic *code, fgc_method method, const int64_t *survivors,
-                               int64_t f, double *out, int64_t *where);
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
+                               int64_t *where, fgc_method method, int64_t f);
 
 /* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
 typedef enum {

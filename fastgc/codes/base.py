@@ -345,7 +345,7 @@ class Code(ABC):
                 raise TypeError(f"messages of packed=False must be complex, not {dtype}")
             dtype = np.empty(0, dtype).real.dtype
         if p is None:
-            p = message.size if out is None else out.size
+            p = message.size if out is None else np.size(out)
         form = self._format(p, dtype)
         if form.message_size != message.size:
             raise ValueError(

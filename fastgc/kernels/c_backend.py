@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,8 @@ def bind_decoding_vector(
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     where = ffi.new("int64_t *")
-    function = lib.fgc_decoding_vector
-
-    def decode(method: int, f: int) -> int:
-        return function(struct, method, survivors_, f, out_, where)  # type: ignore[no-any-return]
-
-    return decode, where
+    # a partial adds no Python frame to the call
+    return partial(lib.fgc_decoding_vector, struct, survivors_, out_, where), where
 
 
 def combine(
