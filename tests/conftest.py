@@ -9,7 +9,9 @@ import pytest
 
 import fastgc
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent / "fastgc"
+IMPORTED = Path(fastgc.__file__).resolve().parent
 
 spec = importlib.util.spec_from_file_location("kernel_table", HERE / "kernel_table.py")
 sys.modules["kernel_table"] = module = importlib.util.module_from_spec(spec)
@@ -26,8 +28,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "any_backend: does not depend on the backend; runs once, under the default one"
     )
-    installed = HERE.parent not in Path(fastgc.__file__).parents
-    if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and not installed:
+    if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and IMPORTED == SOURCE:
         raise pytest.UsageError(
             f"FASTGC_TEST_INSTALLED=1, but fastgc was imported from the checkout: {fastgc.__file__}"
         )
@@ -36,7 +37,8 @@ def pytest_configure(config):
 def pytest_report_header(config):
     from fastgc.kernels import threads
 
-    lines = [f"fastgc {fastgc.__version__} from {Path(fastgc.__file__).parent}"]
+    kind = "the checkout, or an editable install of it" if IMPORTED == SOURCE else "installed"
+    lines = [f"fastgc {fastgc.__version__} from {IMPORTED} ({kind})"]
     simd = "no extension"
     if "c" in fastgc.backends():
         from fastgc.kernels import c_backend

@@ -25,7 +25,8 @@ class Kernel:
 
     ``make(rng, size, count, dtype)`` gives the arguments: vectors of `size` elements, `count` of
     them; for decoding vectors `size` workers of which `count` straggle. ``run(arguments)`` returns
-    the result, ``truth(arguments)`` what it should be, ``bytes(arguments)`` what is read.
+    the result, ``truth(arguments)`` what it should be. ``finite(arguments)``, of combinations: what
+    the kernel says of NaN and Inf.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Kernel:
     run: Callable[[dict[str, Any]], Any]
     truth: Callable[[dict[str, Any]], Any]
     dtypes: tuple[Any, ...]
+    finite: Callable[[dict[str, Any]], bool] | None = None
 
 
 def _vectors(rng, size, count, dtype, complex_=False):
@@ -78,6 +80,11 @@ def _combine(mode, accumulate, stacked):
         kernels.combine(mode, rows, arguments["coef"], out, accumulate)
         return out
 
+    def finite(arguments):
+        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
+        out = arguments["before"].copy()
+        return kernels.combine(mode, rows, arguments["coef"], out, accumulate, check=True)
+
     def truth(arguments):
         before = arguments["before"]
         total = np.zeros(before.size, WIDE_COMPLEX)
@@ -94,7 +101,7 @@ def _combine(mode, accumulate, stacked):
         return result + before if accumulate else result
 
     title = f"combine {name}{', accumulate' if accumulate else ''}{', stacked' if stacked else ''}"
-    return Kernel(title, make, run, truth, (np.float32, np.float64))
+    return Kernel(title, make, run, truth, (np.float32, np.float64), finite)
 
 
 def _square_sum():

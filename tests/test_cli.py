@@ -31,12 +31,12 @@ def test_info_json():
     assert facts["simd"] in ("baseline", "avx2", "avx512")
 
 
-@pytest.mark.parametrize("backend", fastgc.backends())
-def test_info_under_each_backend(backend, monkeypatch):
-    monkeypatch.setenv("FASTGC_BACKEND", backend)
+@pytest.mark.parametrize("name", fastgc.backends())
+def test_info_under_each_backend(name, monkeypatch):
+    monkeypatch.setenv("FASTGC_BACKEND", name)
     command = [sys.executable, "-P", "-m", "fastgc", "info", "--json"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert json.loads(output)["backend"] == backend
+    assert json.loads(output)["backend"] == name
 
 
 def test_compare_writes_table_history_and_plot(tmp_path):

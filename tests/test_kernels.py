@@ -146,6 +146,30 @@ def test_combine_tells_what_is_not_finite(dtype, size, count, bad, data):
     assert not np.isfinite(sum(kernels.square_sum(row) for row in rows))
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "threads"])
+@pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
+def test_every_mode_tells_what_is_not_finite(kernel, cut, monkeypatch):
+    """One bad value anywhere, in whichever thread's piece; and none is seen where none is."""
+    before = threads.get_num_threads()
+    if cut:
+        threads.set_num_threads(3)
+        monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
+    rng = np.random.default_rng(6)
+    try:
+        for size, count in [(1, 1), (2, 3), (17, 5), (3073, 4)]:
+            for dtype in kernel.dtypes:
+                arguments = kernel.make(rng, size, count, dtype)
+                assert kernel.finite(arguments)
+                for at in {0, 1, size // 2, size - 1} & set(range(size)):
+                    row = arguments["rows"][rng.integers(count)]
+                    good, row[at] = row[at], rng.choice([np.nan, np.inf, -np.inf])
+                    assert not kernel.finite(arguments)
+                    row[at] = good
+                assert kernel.finite(arguments)
+    finally:
+        threads.set_num_threads(before)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 1001])
 def test_odd_ends_of_packed_vectors(dtype, size):

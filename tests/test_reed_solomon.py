@@ -90,8 +90,8 @@ def test_worked_example():
         np.testing.assert_allclose(dense[:, j], polynomial(alpha ** np.arange(8)), atol=1e-14)
 
 
-def test_matrix_is_algorithms_1_2_and_4():
-    for n, k, w in valid(8, 9):
+def test_matrix_is_algorithms_1_2_and_4(backend):
+    for n, k, w in valid(*((10, 12) if backend == "c" else (6, 8))):
         for q in {1, n - 1, next(q for q in range(n // 2, n + 1) if math.gcd(q, n) == 1)} - {0}:
             code = ReedSolomon(n, k, load=w, root=q)
             expected = algorithm_2(n, k, w, q)
@@ -185,8 +185,8 @@ def test_every_number_of_clusters():
 # ----------------------------------------------------------------------------------- decoding
 
 
-def small_codes():
-    for n, k, w in valid(5, 5):
+def small_codes(n_most, k_most):
+    for n, k, w in valid(n_most, k_most):
         s = n * w // k - 1
         for clusters in range(1, n // (s + 1) + 1):
             try:
@@ -198,10 +198,10 @@ def small_codes():
     yield ReedSolomon(7, 9, stragglers=1, clusters=3)
 
 
-def test_every_survivor_set_decodes_or_says_what_is_missing():
+def test_every_survivor_set_decodes_or_says_what_is_missing(backend):
     rng = np.random.default_rng(0)
     exact = 0
-    for code in small_codes():
+    for code in small_codes(*((7, 8) if backend == "c" else (5, 5))):
         dense = code.matrix()
         partials = rng.standard_normal((code.k, 3))
         messages = [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
@@ -231,9 +231,8 @@ def test_every_survivor_set_decodes_or_says_what_is_missing():
             else:
                 with pytest.raises(NotDecodableError) as caught:
                     code.decoding_vector(survivors)
-                more = min(
-                    len(larger) - len(survivors) for larger in good if set(larger) >= set(survivors)
-                )
+                had = set(survivors)
+                more = min(len(larger) for larger in good if had.issubset(larger)) - len(had)
                 assert caught.value.missing == more
                 assert f"{more} more message" in str(caught.value)
     assert exact > 20

@@ -182,8 +182,8 @@ def test_ready_as_soon_as_can_be(order):
 
 
 def test_more_messages_make_it_more_precise():
-    """All n messages: every |a_i| = 1/n, so that decoding amplifies nothing."""
-    code = ReedSolomon(64, stragglers=20)
+    """Every |a_i| falls to 1/n. With root 1, so that precision is not at its limit anyway."""
+    code = ReedSolomon(64, stragglers=20, root=1)
     partials = partial_gradients(code, 50, np.float64)
     messages = encoded(code, partials)
     truth = partials.astype(np.longdouble).sum(axis=0)
@@ -194,8 +194,7 @@ def test_more_messages_make_it_more_precise():
         received.receive(worker, messages[worker])
         if t in (code.threshold, code.n):
             errors[t] = float(np.linalg.norm((received.gradient() - truth).astype(float)))
-    assert errors[code.n] < 1e-12
-    assert errors[code.n] < errors[code.threshold]
+    assert errors[code.n] < errors[code.threshold] / 3
 
 
 def test_round_refuses_and_stays_as_it_was():
@@ -378,9 +377,10 @@ def test_trust_is_within_ten_of_the_truth():
     while len(ratios["round"]) < 80:
         n, k = int(rng.integers(2, 90)), int(rng.integers(2, 90))
         s, root = int(rng.integers(0, max(1, n // 3))), "stable" if rng.random() < 0.7 else 1
+        clusters = 1 if rng.random() < 0.7 else "auto"
         if root == 1 and s > 8:
             continue  # nothing left to estimate
-        code = ReedSolomon(n, k, stragglers=s, root=root, clusters=1 if rng.random() < 0.7 else "auto")
+        code = ReedSolomon(n, k, stragglers=s, root=root, clusters=clusters)
         dtype = np.float32 if rng.random() < 0.5 else np.float64
         partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
         survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
@@ -395,7 +395,7 @@ def test_trust_is_within_ten_of_the_truth():
         ratios["round"].append(received.trust().relative_error / error)
         ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
     for ratio in ratios.values():
-        assert 0.1 < min(ratio)
+        assert min(ratio) > 0.1
         assert max(ratio) < 10
 
 

@@ -479,11 +479,12 @@ class Decoder:
         Buffers that each call overwrites.
     """
 
-    __slots__ = ("_fill", "backend", "code", "survivors", "vector")
+    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
 
     def __init__(self, code: Code) -> None:
         self.code = code
         self.survivors = np.empty(code.n, dtype=np.int64)
+        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
         self.vector = np.empty(code.n, dtype=np.complex128 if code._complex else np.float64)
         self._fill = code._bind_vector(self.survivors, self.vector)
         self.backend = kernels.active  # which now is loaded
@@ -496,7 +497,7 @@ class Decoder:
         f = survivors.size
         if f > self.code.n:
             self.code._check_survivors(survivors)
-        self.survivors[:f] = survivors
+        self._buffer[:f] = survivors
         self._fill(f, method)
         return self.vector[:f]
 

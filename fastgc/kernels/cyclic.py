@@ -35,6 +35,7 @@ __all__ = [
 LOCATOR = 0  # product over the stragglers, O(f s)
 LOOKUP = 1  # Algorithm 3 of Halbawi et al.: product over the other survivors, O(f^2)
 
+PI = np.longdouble("3.14159265358979323846264338327950288")
 PAD = 8  # ones after each table, so that full vectors may be read at its end
 
 
@@ -95,11 +96,15 @@ class CyclicPlan:
 
 
 def sines(m: int, q: int) -> NDArray[np.float64]:
-    """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers."""
+    """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers.
+
+    In extended precision where there is one: the rounding of pi would bias every factor alike, and
+    the error of a product would grow with the number of its factors instead of its root.
+    """
     turns = (q * np.arange(m)) % (2 * m)  # theta = pi turns / m
     sign = np.where(turns < m, 2.0, -2.0)
     turns %= m
-    half = sign * np.sin(np.pi * np.minimum(turns, m - turns) / m)
+    half = (sign * np.sin(PI * np.minimum(turns, m - turns) / m)).astype(np.float64)
     # sin(theta - pi q) = (-1)^q sin(theta)
     return np.concatenate([half if q % 2 == 0 else -half, half])
 
@@ -131,6 +136,18 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
     )
 
 
+def _cyclic_convolution(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    m = x.size
+    rest = m
+    for prime in (2, 3, 5, 7):
+        while rest % prime == 0:
+            rest //= prime
+    # A length with a large prime factor costs several times its neighbours: pad and fold instead.
+    length = m if rest == 1 else 1 << (2 * m - 1).bit_length()
+    product = np.fft.irfft(np.fft.rfft(x, length) * np.fft.rfft(y, length), length)
+    return product if length == m else product[:m] + np.append(product[m : 2 * m - 1], 0.0)
+
+
 def fourier_vector(
     tables: CyclicTables, survivors: NDArray[np.int64], out: NDArray[np.complex128]
 ) -> None:
@@ -151,10 +168,10 @@ def fourier_vector(
         # log of the zero at t = 0 only ever reaches the stragglers' own, unused entries
         log_table = np.log(np.abs(half), out=np.zeros(m), where=half != 0)
         lost = straggles[lo:hi]
-        log_size = np.fft.irfft(np.fft.rfft(lost.astype(float)) * np.fft.rfft(log_table), m)
+        log_size = _cyclic_convolution(lost.astype(float), log_table)
         index = np.flatnonzero(lost)
         # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and the
-        # angles add up in integers: sum r = s x - sum(y) + m #{y > x}, x = q i mod m, y = q j mod m.
+        # angles add up exactly: sum r = s x - sum(y) + m #{y > x}, x = q i mod m, y = q j mod m.
         x = (q * np.arange(m)) % m
         y = np.sort((q * index) % m)
         residues = index.size * x - y.sum() + m * (index.size - np.searchsorted(y, x, side="right"))

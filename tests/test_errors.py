@@ -1,0 +1,379 @@
+"""Arguments: what is taken, what is refused, and that refusing writes nothing."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, errors
+from fastgc._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
+
+P = 5
+PACKED = ReedSolomon(6, stragglers=2)
+EXPANDED = ReedSolomon(6, stragglers=2, packed=False)
+PLAIN = Uncoded(6, 12, tolerance=0.5)
+EVERY_CODE = pytest.mark.parametrize(
+    "code", [PACKED, EXPANDED, PLAIN], ids=["packed", "expanded", "uncoded"]
+)
+
+
+def partial_gradients(code, p=P, dtype=np.float64):
+    return np.random.default_rng(0).standard_normal((code.k, p)).astype(dtype)
+
+
+def encoded(code, partials):
+    return [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
+
+
+def canary(size, dtype):
+    return np.full(size, 7, dtype)
+
+
+def bad_outputs(size, dtype):
+    """Outputs for a vector of this size and dtype that must be refused, and how."""
+    read_only = canary(size, dtype)
+    read_only.flags.writeable = False
+    other = np.dtype(np.float32 if dtype == np.float64 else np.float64)
+    return [
+        (read_only, ValueError, "out is read-only: it must be writable"),
+        (canary(2 * size, dtype)[::2], ValueError, "out must be contiguous: it has strides"),
+        (canary(size, dtype)[::-1], ValueError, "out must be contiguous"),
+        (canary(size, other), TypeError, f"out must have dtype {np.dtype(dtype)}, not {other}"),
+        (canary(size, np.dtype(dtype).newbyteorder()), TypeError, "out must have dtype"),
+        (canary(size + 1, dtype), ValueError, rf"out must have shape \({size},\), not"),
+        (canary((1, size), dtype), ValueError, rf"out must have shape \({size},\), not"),
+        ([7.0] * size, TypeError, "out must be a NumPy array, not list"),
+    ]
+
+
+# ------------------------------------------------------------------------------- exceptions
+
+
+@pytest.mark.any_backend
+def test_exceptions_say_what_can_be_handled():
+    assert issubclass(errors.NotDecodableError, ValueError)
+    assert issubclass(errors.NonFiniteMessageError, ValueError)
+    assert issubclass(errors.WorkerFailedError, RuntimeError)
+    assert errors.NotDecodableError("few", 3).missing == 3
+    assert errors.NonFiniteMessageError("nan", 4).worker == 4
+    assert errors.WorkerFailedError("gone", 5).worker == 5
+    for name, value in vars(errors).items():
+        if inspect.isclass(value):
+            assert name in errors.__all__
+            assert getattr(fastgc, name) is value
+            assert str(value("this text", 1)) == "this text"
+
+
+# ----------------------------------------------------------------------------------- checks
+
+
+@pytest.mark.any_backend
+def test_checks_of_numbers():
+    assert check_dtype("f4") == np.float32
+    for dtype in (np.float16, np.longdouble, np.clongdouble, int, bool, object, "U1"):
+        with pytest.raises(TypeError, match="gradients must be of one of the dtypes float32, "):
+            check_dtype(dtype)
+    assert check_integer("n", np.int8(3)) == 3
+    assert type(check_integer("n", np.int8(3))) is int
+    for value in (3.0, "3", None, np.array([3, 4])):
+        with pytest.raises(TypeError, match="n must be an integer, not"):
+            check_integer("n", value)
+    assert check_index("worker", np.int64(4), 5) == 4
+    for value in (5, -1):
+        with pytest.raises(ValueError, match=f"worker {value} does not exist: .* 0 to 4"):
+            check_index("worker", value, 5)
+
+
+@pytest.mark.any_backend
+def test_checks_of_arrays():
+    given = np.arange(4.0)
+    assert check_vector("x", given, np.dtype(float), 4) is given
+    assert check_vector("x", given, np.dtype(float), 4, output=True) is given
+    strided = np.arange(8.0)[::2]
+    taken = check_vector("x", strided, np.dtype(float), 4)
+    assert taken.flags.c_contiguous
+    np.testing.assert_array_equal(taken, strided)
+    np.testing.assert_array_equal(check_vector("x", [1.0, 2.0], np.dtype(float), 2), [1, 2])
+    with pytest.raises(TypeError, match="message 3 must have dtype float64, not float32"):
+        check_vector("message", given.astype(np.float32), np.dtype(float), 4, number=3)
+    assert check_workers("survivors", range(3)).dtype == np.int64
+    assert check_workers("survivors", []).dtype == np.int64
+    for dtype in (np.int8, np.uint16, np.uint64):
+        assert check_workers("survivors", np.arange(3, dtype=dtype)).tolist() == [0, 1, 2]
+    for workers in ([0.0], [True], ["0"]):
+        with pytest.raises(TypeError, match=r"survivors must be integers \(worker numbers\)"):
+            check_workers("survivors", workers)
+    for workers in (3, [[0]]):
+        with pytest.raises(ValueError, match="survivors must be one-dimensional"):
+            check_workers("survivors", workers)
+
+
+# ----------------------------------------------------------------------------------- encode
+
+
+@EVERY_CODE
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_encode_takes_any_layout(code, dtype):
+    """Stacked, separate, strided, reversed, repeated or read-only: one message."""
+    worker = 3
+    partials = partial_gradients(code, dtype=dtype)[code.partitions(worker)]
+    w = len(partials)
+    expected = code.encode(worker, partials)
+    unit = np.finfo(dtype).eps
+    truth = code.coefficients(worker) @ partials
+    if code is PACKED:
+        padded = np.zeros((w, P + 1))
+        padded[:, :P] = partials
+        truth = (code.coefficients(worker) @ (padded[:, ::2] + 1j * padded[:, 1::2])).view(float)
+    np.testing.assert_allclose(expected, truth, atol=20 * unit)
+    apart = np.zeros((2 * w, P + 3), dtype)[::2, 2:-1]
+    apart[:] = partials
+    frozen = partials.copy()
+    frozen.flags.writeable = False
+    for given in (
+        apart,
+        frozen,
+        np.asfortranarray(partials),
+        np.repeat(partials, 2, axis=1)[:, ::2],
+        partials[::-1].copy()[::-1],
+        list(partials),
+        tuple(np.asfortranarray(partials)),
+        [row.tolist() for row in partials] if dtype == np.float64 else list(partials),
+    ):
+        before = np.array(given)
+        np.testing.assert_array_equal(code.encode(worker, given), expected)
+        np.testing.assert_array_equal(given, before)
+    same = np.broadcast_to(partials[0], (w, P))  # a stride of zero
+    np.testing.assert_array_equal(code.encode(worker, same), code.encode(worker, same.copy()))
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_encode_takes_a_single_column(dtype, p):
+    """Where the last axis has one element, its stride may be anything."""
+    w = PACKED.load
+    column = np.ones((p, w), dtype).T
+    np.testing.assert_allclose(
+        PACKED.encode(0, column), PACKED.encode(0, column.copy()), rtol=1e-6, atol=1e-6
+    )
+
+
+@EVERY_CODE
+def test_encode_refuses(code):
+    good = partial_gradients(code)[: len(code.partitions(1))]
+    w = len(good)
+    for worker, partials, error, says in [
+        (6, good, ValueError, "worker 6 does not exist: they are numbered 0 to 5"),
+        (-1, good, ValueError, "worker -1 does not exist"),
+        (1.0, good, TypeError, "worker must be an integer"),
+        (1, good[1:], ValueError, f"computes {w} partial gradients, but {w - 1} were given"),
+        (1, [*good, good[0]], ValueError, f"computes {w} partial gradients, but {w + 1}"),
+        (1, good[:, None], ValueError, r"must be a vector, not of shape \(1, 5\)"),
+        (1, good[:, 0], ValueError, r"must be a vector, not of shape \(\)"),
+        (1, good[:, :0], ValueError, "p must be at least 1, not 0"),
+        (1, good.astype(int), TypeError, "dtypes float32, float64, complex64, complex128, not int"),
+        (1, good.astype(np.float16), TypeError, "not float16"),
+        (1, [*good[:-1], good[-1][:-1]], ValueError, f"partial gradient {w - 1} must have shape"),
+        (
+            1,
+            [*good[:-1], good[-1].astype(np.float32)],
+            TypeError,
+            f"partial gradient {w - 1} must have dtype float64, not float32",
+        ),
+    ]:
+        out = canary(code.message_size(P), code.message_dtype())
+        with pytest.raises(error, match=says):
+            code.encode(worker, partials, out)
+        assert (out == 7).all()
+
+
+@EVERY_CODE
+def test_outputs_of_encode(code):
+    partials = partial_gradients(code)[code.partitions(1)]
+    size, dtype = code.message_size(P), code.message_dtype()
+    for out, error, says in bad_outputs(size, dtype):
+        with pytest.raises(error, match=says):
+            code.encode(1, partials, out)
+        with pytest.raises(error, match=says):
+            code.encoder(1, P, out=out)
+        assert (np.asarray(out) == 7).all()
+    room = canary(size + 4, dtype)
+    given = room[2:-2]
+    assert code.encode(1, partials, given) is given
+    np.testing.assert_array_equal(given, code.encode(1, partials))
+    assert (room[:2] == 7).all()
+    assert (room[-2:] == 7).all()
+
+
+@pytest.mark.any_backend
+def test_unpacked_codes_want_real_gradients():
+    partials = partial_gradients(EXPANDED)[EXPANDED.partitions(0)]
+    with pytest.raises(TypeError, match="use packed=True"):
+        EXPANDED.encode(0, partials.astype(complex))
+    with pytest.raises(TypeError, match="use packed=True"):
+        EXPANDED.round(P, np.complex64)
+    with pytest.raises(TypeError, match="messages of packed=False must be complex, not float64"):
+        EXPANDED.decode(range(6), np.ones((6, P)))
+
+
+@pytest.mark.any_backend
+def test_sizes_and_dtypes_of_messages():
+    for p in (1, 2, 7, 8):
+        assert PACKED.message_size(p) == p + p % 2
+        assert PACKED.message_size(p, np.complex64) == p
+        assert EXPANDED.message_size(p) == PLAIN.message_size(p) == p
+    assert PACKED.message_dtype(np.float32) == PLAIN.message_dtype(np.float32) == np.float32
+    assert EXPANDED.message_dtype(np.float32) == np.complex64
+    assert EXPANDED.message_dtype() == np.complex128
+    assert PACKED.message_dtype(np.complex64) == np.complex64
+    for p, error in [(0, ValueError), (-1, ValueError), (2.0, TypeError)]:
+        with pytest.raises(error, match="gradient dimension p must be"):
+            PACKED.message_size(p)
+
+
+# ----------------------------------------------------------------------------------- decode
+
+
+@EVERY_CODE
+@pytest.mark.parametrize("check_finite", [True, False])
+def test_decode_takes_any_layout(code, check_finite):
+    partials = partial_gradients(code)
+    survivors = [5, 0, 2, 1, 4, 3]
+    stacked = np.array([encoded(code, partials)[i] for i in survivors])
+    apart = np.zeros((12, stacked.shape[1] + 3), stacked.dtype)[::2, 1:-2]
+    apart[:] = stacked
+    for given in (
+        stacked,
+        list(stacked),
+        apart,
+        tuple(apart),
+        np.asfortranarray(stacked),
+        stacked[::-1].copy()[::-1],
+    ):
+        before = np.array(given)
+        gradient = code.decode(survivors, given, p=P, check_finite=check_finite)
+        np.testing.assert_allclose(gradient, partials.sum(axis=0), atol=1e-13)
+        out = canary(P + 4, np.float64)
+        again = code.decode(survivors, given, out[2:-2], check_finite=check_finite)
+        assert again.base is out
+        np.testing.assert_array_equal(again, gradient)
+        assert (out[[0, 1, -2, -1]] == 7).all()
+        np.testing.assert_array_equal(given, before)
+    whole = code.decode(survivors, stacked)  # nobody said p: the messages' length
+    assert whole.shape == (stacked.shape[1],)
+    np.testing.assert_allclose(whole[:P], partials.sum(axis=0), atol=1e-13)
+    np.testing.assert_allclose(whole[P:], 0, atol=1e-13)
+
+
+@EVERY_CODE
+def test_decode_refuses(code):
+    messages = np.array(encoded(code, partial_gradients(code)))
+    size = messages.shape[1]
+    everyone = list(range(6))
+    ragged = [*messages[:5], messages[5][:-1]]
+    halves = messages.astype(np.result_type(messages.dtype, np.complex64)).astype(np.complex64)
+    halves = halves if messages.dtype.kind == "c" else messages.astype(np.float32)
+    for survivors, given, error, says in [
+        (everyone, messages[:5], ValueError, "6 survivors, but 5 messages"),
+        (everyone[:5], messages, ValueError, "5 survivors, but 6 messages"),
+        ([0, 1, 2, 3, 4, 4], messages, ValueError, r"survivors\[5\] names worker 4 a second time"),
+        ([0, 1, 2, 3, 4, 6], messages, ValueError, r"survivors\[5\] is 6"),
+        ([0.0, 1, 2, 3, 4, 5], messages, TypeError, "survivors must be integers"),
+        ([0], messages[:1], NotDecodableError, "at least . more message"),
+        ([], [], NotDecodableError, "at least . more messages are needed"),
+        (everyone, ragged, ValueError, r"message of worker 5 must have shape"),
+        (everyone, [*messages[:5], halves[5]], TypeError, "message of worker 5 must have dtype"),
+        (everyone, messages[:, : size - 2], ValueError, "must have . elements, not"),
+        (everyone, messages[:, None], ValueError, r"a message must be a vector, not of shape"),
+        (everyone, messages.real.astype(int), TypeError, "dtypes float32, float64"),
+    ]:
+        out = canary(P, np.float64)
+        with pytest.raises(error, match=says):
+            code.decode(survivors, given, out)
+        assert (out == 7).all()
+    with pytest.raises(ValueError, match="for a gradient of 9 elements must have"):
+        code.decode(everyone, messages, p=9)
+    with pytest.raises(ValueError, match="p must be at least 1"):
+        code.decode(everyone, messages, p=0)
+
+
+@EVERY_CODE
+@pytest.mark.parametrize("check_finite", [True, False])
+def test_outputs_of_decode(code, check_finite):
+    messages = encoded(code, partial_gradients(code))
+    for out, error, says in bad_outputs(P, np.float64):
+        with pytest.raises(error, match=says):
+            code.decode(range(6), messages, out, p=P, check_finite=check_finite)
+        if np.size(out) == P:
+            with pytest.raises(error, match=says):
+                code.decode(range(6), messages, out, check_finite=check_finite)
+        assert (np.asarray(out) == 7).all()
+
+
+@EVERY_CODE
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_decode_names_who_sent_nonsense(code, bad):
+    good = encoded(code, partial_gradients(code))
+    order = [5, 0, 2, 1, 4, 3]
+    for at, worker in enumerate(order):
+        for element in (0, P - 1):
+            messages = [good[i].copy() for i in order]
+            messages[at][element] = bad
+            says = f"the message of worker {worker} is not finite: element {element} is "
+            for given in (messages, np.array(messages)):
+                out = canary(P, np.float64)
+                with pytest.raises(NonFiniteMessageError, match=says) as caught:
+                    code.decode(order, given, out)
+                assert caught.value.worker == worker
+                assert (out == 7).all()
+                with pytest.raises(NonFiniteMessageError):
+                    code.decode(order, given, p=P)
+            out = code.decode(order, messages, p=P, check_finite=False)
+            assert not np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("out", [None, np.zeros(4)], ids=["new", "out"])
+def test_a_sum_that_overflows_is_no_fault_of_a_message(out):
+    """Every message is finite; the gradient is not, and that is what comes back."""
+    messages = np.full((2, 4), np.finfo(float).max)
+    assert (Uncoded(2).decode([0, 1], messages, out) == np.inf).all()
+
+
+# --------------------------------------------------------------------------- decoding vectors
+
+
+@EVERY_CODE
+def test_outputs_of_decoding_vectors(code):
+    dtype = code.decoding_vector(range(6)).dtype
+    expected = code.decoding_vector(range(6))
+    for out, error, says in bad_outputs(6, dtype):
+        with pytest.raises(error, match=says):
+            code.decoding_vector(range(6), out=out)
+        assert (np.asarray(out) == 7).all()
+    room = canary(10, dtype)
+    assert code.decoding_vector(range(6), out=room[2:-2]).base is room
+    np.testing.assert_array_equal(room[2:-2], expected)
+    assert (room[[0, 1, -2, -1]] == 7).all()
+    out = canary(1, dtype)
+    with pytest.raises(NotDecodableError):
+        code.decoding_vector([0], out=out)
+    assert (out == 7).all()
+
+
+@EVERY_CODE
+@pytest.mark.any_backend
+def test_no_such_worker(code):
+    for ask in (code.partitions, code.coefficients, lambda i: code.encoder(i, P)):
+        with pytest.raises(ValueError, match="worker 6 does not exist"):
+            ask(6)
+        with pytest.raises(TypeError, match="worker must be an integer"):
+            ask("0")
+
+
+@pytest.mark.any_backend
+def test_coefficients_cannot_be_spoilt():
+    """What a code remembers of itself is handed out read-only."""
+    for array in (PACKED.coefficients(0), PACKED.partitions(0)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
