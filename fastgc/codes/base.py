@@ -446,9 +446,11 @@ def _rows(
         reals = form.reals(arrays, mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
     checked = [
-        form.reals(check_vector(what, array, dtype, size, number=number), mode)
+        check_vector(what, array, dtype, size, number=number)
         for number, array in zip(numbers, arrays, strict=True)
     ]
+    if dtype.kind == "c":
+        checked = [form.reals(array, mode) for array in checked]
     return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
 

@@ -27,7 +27,7 @@ class Rows:
 
     Attributes
     ----------
-    arrays : list of (length,) arrays
+    arrays : list of (length,) arrays, or (count, length) array
     addresses : (capacity,) uintp array
         Where each begins; the first ``count`` entries are meaningful.
     length, nbytes : int
@@ -40,7 +40,7 @@ class Rows:
 
     def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
         self.addresses = np.empty(capacity, dtype=np.uintp)
-        self.arrays: list[NDArray[Any]] = []
+        self.arrays: Any = []
         self.c: Any = None
         self.length = length
         self.nbytes = length * dtype.itemsize
@@ -49,15 +49,13 @@ class Rows:
     def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
         """Rows of a 2-D array with contiguous rows, or of separate vectors."""
         if isinstance(arrays, np.ndarray):
-            rows = cls(len(arrays), length, dtype)
             steps = np.arange(len(arrays), dtype=np.int64) * arrays.strides[0]
-            rows.addresses[:] = address(arrays[0]) + steps
-            rows.arrays = list(arrays)
-            return rows
-        listed = list(arrays)
-        rows = cls(len(listed), length, dtype)
-        for array in listed:
-            rows.append(array)
+            addresses = (address(arrays[0]) + steps).astype(np.uintp)
+        else:
+            arrays = list(arrays)
+            addresses = np.fromiter(map(address, arrays), np.uintp, len(arrays))
+        rows = cls(0, length, dtype)
+        rows.addresses, rows.arrays = addresses, arrays
         return rows
 
     @property
