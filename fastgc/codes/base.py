@@ -545,9 +545,10 @@ class Encoder:
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
         g = check_vector("the partial gradient", g, form.gradient_dtype, form.gradient_size)
-        self._row.clear()
-        self._row.append(form.reals(g, form.encode_mode))
-        kernels.combine(form.encode_mode, self._row, coef, self._reals, bool(self._added))
+        row, mode = self._row, form.encode_mode
+        row.arrays.clear()
+        row.append(g if g.dtype.kind == "f" else form.reals(g, mode))
+        kernels.combine(mode, row, coef, self._reals, bool(self._added))
         self._added.add(partition)
 
     def message(self) -> NDArray[Any]:

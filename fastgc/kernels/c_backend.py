@@ -78,13 +78,13 @@ def combine(
         mode,
         rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
-        rows.count,
+        len(rows.arrays),
         lo,
         hi,
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
-        ffi.from_buffer(kind, out, require_writable=True),
+        ffi.from_buffer(kind, out),
     )
 
 
