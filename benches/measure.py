@@ -1,50 +1,91 @@
-"""What a benchmark is held against, measured in the same run."""
+"""What a benchmark is held against, measured in the same run and, where it can be, in turns."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
 from fastgc.kernels import threads
 
+try:
+    import threadpoolctl
+except ImportError:  # BLAS then runs on as many threads as it likes
+    threadpoolctl = None
+
+REPEATS = {10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # of a call on vectors so long
+
+
+@intrinsic
+def _pointer(typingctx, address):
+    def codegen(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.int64)(address), codegen
+
 
 @numba.njit(nogil=True, cache=True)
-def _xor(words):
+def _one_by_one(addresses, lo, hi):
     total = 0
-    for i in range(words.size):
-        total ^= words[i]
+    for address in addresses:
+        row = numba.carray(_pointer(address), hi)
+        for i in range(lo, hi):
+            total ^= row[i]
     return total
 
 
-class Reader:
-    """Reads buffers from end to end on as many threads as fastgc uses: the bandwidth there is."""
+@numba.njit(nogil=True, cache=True)
+def _four_at_once(addresses, lo, hi):
+    total = 0
+    for r in range(0, addresses.size - 3, 4):
+        a = numba.carray(_pointer(addresses[r]), hi)
+        b = numba.carray(_pointer(addresses[r + 1]), hi)
+        c = numba.carray(_pointer(addresses[r + 2]), hi)
+        d = numba.carray(_pointer(addresses[r + 3]), hi)
+        for i in range(lo, hi):
+            total ^= a[i] ^ b[i] ^ c[i] ^ d[i]
+    return total ^ _one_by_one(addresses[addresses.size // 4 * 4 :], lo, hi)
 
-    def __init__(self, buffers):
-        words = [b.reshape(-1).view(np.int64) for b in buffers]
-        count = threads.get_num_threads()
-        self.shares = [
-            [w[i * w.size // count : (i + 1) * w.size // count] for w in words]
-            for i in range(count)
-        ]
+
+class Reader:
+    """Reads rows from end to end, on as many threads as fastgc uses for so many bytes.
+
+    One row after the other or four at once, whichever is faster here: with a single stream of
+    addresses a core does not reach the bandwidth that combining several rows does.
+    """
+
+    def __init__(self, rows, moved):
+        self.rows = rows  # kept alive: only their addresses are read
+        self.addresses = np.array([row.ctypes.data for row in rows])
+        words = rows[0].nbytes // 8
+        count = threads.get_num_threads() if moved >= threads.THRESHOLD_BYTES else 1
+        self.cuts = [i * words // count for i in range(count + 1)]
         self.pool = ThreadPoolExecutor(count)
+        times = {}
+        for self.read in (_one_by_one, _four_at_once):
+            times[self.read] = seconds(self, 5)
+        self.read = min(times, key=times.get)
 
     def __call__(self):
-        waiting = [self.pool.submit(self._read, share) for share in self.shares[1:]]
-        self._read(self.shares[0])
-        for one in waiting:
-            one.result()
+        pieces = list(zip(self.cuts, self.cuts[1:], strict=False))
+        others = [self.pool.submit(self.read, self.addresses, *piece) for piece in pieces[1:]]
+        self.read(self.addresses, *pieces[0])
+        for other in others:
+            other.result()
 
-    @staticmethod
-    def _read(share):
-        for words in share:
-            _xor(words)
+
+def one_blas_thread():
+    """A context in which BLAS uses one thread, where threadpoolctl can see to it."""
+    return threadpoolctl.threadpool_limits(1, "blas") if threadpoolctl else nullcontext()
 
 
 def seconds(function, repeats=9):
-    """Median time of a call: for what is compared with a benchmark in the same test."""
+    """Median time of a call."""
     function()
     times = []
     for _ in range(repeats):
@@ -52,3 +93,80 @@ def seconds(function, repeats=9):
         function()
         times.append(time.perf_counter() - start)
     return float(np.median(times))
+
+
+class Rivals:
+    """NumPy's forms of a computation: each is timed, the fastest is what fastgc is held against.
+
+    Each with BLAS on one thread and on all: on a busy machine BLAS's own threads wait for each
+    other, and a ratio to that would say nothing of fastgc.
+    """
+
+    def __init__(self, forms, repeats):
+        self.repeats = repeats
+        self.forms = {}
+        for name, call in forms.items():
+            self.forms[name] = call
+            if "matmul" in name:
+                self.forms[f"{name}, 1 thread"] = self._alone(call)
+        self.times = {name: seconds(call, repeats) for name, call in self.forms.items()}
+        self.best = min(self.times, key=self.times.get)
+        time.sleep(0.1)  # BLAS threads go on spinning for a while
+
+    @staticmethod
+    def _alone(call):
+        def alone():
+            with one_blas_thread():
+                call()
+
+        return alone
+
+    def again(self):
+        """Time of the fastest form: the mean of before and now, for the machine drifts."""
+        return (self.times[self.best] + seconds(self.forms[self.best], self.repeats)) / 2
+
+
+def in_turns(benchmark, function, reader, rounds):
+    """Benchmark a call in turns with a reader; the reader's median time."""
+    reads = []
+
+    def read():
+        start = time.perf_counter()
+        reader()
+        reads.append(time.perf_counter() - start)
+
+    benchmark.pedantic(function, setup=read, rounds=rounds, warmup_rounds=2)
+    return float(np.median(reads[2:] or reads))
+
+
+def multiply_add(coef, views, total, block=None):
+    """Multiply into a temporary and add; `block` elements at a time, so that both stay cached."""
+    block = block or total.size
+    scaled = np.empty(min(block, total.size), total.dtype)
+
+    def call():
+        for lo in range(0, total.size, block):
+            part = total[lo : lo + block]
+            part[:] = 0
+            temporary = scaled[: part.size]
+            for a, v in zip(coef, views, strict=True):
+                np.multiply(v[lo : lo + block], a, out=temporary)
+                np.add(part, temporary, out=part)
+
+    return call
+
+
+def forms(coef, views, stacked=None):
+    """NumPy's ways to write ``sum_r coef[r] * views[r]``; `stacked`: the views as one array."""
+    total = np.empty_like(views[0])
+    found = {
+        "multiply, add": multiply_add(coef, views, total),
+        "multiply, add by blocks": multiply_add(coef, views, total, 8192),
+    }
+    if stacked is None:
+        room = np.empty((len(views), total.size), total.dtype)
+        found["stack, matmul"] = lambda: np.matmul(coef, np.stack(views, out=room), out=total)
+    else:
+        found["matmul"] = lambda: np.matmul(coef, stacked, out=total)
+        found["einsum"] = lambda: np.einsum("i,ij->j", coef, stacked, out=total)
+    return found

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from measure import Reader, seconds
+from measure import REPEATS, Reader, Rivals, forms, in_turns
 
 import fastgc
+from fastgc import kernels
 
 N, S = 80, 12
 F = N - S
@@ -15,60 +16,50 @@ SIZES = [
     (10**4, np.float64),
     (650, np.float64),
 ]
-
-
-def numpy_forms(vector, messages, stacked):
-    """NumPy's ways to combine; the fastest is what fastgc is held against."""
-    views = [m.view(vector.dtype) for m in messages]
-    total, scaled = np.empty_like(views[0]), np.empty_like(views[0])
-
-    def in_place():
-        total[:] = 0
-        for a, v in zip(vector, views, strict=True):
-            np.multiply(v, a, out=scaled)
-            np.add(total, scaled, out=total)
-
-    if stacked is None:
-        return {
-            "multiply, add": in_place,
-            "stack, matmul": lambda: vector @ np.stack(views),
-        }
-    matrix = stacked.view(vector.dtype)
-    return {"matmul": lambda: np.matmul(vector, matrix, out=total)}
+FORMS = ["separate", "separate, checked", "stacked", "stacked, checked", "round", "kernel"]
 
 
 @pytest.mark.parametrize(("p", "dtype"), SIZES, ids=lambda v: getattr(v, "__name__", str(v)))
-@pytest.mark.parametrize("form", ["separate", "stacked", "separate, checked", "round"])
+@pytest.mark.parametrize("form", FORMS)
 def test_decode(benchmark, note, p, dtype, form):
+    """Into a given `out`: by `decode`, by a round that has all messages, by the kernel alone."""
     rng = np.random.default_rng(p)
     code = fastgc.ReedSolomon(N, stragglers=S)
     survivors = rng.permutation(N)[:F].astype(np.int64)
-    stacked = rng.standard_normal((F, p)).astype(dtype) if form == "stacked" else None
-    messages = (
-        [rng.standard_normal(p).astype(dtype) for _ in range(F)]
-        if stacked is None
-        else list(stacked)
-    )
+    messages = [rng.standard_normal(p, dtype=dtype) for _ in range(F)]
+    stacked = None
+    if "stacked" in form:
+        stacked = np.stack(messages)
+        messages = list(stacked)
     out = np.empty(p, dtype)
     vector = code.decoding_vector(survivors)
 
-    # What it is compared with comes first: BLAS threads go on spinning for a while.
-    others = numpy_forms(vector.astype(np.result_type(dtype, np.complex64)), messages, stacked)
-    others = {name: seconds(call, 3 if p >= 10**6 else 9) for name, call in others.items()}
-    against = min(others, key=others.get)
-    reader = Reader([stacked] if stacked is not None else messages)
-    read = seconds(reader)
+    coef = vector.astype(np.result_type(dtype, np.complex64))
+    views = [m.view(coef.dtype) for m in messages]
+    matrix = None if stacked is None else stacked.view(coef.dtype)
+    rivals = Rivals(forms(coef, views, matrix), REPEATS[p])
 
-    benchmark.group = f"decode, f={F} p={p} {np.dtype(dtype).name}"
     if form == "round":
         rnd = code.round(p, dtype)
         for worker, message in zip(survivors, messages, strict=True):
             rnd.receive(worker, message)
-        benchmark(rnd.gradient, out=out)
+
+        def call():
+            rnd.gradient(out=out)
+    elif form == "kernel":
+        rows = kernels.Rows.of(messages, p, out.dtype)
+
+        def call():
+            kernels.combine(kernels.PACKED, rows, vector, out)
     else:
-        given = messages if stacked is None else stacked
-        benchmark(code.decode, survivors, given, out=out, check_finite="checked" in form)
-    read = (read + seconds(reader)) / 2  # before and after: the machine drifts
+        given, checked = messages if stacked is None else stacked, "checked" in form
+
+        def call():
+            code.decode(survivors, given, out=out, check_finite=checked)
+
+    benchmark.group = f"decode, f={F} p={p} {np.dtype(dtype).name}"
+    reader = Reader(messages, (F + 1) * out.nbytes)
+    read = in_turns(benchmark, call, reader, 3 * REPEATS[p])
 
     few = slice(0, 100)
     pairs = np.array([m[few] for m in messages]).astype(np.float64).view(complex)
@@ -76,9 +67,10 @@ def test_decode(benchmark, note, p, dtype, form):
     truth = truth.view(float)
     note(
         what=f"decode {form}, p={p} {np.dtype(dtype).name}",
-        bytes=F * p * np.dtype(dtype).itemsize,
+        bytes=F * out.nbytes,
         read_seconds=read,
-        against=f"NumPy {against}",
-        against_seconds=others[against],
+        against=rivals.best,
+        against_seconds=rivals.again(),
+        numpy_forms=rivals.times,
         error=float(np.abs(out[few] - truth).max() / np.abs(truth).max()),
     )

@@ -327,6 +327,40 @@ def test_two_clusters_at_once():
         np.testing.assert_allclose(two, 7.0)
 
 
+def test_workers_import_what_the_master_does(tmp_path):
+    """A folder named fastgc where the program is run, a checkout for one, is nobody's business."""
+    (tmp_path / "fastgc").mkdir()
+    (tmp_path / "fastgc" / "__init__.py").write_text("raise ImportError('not this one')")
+    source = """
+        import numpy as np
+        from fastgc import Uncoded
+        from fastgc.engines import LocalCluster
+
+        if __name__ == "__main__":
+            with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1) as cluster:
+                cluster.step(np.ones(1), out := np.empty(1))
+                print(out)
+    """
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "elsewhere" / "program.py"
+    script.write_text(textwrap.dedent(source))
+    result = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (result.stdout, result.stderr) == ("[3.]\n", "")
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSAFEPATH"])
+def test_workers_keep_the_environment(name, monkeypatch):
+    if name in os.environ:
+        monkeypatch.delenv(name)
+    unset = Remote(f"lambda t, s, out: out.fill({name!r} not in __import__('os').environ)")
+    with LocalCluster(Uncoded(1), [None], unset, 1) as cluster:
+        cluster.step(np.ones(1), out := np.zeros(1))
+    assert out == 1
+    assert name not in os.environ
+
+
 def test_closed_cluster_refuses_a_step_and_closes_again():
     cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
     cluster.close()

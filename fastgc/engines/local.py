@@ -18,6 +18,7 @@ import select
 import selectors
 import signal
 import struct
+import sys
 import tempfile
 import time
 import traceback
@@ -171,8 +172,9 @@ class LocalCluster:
         )
         self._resources = contextlib.ExitStack()
         self._close = weakref.finalize(self, self._resources.close)
+        environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
         try:
-            self._start(shards, pickle.dumps((kernels.backend(), code, gradient)))
+            self._start(shards, pickle.dumps((kernels.backend(), environment, code, gradient)))
         except BaseException:
             self.close()
             raise
@@ -252,7 +254,7 @@ class LocalCluster:
         context.set_forkserver_preload(
             [__name__, f"{kernels.__name__}.{kernels.backend()}_backend"]
         )
-        with _single_threaded():
+        with _server_environment():
             forkserver.ensure_running()
         for worker in range(self._code.n):
             inbox, command = context.Pipe(duplex=False)
@@ -463,18 +465,30 @@ def _anonymous_file() -> int:
 
 
 @contextlib.contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Let BLAS libraries loaded by processes started meanwhile use one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+def _server_environment() -> Iterator[None]:
+    """Set what a fork server started meanwhile needs to know.
+
+    BLAS libraries use one thread in it and in its workers. It imports from where this process
+    does: left to itself it would look in the current folder first, which may be a checkout of
+    fastgc that is not the one installed.
+    """
+    changes = dict.fromkeys(_THREADS, "1")
+    changes["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    changes["PYTHONSAFEPATH"] = "1"
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _restore_environment(before)
+
+
+def _restore_environment(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _stop(processes: list[BaseProcess], commands: list[Connection]) -> None:
@@ -517,7 +531,8 @@ def _work(
 
     number = partition = _NONE
     try:
-        backend, code, gradient = pickle.loads(task)
+        backend, environment, code, gradient = pickle.loads(task)
+        _restore_environment(environment)
         kernels.use_backend(backend)
         shards = pickle.loads(data)
         partial = np.empty(layout.size, layout.dtype)
