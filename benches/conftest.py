@@ -42,7 +42,11 @@ def pytest_terminal_summary(terminalreporter, config):
     if session is None or not session.benchmarks:
         return
     done = {b.name: b for b in session.benchmarks if not b.has_error and b.stats.data}
-    tables = [table for make in (_vectors, _combinations, _compilation) if (table := make(done))]
+    tables = [
+        table
+        for make in (_vectors, _stability, _combinations, _compilation)
+        if (table := make(done))
+    ]
     if not tables:
         return
     simd = "no extension"
@@ -131,6 +135,23 @@ def _vectors(done):
         times = [_time(median[m]) if m in median else "–" for m in methods]
         rows.append([f"{n}, {s}", *times, *ratio, *error])
     return "Decoding vectors (errors: largest relative error of an entry)", rows
+
+
+def _stability(done):
+    found = [b.extra_info for b in done.values() if "worst_error" in b.extra_info]
+    if not found:
+        return None
+    rows = [["code", "median error", "worst error", "trust() said (median)"]]
+    rows += [
+        [
+            info["code"],
+            f"{info['median_error']:.0e}",
+            f"{info['worst_error']:.0e}",
+            f"{info['median_trust']:.0e}",
+        ]
+        for info in found
+    ]
+    return "Relative error of the decoded gradient, 200 random survivor sets, float64", rows
 
 
 def _combinations(done):

@@ -47,6 +47,9 @@ def test_missing_counts_messages():
         with pytest.raises(NotDecodableError) as caught:
             code.decoding_vector(survivors)
         assert caught.value.missing == missing
+    code = Uncoded(4, 10, tolerance=0.1)  # nine needed; both large shares are heard already
+    with pytest.raises(NotDecodableError, match="at least 2 more messages are needed"):
+        code.decoding_vector([1, 3])
 
 
 @pytest.mark.parametrize("n", range(2, 101))

@@ -1,0 +1,29 @@
+"""The README's Python runs, and its figures come from a command it names."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.any_backend
+
+TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_examples_run(capsys):
+    names = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
+    assert len(blocks) >= 2
+    for block in blocks:
+        exec(block, names)
+    everything = [np.random.default_rng(j).standard_normal(1000) for j in range(80)]
+    np.testing.assert_allclose(names["gradient"], np.sum(everything, axis=0), atol=1e-10)
+    assert capsys.readouterr().out.startswith("Trust(relative_error=")
+
+
+def test_quick_start_is_two_commands():
+    section = re.search(r"^## Quick start$(.*?)^## ", TEXT, re.M | re.S)[1]
+    main, tests = re.findall(r"^```sh\n(.*?)^```", section, re.M | re.S)
+    assert "fastgc train --compare" in main
+    assert tests.rstrip().endswith("pytest")
