@@ -58,15 +58,16 @@ def check_vector(
 ) -> NDArray[Any]:
     """`array` as a contiguous vector of this dtype and size.
 
-    An input with other strides is copied; an output must be contiguous and writable. Errors name
-    the array as `what`, followed by `number` where there is one.
+    An input with other strides or not aligned is copied; an output must be contiguous, aligned
+    and writable. Errors name the array as `what`, followed by `number` where there is one.
     """
     # The hot path: in one test, what nearly every call brings.
     if (
         type(array) is np.ndarray
         and array.dtype is dtype
         and array.shape == (size,)
-        and array.flags.c_contiguous
+        and (flags := array.flags).c_contiguous
+        and flags.aligned
         and not output
     ):
         return array
@@ -81,9 +82,11 @@ def check_vector(
         raise ValueError(f"{what} must have shape ({size},), not {array.shape}")
     if output and not array.flags.writeable:
         raise ValueError(f"{what} is read-only: it must be writable")
-    if not array.flags.c_contiguous:
-        if output:
-            raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
+    if output and not array.flags.c_contiguous:
+        raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
+    if output and not array.flags.aligned:
+        raise ValueError(f"{what} must be aligned: it begins inside an element's place")
+    if not (array.flags.c_contiguous and array.flags.aligned):
         array = array.copy()
     checked: NDArray[Any] = array
     return checked

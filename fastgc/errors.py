@@ -17,8 +17,11 @@ class NotDecodableError(ValueError):
     """
 
     def __init__(self, message: str, missing: int) -> None:
-        super().__init__(message)
+        super().__init__(message, missing)  # all arguments, so that it pickles
         self.missing = missing
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NonFiniteMessageError(ValueError):
@@ -31,8 +34,11 @@ class NonFiniteMessageError(ValueError):
     """
 
     def __init__(self, message: str, worker: int) -> None:
-        super().__init__(message)
+        super().__init__(message, worker)
         self.worker = worker
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class WorkerFailedError(RuntimeError):
@@ -45,5 +51,8 @@ class WorkerFailedError(RuntimeError):
     """
 
     def __init__(self, message: str, worker: int) -> None:
-        super().__init__(message)
+        super().__init__(message, worker)
         self.worker = worker
+
+    def __str__(self) -> str:
+        return str(self.args[0])

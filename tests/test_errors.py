@@ -1,6 +1,7 @@
 """Arguments: what is taken, what is refused, and that refusing writes nothing."""
 
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -377,3 +378,32 @@ def test_coefficients_cannot_be_spoilt():
     for array in (PACKED.coefficients(0), PACKED.partitions(0)):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    "kind", [NotDecodableError, NonFiniteMessageError, fastgc.WorkerFailedError]
+)
+def test_errors_cross_processes(kind):
+    error = pickle.loads(pickle.dumps(kind("what happened", 3)))
+    assert str(error) == "what happened"
+    assert getattr(error, "missing", getattr(error, "worker", None)) == 3
+
+
+def test_misaligned_arrays_are_copied_and_no_outputs():
+    code = ReedSolomon(6, stragglers=2)
+
+    def misaligned(values):
+        raw = np.zeros(values.nbytes + 1, np.uint8)
+        array = raw[1:].view(values.dtype).reshape(values.shape)
+        array[...] = values
+        assert not array.flags.aligned
+        return array
+
+    partials = np.random.default_rng(0).standard_normal((6, 4))
+    held = partials[code.partitions(0)]
+    message = code.encode(0, held)
+    np.testing.assert_array_equal(code.encode(0, misaligned(held)), message)
+    np.testing.assert_array_equal(code.encode(0, [misaligned(g) for g in held]), message)
+    with pytest.raises(ValueError, match="out must be aligned"):
+        code.encode(0, held, out=misaligned(message))

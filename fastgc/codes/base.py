@@ -441,8 +441,8 @@ def _rows(
 ) -> kernels.Rows:
     """Checked rows for a kernel of `mode`, without copying what is contiguous."""
     if isinstance(arrays, np.ndarray) and arrays.dtype == dtype and arrays.shape[1:] == (size,):
-        if arrays.strides[1] != arrays.itemsize:
-            arrays = np.ascontiguousarray(arrays)
+        if arrays.strides[1] != arrays.itemsize or not arrays.flags.aligned:
+            arrays = arrays.copy()
         reals = form.reals(arrays, mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
     checked = [
