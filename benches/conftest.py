@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import sys
 from pathlib import Path
@@ -44,7 +45,7 @@ def pytest_terminal_summary(terminalreporter, config):
     done = {b.name: b for b in session.benchmarks if not b.has_error and b.stats.data}
     tables = [
         table
-        for make in (_vectors, _stability, _combinations, _compilation)
+        for make in (_vectors, _calls, _stability, _combinations, _compilation)
         if (table := make(done))
     ]
     if not tables:
@@ -55,7 +56,8 @@ def pytest_terminal_summary(terminalreporter, config):
 
         simd = c_backend.simd()
     machine = (
-        f"fastgc {__version__}, {_processor()}, {threads.get_num_threads()} threads, SIMD {simd}, "
+        f"fastgc {__version__}, {_processor()}, {os.cpu_count()} cores, "
+        f"{threads.get_num_threads()} threads, SIMD {simd}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}"
     )
     terminalreporter.section("comparison: medians of one run")
@@ -98,7 +100,14 @@ def _time(value):
 
 def _vectors(done):
     """Decoding vectors: a row for each n, a column for each method."""
-    methods = ("solve", "lookup", "locator", "fft", "prepared")
+    titles = {
+        "linalg": "numpy.linalg.solve",
+        "solve": "solve, with its system",
+        "lookup": "lookup O(f²)",
+        "locator": "locator O(f·s)",
+        "prepared": "locator, prepared",
+        "fft": "fft O(n log n)",
+    }
     cells = {}
     for bench in done.values():
         if (bench.group or "").startswith("decoding vector, "):
@@ -106,35 +115,41 @@ def _vectors(done):
             cells.setdefault((info["n"], info["s"]), {})[info["method"]] = bench
     if not cells:
         return None
-    rows = [
-        [
-            "n, s",
-            "solve O(f³)",
-            "lookup O(f²)",
-            "locator O(f·s)",
-            "fft O(n log n)",
-            "locator, prepared",
-            "solve/lookup",
-            "solve/locator",
-            "error: solve",
-            "lookup",
-            "locator",
-            "fft",
-        ]
-    ]
+    rows = [["n, s", *titles.values()]]
     for (n, s), found in sorted(cells.items()):
-        median = {m: found[m].stats.median for m in methods if m in found}
-        ratio = [
-            f"{median['solve'] / median[m]:.0f}×" if "solve" in median and m in median else "–"
-            for m in ("lookup", "locator")
-        ]
-        error = [
-            f"{found[m].extra_info['error']:.0e}" if m in found else "–"
-            for m in ("solve", "lookup", "locator", "fft")
-        ]
-        times = [_time(median[m]) if m in median else "–" for m in methods]
-        rows.append([f"{n}, {s}", *times, *ratio, *error])
-    return "Decoding vectors (errors: largest relative error of an entry)", rows
+        solvers = [found[m] for m in ("linalg", "linalg, all threads") if m in found]
+        if solvers:
+            found["linalg"] = min(solvers, key=lambda bench: bench.stats.median)
+        row = [f"{n}, {s}"]
+        for method in titles:
+            if method not in found:
+                row.append("–")
+                continue
+            time, error = found[method].stats.median, found[method].extra_info["error"]
+            ratio = ""
+            if "linalg" in found and method != "linalg":
+                ratio = f"{found['linalg'].stats.median / time:.3g}×, "
+            row.append(f"{_time(time)} ({ratio}{error:.0e})")
+        rows.append(row)
+    return (
+        "Decoding vectors: time (times as fast as numpy.linalg.solve on a prepared system, with "
+        "one BLAS thread or all, whichever is faster; largest relative error of an entry)",
+        rows,
+    )
+
+
+def _calls(done):
+    """One decoding vector by each backend, and what the facade adds to the C function."""
+    found = [b for b in done.values() if (b.group or "").startswith("locator by backend")]
+    if not found:
+        return None
+    raw = {b.extra_info["n"]: b.stats.median for b in found if b.extra_info["call"] == "C function"}
+    rows = [["locator", "n", "time", "over the C function", "error"]]
+    for bench in sorted(found, key=lambda b: (b.extra_info["n"], b.stats.median)):
+        info, time = bench.extra_info, bench.stats.median
+        over = _time(time - raw[info["n"]]) if time > raw.get(info["n"], time) else "–"
+        rows.append([info["call"], str(info["n"]), _time(time), over, f"{info['error']:.0e}"])
+    return "One call for a decoding vector", rows
 
 
 def _stability(done):
@@ -158,7 +173,7 @@ def _combinations(done):
     found = [b for b in done.values() if "against" in b.extra_info]
     if not found:
         return None
-    rows = [["what", "time", "GB/s", "of read bandwidth", "against", "ratio", "error"]]
+    rows = [["what", "time", "GB/s", "of read bandwidth", "NumPy's best", "ratio", "error"]]
     for bench in found:
         info = bench.extra_info
         rows.append(
@@ -177,8 +192,14 @@ def _combinations(done):
 
 def _compilation(done):
     found = [b for b in done.values() if b.group == "start"]
-    if not found:
-        return None
     rows = [["start", "time"]]
     rows += [[b.extra_info["what"], _time(b.stats.median)] for b in found]
-    return "Start-up and compilation (whole processes)", rows
+    for bench in done.values():
+        if (bench.group or "").startswith("compile: "):
+            info = bench.extra_info
+            state = "compiling" if info["state"] == "cold" else "compiled before"
+            title = f"first call of numba's {info['kernel']} ({state})"
+            rows.append([title, _time(info["first_call"])])
+    if len(rows) == 1:
+        return None
+    return "Start-up (whole processes) and compilation (first calls)", rows

@@ -64,7 +64,8 @@ class Reader:
         self.addresses = np.array([row.ctypes.data for row in rows])
         words = rows[0].nbytes // 8
         count = threads.get_num_threads() if moved >= threads.THRESHOLD_BYTES else 1
-        self.cuts = [i * words // count for i in range(count + 1)]
+        cuts = [i * words // count for i in range(count + 1)]
+        self.first, *self.others = zip(cuts, cuts[1:], strict=False)
         self.pool = ThreadPoolExecutor(count)
         times = {}
         for self.read in (_one_by_one, _four_at_once):
@@ -72,9 +73,8 @@ class Reader:
         self.read = min(times, key=times.get)
 
     def __call__(self):
-        pieces = list(zip(self.cuts, self.cuts[1:], strict=False))
-        others = [self.pool.submit(self.read, self.addresses, *piece) for piece in pieces[1:]]
-        self.read(self.addresses, *pieces[0])
+        others = [self.pool.submit(self.read, self.addresses, *piece) for piece in self.others]
+        self.read(self.addresses, *self.first)
         for other in others:
             other.result()
 

@@ -1,10 +1,15 @@
 """The decoding vector by every method: O(f^3), O(f^2), O(f s), O(n log n)."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from kernel_table import decoding_truth
+from measure import one_blas_thread
 
 import fastgc
+
+pytestmark = pytest.mark.benchmark(max_time=0.4)
 
 SIZES = [
     (16, 2),
@@ -17,7 +22,8 @@ SIZES = [
     (2048, 256),
     (4096, 512),
 ]
-SLOW = 2048  # from here on numpy.linalg.solve takes seconds
+SLOW = 2048  # from here on numpy.linalg.solve takes seconds: one round
+METHODS = ["linalg", "linalg, all threads", "solve", "lookup", "locator", "fft", "prepared"]
 
 
 def case(n, s):
@@ -32,26 +38,52 @@ def error(code, survivors, vector):
     return float((np.abs(vector - truth) / np.abs(truth)).max())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def truth_is_true():
+    """The extended precision that errors are measured against, itself against 40 digits."""
+    try:
+        import mpmath
+    except ImportError:
+        return
+    with mpmath.workdps(40):
+        for n, s in SIZES[:4]:
+            code, survivors = case(n, s)
+            q = code._clusters[0].q
+            lost = sorted(set(range(n)) - set(survivors.tolist()))
+            factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / n) for t in range(n)]
+            exact = [
+                mpmath.fprod(factor[(int(i) - j) % n] for j in lost) / n for i in survivors.tolist()
+            ]
+            exact = np.array([complex(a) for a in exact])
+            assert error(code, survivors, exact) < 4e-16, n
+
+
 @pytest.mark.parametrize(("n", "s"), SIZES)
-@pytest.mark.parametrize("method", ["solve", "lookup", "locator", "fft", "prepared"])
+@pytest.mark.parametrize("method", METHODS)
 def test_method(benchmark, note, n, s, method):
+    """By LAPACK alone ("linalg"), by `decoding_vector`, by a decoder ("prepared").
+
+    "linalg" has its system made beforehand, "solve" makes it; both on one BLAS thread, because
+    threads that wait for a busy core take many times as long.
+    """
+    if method in ("linalg, all threads", "solve") and n > SLOW:
+        pytest.skip("takes too long")
     code, survivors = case(n, s)
     benchmark.group = f"decoding vector, n={n:4d} s={s}"
-    if method == "solve":
-        # LAPACK alone: the system is made beforehand, which method="solve" cannot do
+    if method.startswith("linalg"):
         power = code._clusters[0].q * np.outer(np.arange(n - s), survivors) % n
-        system = np.exp(2j * np.pi / n * power)
         moment = np.zeros(n - s)
         moment[0] = 1
-        call, arguments = np.linalg.solve, (system, moment)
+        call, arguments = np.linalg.solve, (np.exp(2j * np.pi / n * power), moment)
     elif method == "prepared":
         call, arguments = code.decoder(), (survivors,)
     else:
         call, arguments = code.decoding_vector, (survivors, method)
-    if method == "solve" and n >= SLOW:
-        vector = benchmark.pedantic(call, arguments, rounds=1)
-    else:
-        vector = benchmark(call, *arguments)
+    with one_blas_thread() if method in ("linalg", "solve") else nullcontext():
+        if method in ("linalg", "linalg, all threads", "solve") and n >= SLOW:
+            vector = benchmark.pedantic(call, arguments, rounds=1)
+        else:
+            vector = benchmark(call, *arguments)
     note(n=n, s=s, method=method, error=error(code, survivors, vector))
 
 
@@ -62,27 +94,32 @@ def test_backend(benchmark, note, backend, n, s):
     code, survivors = case(n, s)
     with fastgc.use_backend(backend):
         code.decoding_vector(survivors)
-        vector = benchmark(code.decoding_vector, survivors)
-    note(error=error(code, survivors, vector))
+        vector = benchmark(code.decoding_vector, survivors, "locator")
+    note(n=n, call=f"decoding_vector, {backend}", error=error(code, survivors, vector))
 
 
 @pytest.mark.skipif("c" not in fastgc.backends(), reason="no extension")
-def test_raw_kernel(benchmark, note):
-    """What the facade adds to the C function at n = 80: compare with the prepared locator."""
+@pytest.mark.parametrize("call", ["C function", "decoder"])
+@pytest.mark.parametrize(("n", "s"), [(80, 12), (1024, 128)])
+def test_facade(benchmark, note, n, s, call):
+    """What the facade adds to the C function."""
     from fastgc.kernels._cffi import ffi, lib
 
     from fastgc.kernels import c_backend
 
-    benchmark.group = "decoding vector, n=  80 s=12"
-    code, survivors = case(80, 12)
+    benchmark.group = f"locator by backend, n={n:4d}"
+    code, survivors = case(n, s)
     vector = np.empty(survivors.size, complex)
-    arguments = (
-        c_backend._plan(code._plan),
-        ffi.from_buffer("int64_t[]", survivors),
-        ffi.from_buffer("double[]", vector),
-        ffi.new("int64_t *"),
-        lib.FGC_LOCATOR,
-        survivors.size,
-    )
-    benchmark(lib.fgc_decoding_vector, *arguments)
-    note(n=80, s=12, method="raw kernel", error=error(code, survivors, vector))
+    if call == "decoder":
+        vector = benchmark(code.decoder(), survivors, "locator")
+    else:
+        arguments = (
+            c_backend._plan(code._plan),
+            ffi.from_buffer("int64_t[]", survivors),
+            ffi.from_buffer("double[]", vector),
+            ffi.new("int64_t *"),
+            lib.FGC_LOCATOR,
+            survivors.size,
+        )
+        benchmark(lib.fgc_decoding_vector, *arguments)
+    note(n=n, call=call, error=error(code, survivors, vector))
