@@ -128,7 +128,8 @@ def _vectors(done):
             time, error = found[method].stats.median, found[method].extra_info["error"]
             ratio = ""
             if "linalg" in found and method != "linalg":
-                ratio = f"{found['linalg'].stats.median / time:.3g}×, "
+                ratio = found["linalg"].stats.median / time
+                ratio = f"{ratio:.0f}×, " if ratio >= 10 else f"{ratio:.2g}×, "
             row.append(f"{_time(time)} ({ratio}{error:.0e})")
         rows.append(row)
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -65,7 +66,7 @@ class Reader:
         words = rows[0].nbytes // 8
         count = threads.get_num_threads() if moved >= threads.THRESHOLD_BYTES else 1
         cuts = [i * words // count for i in range(count + 1)]
-        self.first, *self.others = zip(cuts, cuts[1:], strict=False)
+        self.first, *self.others = pairwise(cuts)
         self.pool = ThreadPoolExecutor(count)
         times = {}
         for self.read in (_one_by_one, _four_at_once):
