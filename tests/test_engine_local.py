@@ -428,6 +428,7 @@ def test_unsuitable_delays(row):
 
 
 SCRIPT = """
+    import signal
     import os, sys
     import numpy as np
     from fastgc import ReedSolomon
@@ -444,6 +445,8 @@ SCRIPT = """
             return maps.read().count("/dev/shm/")
 
     if __name__ == "__main__":
+        # a shell's background jobs, and what they start, have it ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         before = named_memory()
         cluster = LocalCluster(
             ReedSolomon(4, 4, stragglers=1), [1.0] * 4, np.multiply, 5, delays=Delays()
