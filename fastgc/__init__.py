@@ -11,13 +11,30 @@ from typing import TYPE_CHECKING, Any
 from .errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 
 if TYPE_CHECKING:
-    from .codes import ReedSolomon, Uncoded
+    from .codes import (
+        BinaryCode,
+        CouponCollector,
+        CyclicRepetition,
+        FractionalRepetition,
+        LagrangeCode,
+        LinearCode,
+        RandomAssignment,
+        ReedSolomon,
+        Uncoded,
+    )
     from .kernels import backend, backends, use_backend
     from .training import train
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "BinaryCode": "codes",
+    "CouponCollector": "codes",
+    "CyclicRepetition": "codes",
+    "FractionalRepetition": "codes",
+    "LagrangeCode": "codes",
+    "LinearCode": "codes",
+    "RandomAssignment": "codes",
     "ReedSolomon": "codes",
     "Uncoded": "codes",
     "backend": "kernels",
@@ -25,11 +42,29 @@ _LAZY = {
     "use_backend": "kernels",
     "train": "training",
 }
-_MODULES = ("codes", "data", "delays", "engines", "kernels", "models", "optimizers", "plotting")
+_MODULES = (
+    "codes",
+    "data",
+    "delays",
+    "engines",
+    "interpolation",
+    "kernels",
+    "models",
+    "optimizers",
+    "plotting",
+    "vandermonde",
+)
 
 __all__ = [
+    "BinaryCode",
+    "CouponCollector",
+    "CyclicRepetition",
+    "FractionalRepetition",
+    "LagrangeCode",
+    "LinearCode",
     "NonFiniteMessageError",
     "NotDecodableError",
+    "RandomAssignment",
     "ReedSolomon",
     "Uncoded",
     "WorkerFailedError",

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from . import __version__, kernels
-from .codes import Code, ReedSolomon, Uncoded
+from .codes import catalogue
 from .errors import NotDecodableError, WorkerFailedError
 
 app = typer.Typer(
@@ -57,6 +57,19 @@ def _simd() -> str:
 
 @app.command()
 def train(
+    code: Annotated[
+        str,
+        typer.Option(
+            help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
+            f"{', '.join(catalogue.NAMES)}."
+        ),
+    ] = "rs",
+    compare: Annotated[
+        str,
+        typer.Option(
+            help="More codes, to train with on the same delays: uncoded,ignore,bcc:load=5,lcc."
+        ),
+    ] = "",
     workers: Annotated[int, typer.Option("--workers", "-n", help="Worker processes, n.")] = 20,
     stragglers: Annotated[
         int | None,
@@ -65,12 +78,12 @@ def train(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-k", help="Partitions, k. [default: n]")
     ] = None,
-    clusters: Annotated[
-        str, typer.Option(help='Groups with a code of their own: a number or "auto".')
-    ] = "1",
-    root: Annotated[
-        str, typer.Option(help='Evaluation root: "stable" or an integer (1: the paper\'s).')
-    ] = "stable",
+    model: Annotated[
+        str,
+        typer.Option(
+            help='"softmax", "least-squares", or "auto": softmax unless a code needs the other.'
+        ),
+    ] = "auto",
     data: Annotated[
         str,
         typer.Option(help='"digits", a .npz file, an idx file, or a folder with MNIST\'s files.'),
@@ -79,16 +92,13 @@ def train(
         str, typer.Option(help='Delays added to each answer, or "none". Seconds.')
     ] = "pareto:t0=0.005,xi=1.1",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
-    lr: Annotated[float, typer.Option(help="Learning rate of Nesterov's method.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="For the data's split and the delays.")] = 0,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Also train without a code, waiting for all workers and ignoring stragglers, "
-            "on the same delays.",
-        ),
-    ] = False,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate of Nesterov's method. [default: the model's own]"),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
+    ] = 0,
     target: Annotated[
         float, typer.Option(help="Test error whose time the table shows.", min=0.0, max=1.0)
     ] = 0.05,
@@ -99,9 +109,10 @@ def train(
         Path | None, typer.Option("--json", help="Write the history of every round to this file.")
     ] = None,
 ) -> None:
-    """Train softmax regression on worker processes that straggle, with coded gradients."""
+    """Train a model on worker processes that straggle, with coded gradients."""
     from . import data as datasets
     from . import delays as delay_models
+    from .models import LeastSquares, SoftmaxRegression
     from .optimizers import Nesterov
     from .progress import comparison_table
     from .training import train as run
@@ -116,38 +127,44 @@ def train(
 
             plotting.check_path(plot)
         s = workers // 5 if stragglers is None else stragglers
-        coded = ReedSolomon(
-            workers,
-            partitions,
-            stragglers=s,
-            root=_word_or_integer("--root", root, "stable"),
-            clusters=_word_or_integer("--clusters", clusters, "auto"),
-        )
-        schemes: dict[str, Code] = {"coded (RS)": coded}
-        if compare:
-            schemes["wait for all"] = Uncoded(workers)
-            schemes["ignore stragglers"] = Uncoded(workers, tolerance=coded.stragglers / workers)
+        schemes = {
+            name: catalogue.make(name, workers, partitions, s, seed)
+            for name in [code.strip(), *catalogue.split(compare)]
+        }
+        if model not in ("auto", "softmax", "least-squares"):
+            raise ValueError(f'--model must be "auto", "softmax" or "least-squares", not {model!r}')
+        if model == "auto":
+            needed = any(scheme.codes_data for scheme in schemes.values())
+            model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
+        kind = LeastSquares if model == "least-squares" else SoftmaxRegression
+        trained = kind(dataset.features, dataset.classes)
+        rate = trained.learning_rate(dataset.X_train) if lr is None else lr
         delay = delay_models.parse(delays)
         typer.echo(
             f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples; "
-            f"delays {delay!r}, seed {seed}\n"
-            f"code: any {coded.threshold} of {workers} workers, load {coded.load} of {coded.k} "
-            "partitions",
+            f"model {model}; delays {delay!r}, seed {seed}",
             err=True,
         )
+        for name, scheme in schemes.items():
+            typer.echo(
+                f"{name}: any {scheme.threshold} of {scheme.message_count} messages, "
+                f"load {scheme.load} of {scheme.k} partitions",
+                err=True,
+            )
         histories = [
             run(
-                code,
+                scheme,
                 dataset,
-                optimizer=Nesterov(lr=lr),
+                model=trained,
+                optimizer=Nesterov(lr=rate),
                 rounds=rounds,
                 delays=delay,
                 seed=seed,
                 name=name,
                 progress=True,
             )
-            for name, code in schemes.items()
+            for name, scheme in schemes.items()
         ]
         Console().print(comparison_table(histories, target))
         if json_file is not None:
@@ -162,10 +179,3 @@ def train(
     except KeyboardInterrupt:
         typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
         raise typer.Exit(130) from None
-
-
-def _word_or_integer(option: str, text: str, word: str) -> Any:
-    try:
-        return text if text == word else int(text)
-    except ValueError:
-        raise ValueError(f'{option} must be "{word}" or an integer, not {text!r}') from None

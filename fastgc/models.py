@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Model", "SoftmaxRegression"]
+__all__ = ["LeastSquares", "Model", "SoftmaxRegression", "least_squares_gradient"]
 
 Array = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
@@ -24,16 +24,29 @@ class Model(Protocol):
     """
 
     @property
+    def quadratic(self) -> bool:
+        """Whether the gradient is X'(X theta - y), quadratic in the data."""
+        ...
+
+    @property
     def size(self) -> int:
         """Length of theta, the gradient dimension p."""
+        ...
+
+    def prepare(self, X: Array, y: Labels) -> tuple[Array, Any]:
+        """What workers compute on, in place of samples and labels."""
+        ...
+
+    def learning_rate(self, X: Array) -> float:
+        """A rate for gradient descent on the mean loss that converges."""
         ...
 
     def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
         """Sum over the samples of the gradient of the loss, shape (size,)."""
         ...
 
-    def partial_gradient(self, theta: Array, shard: tuple[Array, Labels], out: Array) -> None:
-        """Write the gradient on one partition, ``shard = (X, y)``, to ``out``."""
+    def partial_gradient(self, theta: Array, shard: Any, out: Array) -> None:
+        """Write the gradient on one partition of what `prepare` returns to ``out``."""
         ...
 
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
@@ -54,7 +67,83 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class SoftmaxRegression:
+class _LinearClassifier:
+    """What models share whose scores for the classes are x W + b."""
+
+    features: int
+    classes: int
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, got {self.features}")
+        if self.classes < 2:
+            raise ValueError(f"classes must be at least 2, got {self.classes}")
+        if not 0 <= self.l2 < math.inf:
+            raise ValueError(f"l2 must be finite and not negative, got {self.l2}")
+
+    @property
+    def size(self) -> int:
+        """Length of theta, (features + 1) * classes."""
+        return (self.features + 1) * self.classes
+
+    def add_regularisation(self, theta: Array, gradient: Array) -> None:
+        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
+
+        For the master to call once a round: were it part of every partial gradient, it would be
+        counted once for each partition.
+
+        Parameters
+        ----------
+        theta : array, shape (size,)
+            Parameters.
+        gradient : array, shape (size,)
+            The decoded gradient.
+        """
+        if self.l2:
+            weights = slice(0, self.features * self.classes)
+            gradient[weights] += self.l2 * theta[weights]
+
+    def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
+        """Class of the highest score of each sample, shape (m,); the lowest among equals."""
+        classes: NDArray[np.intp] = self._scores(theta, X).argmax(axis=1)
+        return classes
+
+    def error(self, theta: Array, X: Array, y: Labels) -> float:
+        """Fraction of the m >= 1 samples whose predicted class is not ``y``."""
+        self._check_labels(X, y, least=1)
+        return float(np.mean(self.predict(theta, X) != y))
+
+    def _scores(self, theta: Array, X: Array) -> Array:
+        """Compute x W + b."""
+        if theta.shape != (self.size,) or theta.dtype not in (np.float32, np.float64):
+            raise ValueError(
+                f"theta must be a float32 or float64 array of shape ({self.size},), "
+                f"got {theta.dtype} of shape {theta.shape}"
+            )
+        if X.ndim != 2 or X.shape[1] != self.features:
+            raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
+        table = theta.reshape(self.features + 1, self.classes)
+        scores: Array = X.astype(theta.dtype, copy=False) @ table[:-1]
+        scores += table[-1]
+        return scores
+
+    def _check_labels(self, X: Array, y: Labels, least: int = 0) -> None:
+        if y.shape != (len(X),) or y.dtype.kind not in "iu":
+            raise ValueError(
+                f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
+            )
+        if len(y) < least:
+            raise ValueError("a mean over no samples is not defined")
+        # Without this a negative label would count from the last class.
+        if len(y) and not 0 <= y.min() <= y.max() < self.classes:
+            raise ValueError(
+                f"labels must lie in 0 .. {self.classes - 1}, got {y.min()} to {y.max()}"
+            )
+
+
+@dataclass(frozen=True)
+class SoftmaxRegression(_LinearClassifier):
     """Multinomial logistic regression with a bias.
 
     Sample x falls in class c with probability proportional to exp(x W_c + b_c). Training minimises
@@ -81,22 +170,15 @@ class SoftmaxRegression:
         a label is not in 0 .. classes - 1.
     """
 
-    features: int
-    classes: int
-    l2: float = 0.0
+    quadratic: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if self.features < 1:
-            raise ValueError(f"features must be at least 1, got {self.features}")
-        if self.classes < 2:
-            raise ValueError(f"classes must be at least 2, got {self.classes}")
-        if not 0 <= self.l2 < math.inf:
-            raise ValueError(f"l2 must be finite and not negative, got {self.l2}")
+    def prepare(self, X: Array, y: Labels) -> tuple[Array, Labels]:
+        """Samples and labels themselves."""
+        return X, y
 
-    @property
-    def size(self) -> int:
-        """Length of theta, (features + 1) * classes."""
-        return (self.features + 1) * self.classes
+    def learning_rate(self, X: Array) -> float:
+        """1, which suits samples in [0, 1]."""
+        return 1.0
 
     def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient of the cross entropy.
@@ -149,23 +231,6 @@ class SoftmaxRegression:
         """
         self.gradient(theta, *shard, out=out)
 
-    def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
-
-        For the master to call once a round: were it part of every partial gradient, it would be
-        counted once for each partition.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        gradient : array, shape (size,)
-            The decoded gradient.
-        """
-        if self.l2:
-            weights = slice(0, self.features * self.classes)
-            gradient[weights] += self.l2 * theta[weights]
-
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
         """Mean cross entropy, in nats, without the penalty.
 
@@ -184,40 +249,116 @@ class SoftmaxRegression:
         np.exp(logits, out=logits)
         return float(np.mean(np.log(logits.sum(axis=1)) - correct, dtype=np.float64))
 
-    def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
-        """Most probable class of each sample, shape (m,); the lowest among equals."""
-        classes: NDArray[np.intp] = self._shifted_logits(theta, X).argmax(axis=1)
-        return classes
-
-    def error(self, theta: Array, X: Array, y: Labels) -> float:
-        """Fraction of the m >= 1 samples whose predicted class is not ``y``."""
-        self._check_labels(X, y, least=1)
-        return float(np.mean(self.predict(theta, X) != y))
-
     def _shifted_logits(self, theta: Array, X: Array) -> Array:
-        """Compute x W + b less each row's maximum, so that no exponential overflows."""
-        if theta.shape != (self.size,) or theta.dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f"theta must be a float32 or float64 array of shape ({self.size},), "
-                f"got {theta.dtype} of shape {theta.shape}"
-            )
-        if X.ndim != 2 or X.shape[1] != self.features:
-            raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
-        table = theta.reshape(self.features + 1, self.classes)
-        logits: Array = X.astype(theta.dtype, copy=False) @ table[:-1]
-        logits += table[-1]
+        """Scores less each row's maximum, so that no exponential overflows."""
+        logits = self._scores(theta, X)
         logits -= logits.max(axis=1, keepdims=True)
         return logits
 
-    def _check_labels(self, X: Array, y: Labels, least: int = 0) -> None:
-        if y.shape != (len(X),) or y.dtype.kind not in "iu":
-            raise ValueError(
-                f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
-            )
-        if len(y) < least:
-            raise ValueError("a mean over no samples is not defined")
-        # Without this a negative label would count from the last class.
-        if len(y) and not 0 <= y.min() <= y.max() < self.classes:
-            raise ValueError(
-                f"labels must lie in 0 .. {self.classes - 1}, got {y.min()} to {y.max()}"
-            )
+
+@dataclass(frozen=True)
+class LeastSquares(_LinearClassifier):
+    """Linear least squares on the classes' indicators, one against all, with a bias.
+
+    Training minimises half the sum of || x W + b - e_y ||^2 over the samples, e_y the indicator of
+    a sample's class, plus l2 / 2 times the squared entries of W. Its gradient is quadratic in the
+    data, which is what Lagrange coded computing needs.
+
+    ``theta`` is laid out as `SoftmaxRegression` has it. Workers compute on ``(A, E)``: the samples
+    with a column of ones after them, and the indicators, see `prepare`.
+
+    Parameters
+    ----------
+    features, classes, l2
+        As in `SoftmaxRegression`.
+    """
+
+    quadratic: ClassVar[bool] = True
+
+    def prepare(self, X: Array, y: Labels) -> tuple[Array, Array]:
+        """Samples with a column of ones, (m, features + 1), and indicators, (m, classes)."""
+        self._check_labels(X, y)
+        A = np.ones((len(X), self.features + 1), dtype=X.dtype)
+        A[:, :-1] = X
+        return A, np.eye(self.classes, dtype=X.dtype)[y]
+
+    def learning_rate(self, X: Array) -> float:
+        """1 over the largest eigenvalue of the mean loss's Hessian."""
+        A = np.ones((len(X), self.features + 1))
+        A[:, :-1] = X
+        return float(len(X) / np.linalg.norm(A, 2) ** 2)
+
+    def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
+        """Sum (not mean) over the samples of the gradient, shape (size,)."""
+        return least_squares_gradient(theta, *self.prepare(X, y), out=out)
+
+    def partial_gradient(self, theta: Array, shard: tuple[Array, Array], out: Array) -> None:
+        """Write the partial gradient g_j of one partition, coded or not, to ``out``.
+
+        Parameters
+        ----------
+        theta : array, shape (size,)
+            Parameters.
+        shard : pair (A, E)
+            What `prepare` returns, or combinations of it over several partitions.
+        out : array, shape (size,)
+            Overwritten; complex where the shard is.
+        """
+        least_squares_gradient(theta, *shard, out=out)
+
+    def loss(self, theta: Array, X: Array, y: Labels) -> float:
+        """Mean over the samples of half the squared distance, without the penalty."""
+        self._check_labels(X, y, least=1)
+        residual = self._scores(theta, X)
+        residual[np.arange(len(y)), y] -= 1
+        return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
+
+
+def least_squares_gradient(
+    theta: NDArray[Any], X: NDArray[Any], y: NDArray[Any], out: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """X'(X theta - y), flat.
+
+    Parameters
+    ----------
+    theta : (features,), (features, outputs) or flat (features * outputs,) array
+    X : (m, features) array
+        Real or complex; X' is not conjugated.
+    y : (m,) or (m, outputs) array
+    out : (theta.size,) array, optional
+        Contiguous.
+
+    Returns
+    -------
+    (theta.size,) array
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    outputs = y.shape[1] if y.ndim == 2 else 1
+    if (
+        X.ndim != 2
+        or theta.size != X.shape[1] * outputs
+        or y.shape
+        not in (
+            (len(X),),
+            (len(X), outputs),
+        )
+    ):
+        raise ValueError(
+            f"shapes do not fit: theta {theta.shape}, X {X.shape}, y {y.shape}; X must be "
+            "(m, features), y (m,) or (m, outputs), and theta have features * outputs elements"
+        )
+    table = theta.reshape(X.shape[1], outputs)
+    residual = X @ table
+    residual -= y.reshape(len(X), outputs)
+    if out is None:
+        out = np.empty(theta.size, dtype=np.result_type(theta, X))
+    if out.shape != (theta.size,) or not out.flags.c_contiguous:
+        raise ValueError(
+            f"out must be a contiguous array of shape ({theta.size},), not {out.shape}"
+        )
+    np.matmul(X.T, residual, out=out.reshape(X.shape[1], outputs))
+    return out

@@ -62,6 +62,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "error",
         "loss",
         "workers",
+        "messages",
         "wait ms",
         "decode µs",
     ):
@@ -76,6 +77,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             f"{100 * last.test_error:.2f}%",
             f"{last.loss:.4f}",
             f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
+            f"{np.mean([r.messages for r in rounds]):.1f}",
             f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
             f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
         )

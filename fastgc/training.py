@@ -17,7 +17,7 @@ from . import data as datasets
 from .codes import Code
 from .delays import DelayModel
 from .engines.local import LocalCluster
-from .models import Model, SoftmaxRegression
+from .models import LeastSquares, Model, SoftmaxRegression
 from .optimizers import Nesterov, Optimizer
 
 __all__ = ["History", "Record", "train", "write_json"]
@@ -36,7 +36,9 @@ class Record:
     wait, decode : float
         Seconds from handing out the parameters to the last message needed, and for decoding.
     survivors : tuple of int
-        Workers whose messages made the gradient, in order of arrival.
+        Workers heard from before the gradient could be decoded, in order of arrival.
+    messages : int
+        How many they sent by then.
     stale : int
         Late messages of earlier rounds that were dropped meanwhile.
     loss : float
@@ -50,6 +52,7 @@ class Record:
     wait: float
     decode: float
     survivors: tuple[int, ...]
+    messages: int
     stale: int
     loss: float
     test_error: float
@@ -120,9 +123,11 @@ def train(
     data : Dataset, "digits" or path
         What `fastgc.data.load` takes.
     model : Model, optional
-        Default: softmax regression, starting from zero.
+        Default: softmax regression, or least squares for codes that need it (`LagrangeCode`).
+        Training starts from zero.
     optimizer : Optimizer, optional
-        Gets gradients of the mean loss. Default: Nesterov's method with learning rate 1.
+        Gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
+        rate.
     rounds : int
         Gradient steps.
     delays : DelayModel, optional
@@ -145,6 +150,8 @@ def train(
 
     Raises
     ------
+    ValueError
+        If the code's data are coded, and the model's gradient is not quadratic in them.
     NotDecodableError, WorkerFailedError, TimeoutError
         As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
 
@@ -157,8 +164,17 @@ def train(
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
-    model = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
-    optimizer = Nesterov(lr=1.0) if optimizer is None else optimizer
+    if model is None:
+        kind: type[LeastSquares | SoftmaxRegression] = (
+            LeastSquares if code.codes_data else SoftmaxRegression
+        )
+        model = kind(dataset.features, dataset.classes)
+    if code.codes_data and not model.quadratic:
+        raise ValueError(
+            f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
+            f"LeastSquares with it, not {type(model).__name__}"
+        )
+    optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
     history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
@@ -168,7 +184,7 @@ def train(
 
         shown = training_bar(history.name, rounds, code.n)
 
-    shards = datasets.partition(X, y, code.k)
+    shards = code.encode_data(*model.prepare(X, y))
     with (
         shown as show,
         LocalCluster(
@@ -196,6 +212,7 @@ def train(
                 report.wait_seconds,
                 report.decode_seconds,
                 tuple(report.survivors.tolist()),
+                report.messages,
                 report.stale,
                 model.loss(optimizer.theta, X, y),
                 model.error(optimizer.theta, dataset.X_test, dataset.y_test),

@@ -13,9 +13,10 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "fastgc"
 IMPORTED = Path(fastgc.__file__).resolve().parent
 
-spec = importlib.util.spec_from_file_location("kernel_table", HERE / "kernel_table.py")
-sys.modules["kernel_table"] = module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+for name in ("kernel_table", "code_table"):
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
 
 
 def pytest_addoption(parser):

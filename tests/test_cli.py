@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fastgc
 from fastgc.cli import app
+from fastgc.codes import catalogue
 
 pytestmark = pytest.mark.any_backend
 
@@ -42,9 +44,11 @@ def test_info_under_each_backend(name, monkeypatch):
 def test_compare_writes_table_history_and_plot(tmp_path):
     plot, history = tmp_path / "runs.svg", tmp_path / "runs.json"
     small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:t0=0.001,xi=1.1")
-    result = run("train", "--compare", *small, "--plot", str(plot), "--json", str(history))
+    result = run(
+        "train", "--compare", "uncoded, ignore", *small, "--plot", str(plot), "--json", str(history)
+    )
     assert result.exit_code == 0, result.output
-    names = ["coded (RS)", "wait for all", "ignore stragglers"]
+    names = ["rs", "uncoded", "ignore"]
     for name in names:
         assert name in result.stdout
     runs = json.loads(history.read_text())
@@ -58,15 +62,63 @@ def test_compare_writes_table_history_and_plot(tmp_path):
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.parametrize("name", [name for name in catalogue.NAMES if name != "linear"])
+def test_every_code_trains(name, tmp_path):
+    """To the same model as waiting for all does, unless it is not exact."""
+    history = tmp_path / "runs.json"
+    small = ("-n", "6", "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
+    model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
+    result = run("train", "--code", name, "--compare", "uncoded:rescale=true", *small, *model)
+    assert result.exit_code == 0, result.output
+    coded, everyone = json.loads(history.read_text())
+    if name in ("ignore", "uc-mmc-pg"):
+        assert coded["rounds"][-1]["loss"] < coded["rounds"][0]["loss"]
+    else:
+        assert coded["rounds"][-1]["loss"] == pytest.approx(
+            everyone["rounds"][-1]["loss"], rel=1e-9
+        )
+    code = catalogue.make(name, 6, None, 1, 2 if "--seed" in model else 0)
+    assert all(r["messages"] <= code.threshold for r in coded["rounds"])
+
+
+def test_any_matrix_trains(tmp_path):
+    np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
+    code = f"linear:B={tmp_path / 'B.npy'}"
+    result = run("train", "--code", code, "-n", "4", "--rounds", "2", "--delays", "none")
+    assert result.exit_code == 0, result.output
+    result = run("train", "--code", code, "-n", "5")
+    assert "the matrix has 4 rows, but there are 5 workers" in result.output
+
+
+def test_lists_of_codes():
+    assert catalogue.split("rs:clusters=auto,root=1, bcc,lcc:load=4,messages=2,") == [
+        "rs:clusters=auto,root=1",
+        "bcc",
+        "lcc:load=4,messages=2",
+    ]
+    code = catalogue.make("binary:speeds=3/1/1.5,stragglers=0", 3, 11)
+    assert code.loads.tolist() == [6, 2, 3]
+    assert catalogue.make("uncoded:tolerance=0.5,rescale=false", 4).rescale is False
+    assert catalogue.make("bcc:loads=2/2/2,seed=4", 3, 2).load == 2
+    assert catalogue.make("rs:load=3", 6).stragglers == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["--plot", "runs.bmp"], "must end in"),
         (["--plot", "no/such/folder/runs.png"], "no folder"),
-        (["--root", "x"], '--root must be "stable" or an integer'),
-        (["--root", "4"], "not coprime"),
-        (["--clusters", "many"], '--clusters must be "auto" or an integer'),
-        (["--clusters", "9"], "clusters must be"),
+        (["--code", "turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
+        (["--code", "rs:root=x"], 'root, unless "stable", must be an integer'),
+        (["--code", "rs:root=4"], "not coprime"),
+        (["--code", "rs:roots=1"], "rs takes stragglers, load, root, packed, clusters, once each"),
+        (["--code", "rs:root"], "once each; not root"),
+        (["--code", "rs:clusters=9"], "clusters must be"),
+        (["--compare", "bcc:load=0"], "load must be in"),
+        (["--code", "linear"], "linear:B=matrix.npy"),
+        (["--code", "linear:B=nowhere.npy"], "nowhere.npy"),
+        (["--model", "resnet"], '--model must be "auto"'),
+        (["--code", "lcc", "--model", "softmax"], "quadratic in the data"),
         (["-s", "20"], "stragglers must be"),
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--delays", "gauss:1"], "unknown delay model"),

@@ -214,7 +214,7 @@ def test_unpacked_codes_want_real_gradients():
         EXPANDED.encode(0, partials.astype(complex))
     with pytest.raises(TypeError, match="use packed=True"):
         EXPANDED.round(P, np.complex64)
-    with pytest.raises(TypeError, match="messages of packed=False must be complex, not float64"):
+    with pytest.raises(TypeError, match="messages of this code must be complex, not float64"):
         EXPANDED.decode(range(6), np.ones((6, P)))
 
 

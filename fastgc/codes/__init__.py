@@ -1,7 +1,33 @@
 """Gradient codes, one file per scheme over the small base in ``base``."""
 
-from .base import Code, Decoder, Encoder, Round, Trust
+from .base import Code, Recovery
+from .binary import BinaryCode
+from .coupon_collector import CouponCollector
+from .cyclic_repetition import CyclicRepetition
+from .fractional_repetition import FractionalRepetition
+from .lagrange import LagrangeCode
+from .linear import LinearCode
+from .plans import Decoder, Encoder, Round
+from .random_assignment import RandomAssignment
 from .reed_solomon import ReedSolomon
+from .trust import Approximation, Trust
 from .uncoded import Uncoded
 
-__all__ = ["Code", "Decoder", "Encoder", "ReedSolomon", "Round", "Trust", "Uncoded"]
+__all__ = [
+    "Approximation",
+    "BinaryCode",
+    "Code",
+    "CouponCollector",
+    "CyclicRepetition",
+    "Decoder",
+    "Encoder",
+    "FractionalRepetition",
+    "LagrangeCode",
+    "LinearCode",
+    "RandomAssignment",
+    "Recovery",
+    "ReedSolomon",
+    "Round",
+    "Trust",
+    "Uncoded",
+]

@@ -1,69 +1,59 @@
-"""What every scheme shares: the verbs, the checks and the plan objects.
+"""What every scheme shares: the verbs and the checks.
 
-A scheme says which partitions a worker holds (`partitions`), with which coefficients
-(`coefficients`), when the gradient can be decoded (`_blocks`) and with which vector
-(`_bind_vector`). Everything else is here.
+A scheme says which partitions a worker computes and with which coefficients (`_row`), which
+messages suffice (`_rule`) and with which vector they are decoded (`_vector`). Everything else is
+here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, NoReturn, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .. import kernels
+from .. import data, kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
-from ..errors import NonFiniteMessageError, NotDecodableError
-from .format import Format
+from ..errors import NotDecodableError
+from .format import Format, Layout, real_of
+from .plans import Decoder, Encoder, Round, nonzero, require_finite
+from .rules import Rule
+from .trust import Approximation, Trust
 
-__all__ = ["Blocks", "Code", "Decoder", "Encoder", "Round", "Trust"]
+__all__ = ["Code", "Recovery"]
 
 VectorFunction = Callable[[int, str], None]
 
 
-class Trust(NamedTuple):
-    """How far to trust a decoded gradient.
+class Recovery(NamedTuple):
+    """What a round takes on average, when messages arrive in random order.
 
     Attributes
     ----------
-    relative_error : float
-        Estimated error of the gradient over its norm, from rounding alone.
-    amplification : float
-        By how much decoding amplifies the relative rounding errors of the messages; 1 or less is
-        as good as adding up the partial gradients themselves.
+    workers : float
+        Workers heard from before the gradient could be decoded.
+    messages : float
+        Messages received by then.
+    communication_load : float
+        Their size in gradients.
     """
 
-    relative_error: float
-    amplification: float
-
-
-class Blocks(NamedTuple):
-    """When messages suffice: in every block b, the weights heard must reach ``need[b]``."""
-
-    block: NDArray[np.int64]  # of each worker
-    weight: NDArray[np.int64]  # of each worker
-    need: NDArray[np.int64]  # of each block
-
-    def missing(self, survivors: NDArray[np.int64]) -> int:
-        """Least number of further messages after which decoding can succeed; 0: it does now."""
-        heard = np.zeros_like(self.need)
-        np.add.at(heard, self.block[survivors], self.weight[survivors])
-        lacking = self.need - heard
-        absent = np.ones(self.block.size, dtype=bool)
-        absent[survivors] = False
-        count = 0
-        for b in np.flatnonzero(lacking > 0):
-            heaviest = np.sort(self.weight[absent & (self.block == b)])[::-1]
-            count += int(np.searchsorted(np.cumsum(heaviest), lacking[b]) + 1)
-        return count
+    workers: float
+    messages: float
+    communication_load: float
 
 
 class Code(ABC):
     """A gradient code: n workers, k partitions, and the verbs of every scheme.
+
+    Messages are numbered: worker by worker, and each worker's in the order it sends them. Where
+    every worker sends one, a message has its worker's number, and `survivors` are workers;
+    otherwise they are numbers of messages, see `message_number`.
 
     Attributes
     ----------
@@ -72,11 +62,14 @@ class Code(ABC):
     load : int
         Partitions per worker, w (the largest, where workers differ).
     stragglers : int
-        Stragglers tolerated in the worst case, s.
+        Workers of which nothing need come in the worst case, s.
     threshold : int
-        Messages that always suffice, f = n - s.
+        Messages that always suffice, if each worker's come in order: f = n - s where every worker
+        sends one.
     packed : bool
         Whether complex codes send real gradients as pairs taken for complex numbers.
+    codes_data : bool
+        Whether the data are coded instead of the gradients, which must then be quadratic in them.
     """
 
     n: int
@@ -84,49 +77,155 @@ class Code(ABC):
     load: int
     stragglers: int
     packed: bool = True
-    _complex: bool  # whether coefficients are complex
-
-    @property
-    def threshold(self) -> int:
-        """Messages that always suffice, f = n - s."""
-        return self.n - self.stragglers
+    codes_data = False
+    _complex = False  # whether decoding vectors are
+    _sparse = False  # whether they have zeros
 
     # ------------------------------------------------------------------ what a scheme defines
 
     @abstractmethod
-    def partitions(self, worker: int) -> NDArray[np.int64]:
+    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Partitions of a worker in the order of computation, and their coefficients in B."""
+
+    @property
+    @abstractmethod
+    def _rule(self) -> Rule:
+        """Which messages suffice."""
+
+    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        """Decoding vector for checked survivors; NotDecodableError if they are too few."""
+        raise NotImplementedError
+
+    def _bind_vector(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> VectorFunction:
+        """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
+
+        For schemes that prepare something here; others define `_vector`.
+        """
+
+        def fill(f: int, method: str) -> None:
+            if method != "auto":
+                raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
+            vector[:f] = self._vector(self._check_survivors(survivors[:f]))
+
+        return fill
+
+    @cached_property
+    def message_counts(self) -> list[int]:
+        """Messages of each worker: equal shares of its computations."""
+        return [1] * self.n
+
+    def _parameters(self) -> dict[str, Any]:
+        """Arguments that make this code again."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------ what it consists of
+
+    @property
+    def threshold(self) -> int:
+        """Messages that always suffice, if each worker's come in order."""
+        return self.n - self.stragglers
+
+    @cached_property
+    def messages(self) -> int:
+        """Messages of a worker in a round (the most, where workers differ)."""
+        return max(self.message_counts)
+
+    @cached_property
+    def message_count(self) -> int:
+        """Messages in a round, all workers together."""
+        return sum(self.message_counts)
+
+    @property
+    def shard_count(self) -> int:
+        """Length of what `encode_data` returns: the numbers `partitions` gives lie below it."""
+        return self.k
+
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        """Partitions of each worker, (n,) int64 array."""
+        return np.array([self._row(i)[0].size for i in range(self.n)], dtype=np.int64)
+
+    @cached_property
+    def _first(self) -> list[int]:
+        """Number of each worker's first message."""
+        return [0, *accumulate(self.message_counts)]
+
+    def message_number(self, worker: int, index: int = 0) -> int:
+        """Number of a worker's message: what `survivors` consist of."""
+        worker = check_index("worker", worker, self.n)
+        return self._first[worker] + check_index(
+            f"message of worker {worker}, which sends {self.message_counts[worker]}: index",
+            index,
+            self.message_counts[worker],
+        )
+
+    def sender(self, number: int) -> tuple[int, int]:
+        """Worker and index of a message."""
+        number = check_index("message", number, self.message_count)
+        worker = bisect_right(self._first, number) - 1
+        return worker, number - self._first[worker]
+
+    def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
         """Partitions of a worker, in the order of computation.
+
+        Parameters
+        ----------
+        worker : int
+        index : int, optional
+            Only those of this message, where the worker sends several.
 
         Returns
         -------
         (w,) int64 array
         """
+        return self._row(worker)[0][self._part(worker, index)]
 
-    @abstractmethod
-    def coefficients(self, worker: int) -> NDArray[Any]:
-        """Row `worker` of B on ``partitions(worker)``.
+    def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
+        """Coefficients of ``partitions(worker, index)`` in the worker's messages.
 
         Returns
         -------
         (w,) float64 or complex128 array
         """
+        return self._row(worker)[1][self._part(worker, index)]
 
-    @property
-    @abstractmethod
-    def _blocks(self) -> Blocks: ...
-
-    @abstractmethod
-    def _bind_vector(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> VectorFunction:
-        """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``."""
-
-    # ------------------------------------------------------------------------------ encoding
+    def _part(self, worker: int, index: int | None) -> slice:
+        worker = check_index("worker", worker, self.n)
+        if index is None or self.message_counts[worker] == index + 1 == 1:
+            return slice(None)
+        self.message_number(worker, index)
+        each = self._row(worker)[0].size // self.message_counts[worker]
+        return slice(index * each, (index + 1) * each)
 
     def matrix(self) -> NDArray[Any]:
-        """B as a dense (n, k) array: for small n, and for tests."""
-        dense = np.zeros((self.n, self.k), dtype=np.complex128 if self._complex else np.float64)
-        for worker in range(self.n):
-            dense[worker, self.partitions(worker)] = self.coefficients(worker)
+        """B as a dense array, a row for each message: for small n, and for tests."""
+        return self._dense(np.arange(self.message_count))
+
+    def _dense(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        coefficients = [self.coefficients(*self.sender(int(m))) for m in numbers]
+        dtype = np.result_type(np.float64, *coefficients)
+        dense = np.zeros((len(numbers), self.shard_count), dtype=dtype)
+        for row, m, values in zip(dense, numbers, coefficients, strict=True):
+            row[self.partitions(*self.sender(int(m)))] = values
         return dense
+
+    def encode_data(
+        self, X: NDArray[Any], y: NDArray[Any]
+    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """What the workers compute on: samples and labels of each partition.
+
+        Parameters
+        ----------
+        X : (N, features) array
+        y : (N,) or (N, outputs) array
+
+        Returns
+        -------
+        list of `shard_count` pairs (X_j, y_j)
+        """
+        return data.partition(X, y, self.k)
+
+    # ------------------------------------------------------------------------------ encoding
 
     def message_size(self, p: int, dtype: DTypeLike = np.float64) -> int:
         """Elements of a message for gradients of p elements."""
@@ -136,14 +235,24 @@ class Code(ABC):
         """Dtype of a message's elements for gradients of this dtype."""
         return self._format(1, dtype).message_dtype
 
+    def partial_dtype(self, dtype: DTypeLike = np.float64) -> np.dtype[Any]:
+        """Dtype of the partial gradients that workers compute, for gradients of this dtype."""
+        return self._format(1, dtype).partial_dtype
+
+    @property
+    def _layout(self) -> Layout:
+        return "real" if not self._complex else "packed" if self.packed else "complex"
+
     def _format(self, p: int, dtype: DTypeLike) -> Format:
-        return Format.of(self._complex, self.packed, p, dtype)
+        return Format.of(self._layout, p, dtype)
 
     def encode(
         self,
         worker: int,
         partials: NDArray[Any] | Sequence[NDArray[Any]],
         out: NDArray[Any] | None = None,
+        *,
+        index: int = 0,
     ) -> NDArray[Any]:
         """Message of a worker: its combination of its partial gradients.
 
@@ -151,10 +260,12 @@ class Code(ABC):
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
-            Partial gradients on ``partitions(worker)``, in that order; float32, float64, or
+            Partial gradients on ``partitions(worker, index)``, in that order; float32, float64, or
             complex of either precision. Separate arrays are not stacked.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
+        index : int, default 0
+            Which of its messages, where it sends several.
 
         Returns
         -------
@@ -166,21 +277,25 @@ class Code(ABC):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
-        coef = self.coefficients(worker)
+        coef = self.coefficients(worker, index)
         if len(partials) != coef.size:
+            what = "" if self.message_counts[worker] == 1 else f" for message {index}"
             raise ValueError(
-                f"worker {worker} computes {coef.size} partial gradients, but {len(partials)} "
-                "were given"
+                f"worker {worker} computes {coef.size} partial gradients{what}, but "
+                f"{len(partials)} were given"
             )
         first = np.asarray(partials[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-        form = self._format(first.size, first.dtype)
+        dtype = check_dtype(first.dtype)
+        if self._layout == "complex data":
+            dtype = real_of(dtype, "partial gradients")
+        form = self._format(first.size, dtype)
         rows = _rows(
             "partial gradient",
             range(coef.size),
             partials,
-            form.gradient_dtype,
+            form.partial_dtype,
             form.gradient_size,
             form,
             form.encode_mode,
@@ -198,15 +313,17 @@ class Code(ABC):
         p: int,
         dtype: DTypeLike = np.float64,
         out: NDArray[Any] | None = None,
+        *,
+        index: int = 0,
     ) -> Encoder:
-        """Streaming encoder: one accumulator instead of w partial gradients."""
-        return Encoder(self, worker, p, dtype, out)
+        """Streaming encoder of one message: one accumulator instead of w partial gradients."""
+        return Encoder(self, worker, p, dtype, out, index)
 
     # ------------------------------------------------------------------------------ decoding
 
     def decodable(self, survivors: ArrayLike) -> bool:
-        """Whether the messages of these workers determine the gradient."""
-        return not self._blocks.missing(self._check_survivors(survivors))
+        """Whether these messages determine the gradient."""
+        return not self._rule.missing(self._check_survivors(survivors))
 
     def decoding_vector(
         self, survivors: ArrayLike, method: str = "auto", out: NDArray[Any] | None = None
@@ -216,7 +333,7 @@ class Code(ABC):
         Parameters
         ----------
         survivors : (f,) integer array
-            Distinct workers, in any order.
+            Distinct messages (workers, where each sends one), in any order.
         method : str, default "auto"
             How to compute it, where the scheme knows several ways (see the class).
         out : (f,) array, optional
@@ -262,6 +379,29 @@ class Code(ABC):
         """A plan for decoding vectors in hot loops: buffers and pointers are made once."""
         return Decoder(self)
 
+    def best_vector(self, survivors: ArrayLike) -> tuple[NDArray[Any], float]:
+        """The vector nearest to a decoding vector, when too few messages came.
+
+        Returns
+        -------
+        (f,) complex128 or float64 array
+            The shortest a_F that minimises ``||a_F B_F - 1||``; a decoding vector if there is one.
+        float
+            The residual, as in `Approximation`.
+        """
+        survivors = self._check_survivors(survivors)
+        if not self._rule.missing(survivors):
+            return self.decoding_vector(survivors), 0.0
+        rows, target = self._design(survivors)
+        vector = np.linalg.lstsq(rows.T, target)[0]
+        residual = np.linalg.norm(vector @ rows - target) / np.linalg.norm(target)
+        return vector, float(residual)
+
+    def _design(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rows that a decoding vector must combine to a target, and this target."""
+        return self._dense(survivors), np.ones(self.k)
+
+    @overload
     def decode(
         self,
         survivors: ArrayLike,
@@ -270,13 +410,40 @@ class Code(ABC):
         *,
         p: int | None = None,
         method: str = "auto",
+        partial: None = None,
         check_finite: bool = True,
-    ) -> NDArray[Any]:
-        """The gradient, from the messages of any survivors that determine it.
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def decode(
+        self,
+        survivors: ArrayLike,
+        messages: NDArray[Any] | Sequence[NDArray[Any]],
+        out: NDArray[Any] | None = None,
+        *,
+        p: int | None = None,
+        method: str = "auto",
+        partial: Literal["best"],
+        check_finite: bool = True,
+    ) -> Approximation: ...
+
+    def decode(
+        self,
+        survivors: ArrayLike,
+        messages: NDArray[Any] | Sequence[NDArray[Any]],
+        out: NDArray[Any] | None = None,
+        *,
+        p: int | None = None,
+        method: str = "auto",
+        partial: Literal["best"] | None = None,
+        check_finite: bool = True,
+    ) -> NDArray[Any] | Approximation:
+        """The gradient, from any messages that determine it.
 
         Parameters
         ----------
         survivors : (f,) integer array
+            Numbers of the messages: workers, where each sends one.
         messages : (f, message_size) array or sequence of f arrays
             In the order of `survivors`. Separate buffers are read where they are.
         out : (p,) array, optional
@@ -286,6 +453,9 @@ class Code(ABC):
             have the same length, and without `p` the whole length is returned.
         method : str, default "auto"
             As in `decoding_vector`.
+        partial : "best", optional
+            Return the least-squares approximation and its residual, see `best_vector`, instead of
+            raising NotDecodableError.
         check_finite : bool, default True
             Look for NaN and Inf. With `out`, this costs a temporary of p elements, so that nothing
             is written before the messages are known to be good.
@@ -293,7 +463,7 @@ class Code(ABC):
         Returns
         -------
         (p,) array
-            `out`, or a new array.
+            `out`, or a new array; with ``partial="best"`` an `Approximation` that holds it.
 
         Raises
         ------
@@ -307,12 +477,20 @@ class Code(ABC):
         survivors = check_workers("survivors", survivors)
         if len(messages) != survivors.size:
             raise ValueError(f"{survivors.size} survivors, but {len(messages)} messages")
-        vector = self.decoding_vector(survivors, method)
+        if partial not in (None, "best"):
+            raise ValueError(f'partial must be None or "best", not {partial!r}')
+        if partial is None:
+            vector = self.decoding_vector(survivors, method)
+        elif survivors.size == 0:
+            raise ValueError("there is no approximation without any message")
+        else:
+            vector, residual = self.best_vector(survivors)
         first = np.asarray(messages[0])
         form = self._message_format(first, out, p)
+        numbers = survivors if self.messages == 1 else [self.sender(m)[0] for m in survivors]
         rows = _rows(
             "message of worker",
-            survivors,
+            numbers,
             messages,
             form.message_dtype,
             form.message_size,
@@ -324,14 +502,17 @@ class Code(ABC):
         direct = out is not None and not check_finite
         gradient = out if direct else np.empty(form.gradient_size, dtype=form.gradient_dtype)
         assert gradient is not None
+        used = rows
+        if self._sparse:
+            vector, used = nonzero(vector, rows)
         reals = form.reals(gradient, form.decode_mode)
-        if not kernels.combine(form.decode_mode, rows, vector, reals, check=check_finite):
-            for worker, row in zip(survivors, rows.arrays, strict=True):
-                _require_finite(int(worker), row)
+        if not kernels.combine(form.decode_mode, used, vector, reals, check=check_finite):
+            for worker, row in zip(numbers, rows.arrays, strict=True):
+                require_finite(int(worker), row)
         if out is not None and not direct:
             out[:] = gradient
-            return out
-        return gradient
+            gradient = out
+        return gradient if partial is None else Approximation(gradient, residual)
 
     def _message_format(
         self, message: NDArray[Any], out: NDArray[Any] | None, p: int | None
@@ -340,10 +521,8 @@ class Code(ABC):
         if message.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {message.shape}")
         dtype = check_dtype(message.dtype)
-        if self._complex and not self.packed:
-            if dtype.kind != "c":
-                raise TypeError(f"messages of packed=False must be complex, not {dtype}")
-            dtype = np.empty(0, dtype).real.dtype
+        if self._layout in ("complex", "complex data"):
+            dtype = real_of(dtype, "messages")
         if p is None:
             p = message.size if out is None else np.size(out)
         form = self._format(p, dtype)
@@ -358,6 +537,8 @@ class Code(ABC):
         """One iteration at the master: messages in, gradient out; reusable."""
         return Round(self, p, dtype)
 
+    # -------------------------------------------------------------------------- what to expect
+
     def trust(self, survivors: ArrayLike, dtype: DTypeLike = np.float64) -> Trust:
         """How far to trust a gradient decoded from these survivors, before any message is there.
 
@@ -367,24 +548,68 @@ class Code(ABC):
         survivors = self._check_survivors(survivors)
         vector = self.decoding_vector(survivors)
         weights = np.abs(vector) ** 2 * self._row_norms[survivors]
-        return self._trust(float(weights.sum() / self.k), survivors.size, check_dtype(dtype))
+        terms = int(np.count_nonzero(vector))
+        return Trust.of(float(weights.sum()), terms, self._message_steps, check_dtype(dtype))
 
-    def _trust(self, amplification_squared: float, terms: int, dtype: np.dtype[Any]) -> Trust:
-        # Rounding errors add up like a random walk. In the messages, each amplified: w products
-        # and sums, and the coefficients of a and B. In the gradient: one error of the size of a
-        # partial sum for each term (1/3 on average, as they grow), and that of the last rounding.
-        unit = float(np.finfo(dtype).eps) / 2
-        steps = amplification_squared * (self.load + 2) + terms / 3 + 1
-        return Trust(unit * float(np.sqrt(steps)), float(np.sqrt(amplification_squared)))
+    @property
+    def _message_steps(self) -> float:
+        """Roundings in a message: w products and sums, and the coefficients of a and B."""
+        return self.load + 2
 
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:
-        """Squared 2-norms of the rows of B."""
-        return np.array([float(np.sum(np.abs(self.coefficients(i)) ** 2)) for i in range(self.n)])
+        """Squared 2-norm of each message, that of the gradient being 1."""
+        values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
+        return np.array([float(np.sum(np.abs(v) ** 2)) for v in values]) / self.k
+
+    @property
+    def communication_load(self) -> float:
+        """Size of the messages that the master receives in the worst case, in gradients.
+
+        Li et al., definition 3, for real gradients; `recovery` estimates the mean.
+        """
+        return self.threshold * self._message_weight
+
+    @property
+    def _message_weight(self) -> float:
+        form = self._format(2, np.float64)
+        return form.message_size * form.message_dtype.itemsize / (2 * 8)
+
+    def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
+        """What a round takes on average when messages arrive in random order.
+
+        Every order in which each worker's own messages keep theirs is equally likely.
+
+        Parameters
+        ----------
+        trials : int
+            Rounds to average over.
+        seed : int
+        """
+        rng = np.random.default_rng(seed)
+        senders = np.repeat(np.arange(self.n), self.message_counts)
+        tracker = self._rule.tracker()
+        workers = messages = 0
+        for _ in range(trials):
+            tracker.reset()
+            due = self._first[:-1].copy()
+            heard = set()
+            for worker in rng.permutation(senders).tolist():
+                number = due[worker]
+                due[worker] += 1
+                messages += 1
+                heard.add(worker)
+                if tracker.add(number):
+                    break
+            workers += len(heard)
+        load = messages * self._message_weight / trials
+        return Recovery(workers / trials, messages / trials, load)
+
+    # ---------------------------------------------------------------------------------- checks
 
     def _check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
         checked = check_workers("survivors", survivors)
-        outside = (checked < 0) | (checked >= self.n)
+        outside = (checked < 0) | (checked >= self.message_count)
         if outside.any():
             self._raise_outside(checked, int(np.argmax(outside)))
         if np.bincount(checked, minlength=1).max() > 1:
@@ -392,25 +617,25 @@ class Code(ABC):
         return checked
 
     def _raise_outside(self, survivors: NDArray[np.int64], at: int) -> None:
+        what = "workers" if self.messages == 1 else "messages"
         raise ValueError(
-            f"survivors[{at}] is {survivors[at]}, but workers are numbered 0 to {self.n - 1}"
+            f"survivors[{at}] is {survivors[at]}, but {what} are numbered 0 to "
+            f"{self.message_count - 1}"
         )
 
     def _raise_duplicate(self, survivors: NDArray[np.int64], at: int) -> None:
-        raise ValueError(f"survivors[{at}] names worker {survivors[at]} a second time")
+        what = "worker" if self.messages == 1 else "message"
+        raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
 
-    def _raise_too_few(self, survivors: NDArray[np.int64]) -> None:
-        missing = self._blocks.missing(survivors)
+    def _raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
+        missing = self._rule.missing(survivors)
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
+        what = "workers" if self.messages == 1 else "messages in order"
         raise NotDecodableError(
             f"{survivors.size} messages do not determine the gradient: at least {more} needed "
-            f"(any {self.threshold} of {self.n} workers suffice)",
+            f"(any {self.threshold} of {self.message_count} {what} suffice)",
             missing,
         )
-
-    def _parameters(self) -> dict[str, Any]:
-        """Arguments that make this code again."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
@@ -452,235 +677,3 @@ def _rows(
     if dtype.kind == "c":
         checked = [form.reals(array, mode) for array in checked]
     return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
-
-
-def _square_norm(vector: NDArray[Any]) -> float:
-    if vector.dtype.kind == "c":
-        vector = vector.view(vector.real.dtype)
-    return kernels.square_sum(vector)
-
-
-def _require_finite(worker: int, message: NDArray[Any]) -> None:
-    bad = np.flatnonzero(~np.isfinite(message))
-    if bad.size:
-        raise NonFiniteMessageError(
-            f"the message of worker {worker} is not finite: element {bad[0]} is {message[bad[0]]}",
-            worker,
-        )
-
-
-class Decoder:
-    """Decoding vectors with everything prepared: pointers are taken once.
-
-    Not for use by two threads at once.
-
-    Attributes
-    ----------
-    survivors : (n,) int64 array
-    vector : (n,) complex128 or float64 array
-        Buffers that each call overwrites.
-    """
-
-    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
-
-    def __init__(self, code: Code) -> None:
-        self.code = code
-        self.survivors = np.empty(code.n, dtype=np.int64)
-        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
-        self.vector = np.empty(code.n, dtype=np.complex128 if code._complex else np.float64)
-        self._fill = code._bind_vector(self.survivors, self.vector)
-        self.backend = kernels.active  # which now is loaded
-
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
-        return self._of(check_workers("survivors", survivors), method)
-
-    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
-        f = survivors.size
-        if f > self.code.n:
-            self.code._check_survivors(survivors)
-        self._buffer[:f] = survivors
-        self._fill(f, method)
-        return self.vector[:f]
-
-    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for ``self.survivors[:f]``."""
-        self._fill(f, method)
-        return self.vector[:f]
-
-
-class Encoder:
-    """A worker's message, built up as its partial gradients are computed.
-
-    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients.
-    """
-
-    def __init__(
-        self, code: Code, worker: int, p: int, dtype: DTypeLike, out: NDArray[Any] | None
-    ) -> None:
-        self._form = form = code._format(p, dtype)
-        self.worker = check_index("worker", worker, code.n)
-        self._partitions = code.partitions(worker)
-        coefficients = code.coefficients(worker)
-        self._coef = {int(j): coefficients[r : r + 1] for r, j in enumerate(self._partitions)}
-        if out is None:
-            out = np.empty(form.message_size, dtype=form.message_dtype)
-        self._out = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        self._reals = form.reals(self._out, form.encode_mode)
-        real = self._reals.real.dtype
-        self._row = kernels.Rows(
-            1, form.gradient_size * form.gradient_dtype.itemsize // real.itemsize, real
-        )
-        self._added: set[int] = set()
-
-    def add(self, partition: int, g: NDArray[Any]) -> None:
-        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
-        form = self._form
-        coef = self._coef.get(partition)
-        if coef is None:
-            raise ValueError(
-                f"partition {partition} is not among those of worker {self.worker}: "
-                f"{self._partitions.tolist()}"
-            )
-        if partition in self._added:
-            raise ValueError(f"partition {partition} was added already")
-        g = check_vector("the partial gradient", g, form.gradient_dtype, form.gradient_size)
-        row, mode = self._row, form.encode_mode
-        row.arrays.clear()
-        row.append(g if g.dtype.kind == "f" else form.reals(g, mode))
-        kernels.combine(mode, row, coef, self._reals, bool(self._added))
-        self._added.add(partition)
-
-    def message(self) -> NDArray[Any]:
-        """The finished message (the accumulator itself); ValueError if a partition is missing."""
-        if len(self._added) < len(self._coef):
-            missing = sorted(self._coef.keys() - self._added)
-            raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
-        return self._out
-
-    def reset(self) -> None:
-        """Begin the next message."""
-        self._added.clear()
-
-
-class Round:
-    """One iteration at the master: messages in, gradient out.
-
-    Keeps references to the messages, not copies: they must stay as they are until `gradient` has
-    returned. `reset` makes it ready for the next iteration.
-
-    Parameters
-    ----------
-    code : Code
-    p : int
-        The gradient dimension.
-    dtype : numpy dtype
-        The gradient's.
-    """
-
-    def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
-        self.code = code
-        self._form = form = code._format(p, dtype)
-        reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
-        per_element = form.message_dtype.itemsize // reals.itemsize
-        self._rows = kernels.Rows(code.n, form.message_size * per_element, reals)
-        self._decoder = code.decoder()
-        blocks = code._blocks
-        self._need: list[int] = blocks.need.tolist()
-        self._block: list[int] = blocks.block.tolist()  # of each worker
-        self._weight: list[int] = blocks.weight.tolist()
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all messages."""
-        self._rows.clear()
-        self._heard: set[int] = set()
-        self._square: list[float] = []  # squared norm of each message, in order of arrival
-        self._lacking = self._need.copy()  # weight that each block still needs
-        self._open = sum(need > 0 for need in self._need)  # blocks that need any
-
-    @property
-    def survivors(self) -> NDArray[np.int64]:
-        """Workers heard from, in order of arrival."""
-        return self._decoder.survivors[: self._rows.count].copy()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the gradient can be decoded."""
-        return self._open == 0
-
-    def receive(self, worker: int, message: NDArray[Any]) -> bool:
-        """Take a worker's message.
-
-        Checks it, and reads it once for its norm: in the shadow of the wait for the others.
-
-        Returns
-        -------
-        bool
-            Whether the gradient can be decoded now.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If the message holds NaN or Inf.
-        TypeError, ValueError
-            If it does not fit, or the worker was heard before. The round is as it was.
-        """
-        worker = check_index("worker", worker, self.code.n)
-        if worker in self._heard:
-            raise ValueError(f"worker {worker} was heard already in this round")
-        form = self._form
-        message = check_vector(
-            "message of worker", message, form.message_dtype, form.message_size, number=worker
-        )
-        square = _square_norm(message)
-        if not square < np.inf:
-            _require_finite(worker, message)
-        self._decoder.survivors[len(self._square)] = worker
-        self._rows.append(form.reals(message, form.decode_mode))
-        self._square.append(square)
-        self._heard.add(worker)
-        b = self._block[worker]
-        if self._lacking[b] > 0:
-            self._lacking[b] -= self._weight[worker]
-            self._open -= self._lacking[b] <= 0
-        return self._open == 0
-
-    def gradient(self, out: NDArray[Any] | None = None, method: str = "auto") -> NDArray[Any]:
-        """Decode from every message received.
-
-        Parameters
-        ----------
-        out : (p,) array, optional
-            Contiguous and writable, of the round's dtype.
-        method : str, default "auto"
-            As in `Code.decoding_vector`.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages are needed.
-        """
-        form = self._form
-        if out is None:
-            out = np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        else:
-            check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        vector = self._decoder.fill(self._rows.count, method)
-        reals = form.reals(out, form.decode_mode)
-        kernels.combine(form.decode_mode, self._rows, vector, reals)
-        return out
-
-    def trust(self) -> Trust:
-        """How far to trust the gradient these messages decode to.
-
-        From the norms of the messages and of the gradient itself, so that cancellation between
-        partial gradients counts too. Decodes once more.
-        """
-        gradient = self.gradient()
-        size = _square_norm(gradient)
-        vector = self._decoder.vector[: self._rows.count]
-        spread = float(np.abs(vector) ** 2 @ self._square)
-        if size == 0:
-            return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
-        return self.code._trust(spread / size, len(self._square), self._form.gradient_dtype)

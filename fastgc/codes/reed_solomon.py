@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._arrays import check_index, check_integer
 from ..kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, Status, cyclic_tables, sines
-from .base import Blocks, Code, VectorFunction
+from .base import Code, VectorFunction
+from .rules import Blocks
 
 __all__ = ["ReedSolomon"]
 
@@ -170,12 +171,6 @@ class ReedSolomon(Code):
 
     # ------------------------------------------------------------------------------ encoding
 
-    def partitions(self, worker: int) -> NDArray[np.int64]:  # noqa: D102
-        return self._row(worker)[0]
-
-    def coefficients(self, worker: int) -> NDArray[np.complex128]:  # noqa: D102
-        return self._row(worker)[1]
-
     def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """Partitions and coefficients of a worker, read-only."""
         worker = check_index("worker", worker, self.n)
@@ -206,13 +201,10 @@ class ReedSolomon(Code):
         return self._plan.tables
 
     @cached_property
-    def _blocks(self) -> Blocks:
+    def _rule(self) -> Blocks:
         sizes = [c.m for c in self._clusters]
-        return Blocks(
-            np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
-            np.ones(self.n, dtype=np.int64),
-            self._plan.tables.need,
-        )
+        block = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+        return Blocks(block, self._plan.tables.need)
 
     def _bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
@@ -229,7 +221,7 @@ class ReedSolomon(Code):
                 status = run(LOOKUP, f)
             elif method in ("fft", "solve"):
                 chosen = self._check_survivors(survivors[:f])
-                if self._blocks.missing(chosen):
+                if self._rule.missing(chosen):
                     self._raise_too_few(chosen)
                 if method == "fft":
                     kernels.fourier_vector(self._plan.tables, chosen, vector)

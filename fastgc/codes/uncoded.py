@@ -1,43 +1,54 @@
-"""No code: every partition on one worker."""
+"""No code: partial gradients are added up as they come."""
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
-from .base import Blocks, Code, VectorFunction
+from .._arrays import check_integer
+from .cells import CellCode
+from .rules import Cells
 
 __all__ = ["Uncoded"]
 
 
-class Uncoded(Code):
-    """Every partition on one worker: wait for all, or ignore the stragglers.
+class Uncoded(CellCode):
+    """No code: wait for all, ignore stragglers, or take every partial gradient as it comes.
+
+    Without `load` every partition is on one worker, which sends its sum. With `load`, r, workers
+    compute r partitions each in circular-shift order and send each partial gradient as soon as it
+    is there, so that what stragglers did counts too (Ozfatura et al., UC-MMC, eq. (11)).
 
     With a tolerance the gradient is *not exact*: it is the sum of the partial gradients that came
-    (Ozfatura et al., UC-MMC-PG; the baselines of Halbawi et al., figure 2).
+    (UC-MMC-PG; without `load`, the master that ignores stragglers of Halbawi et al., figure 2).
 
     Parameters
     ----------
     n : int
         Workers.
     k : int, optional
-        Partitions, at least n (default n); worker i holds a contiguous share.
+        Partitions, at least n (default n); worker i holds, or starts with, a contiguous share.
+    load : int, optional
+        Partitions per worker, r, from k / n on; k must be a multiple of n then.
     tolerance : float, default 0
         Fraction of the partial gradients that may be missing: a round is over with
-        ceil((1 - tolerance) k) of them.
+        ceil((1 - tolerance) k) different ones.
     rescale : bool, default True
         Multiply what came by k over the number of partial gradients in it, so that the result
         estimates the full sum.
     """
 
-    _complex = False
-
     def __init__(
-        self, n: int, k: int | None = None, *, tolerance: float = 0.0, rescale: bool = True
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        load: int | None = None,
+        tolerance: float = 0.0,
+        rescale: bool = True,
     ) -> None:
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
@@ -46,42 +57,70 @@ class Uncoded(Code):
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
         self.n, self.k, self.tolerance, self.rescale = n, k, float(tolerance), bool(rescale)
-        self._starts = np.arange(n + 1) * k // n
-        self._sizes = np.diff(self._starts)
-        self.load = int(self._sizes.max())
         # rounded, so that tolerance=s/n means s workers
         self._need = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
-        heaviest_lost = np.cumsum(np.sort(self._sizes)[::-1])
-        self.stragglers = int(np.searchsorted(heaviest_lost, k - self._need, side="right"))
+        starts = np.arange(n + 1) * k // n
+        self._single = load is None
+        if load is None:
+            self._cuts = starts
+            self._choices = [np.array([i]) for i in range(n)]
+            self.load = int(np.diff(starts).max())
+            heaviest_lost = np.cumsum(np.sort(np.diff(starts))[::-1])
+            self.stragglers = int(np.searchsorted(heaviest_lost, k - self._need, side="right"))
+        else:
+            load = check_integer("load", load)
+            if k % n:
+                raise ValueError(f"with load=, k must be a multiple of n={n}, not {k}")
+            if not k // n <= load <= k:
+                raise ValueError(f"load must be in k/n = {k // n} .. k = {k}, not {load}")
+            self._cuts = np.arange(k + 1)
+            self._choices = [(start + np.arange(load)) % k for start in starts[:-1]]
+            self.load = load
+            # t neighbours alone hold (t + 1) k/n - load partitions
+            self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"n": self.n, "k": self.k, "tolerance": self.tolerance, "rescale": self.rescale}
+        load = {} if self._single else {"load": self.load}
+        rest = {"tolerance": self.tolerance, "rescale": self.rescale}
+        return {"n": self.n, "k": self.k, **load, **rest}
 
-    def partitions(self, worker: int) -> NDArray[np.int64]:  # noqa: D102
-        worker = check_index("worker", worker, self.n)
-        return np.arange(self._starts[worker], self._starts[worker + 1], dtype=np.int64)
+    @cached_property
+    def _rule(self) -> Cells:
+        return super()._rule._replace(need=self._need)
 
-    def coefficients(self, worker: int) -> NDArray[np.float64]:  # noqa: D102
-        return np.ones(self.partitions(worker).size)
+    def _scale(self, came: int) -> float:
+        return self.k / came if self.rescale else 1.0
 
-    @property
-    def _blocks(self) -> Blocks:
-        return Blocks(
-            np.zeros(self.n, dtype=np.int64),
-            self._sizes.astype(np.int64),
-            np.array([self._need], dtype=np.int64),
-        )
+    @cached_property
+    def threshold(self) -> int:
+        """Messages that always suffice, if each worker's come in order."""
+        if self._single:
+            return self.n - self.stragglers
+        return self.message_count - self._fewest_lost(self.k - self._need + 1) + 1
 
-    def _bind_vector(
-        self, survivors: NDArray[np.int64], vector: NDArray[np.float64]
-    ) -> VectorFunction:
-        def fill(f: int, method: str) -> None:
-            if method != "auto":
-                raise ValueError(f'Uncoded knows the method "auto", not {method!r}')
-            chosen = self._check_survivors(survivors[:f])
-            came = int(self._sizes[chosen].sum())
-            if came < self._need:
-                self._raise_too_few(chosen)
-            vector[:f] = self.k / came if self.rescale else 1.0
+    def _fewest_lost(self, missing: int) -> int:
+        """Fewest messages that fail to come when `missing` partitions do.
 
-        return fill
+        A worker stops at the first missing partition it meets. With e the one before a missing
+        partition e', the workers that start after e and up to e' stop at e', which costs each what
+        it had to send from there on: a shortest path round the circle, over the missing ones.
+        """
+        k, step = self.k, self.k // self.n
+        start = np.arange(0, 2 * k, step)
+        best = self.message_count
+        ends = np.arange(2 * k)
+        # lost[e, e']: over the workers that start in (e, e'], what each has to send from e' on
+        sent = np.where(start <= ends[:, None], self.load - (ends[:, None] - start), 0)
+        sent = np.maximum(sent, 0)
+        after = start > ends[:, None]  # worker starts after e
+        lost = after.astype(np.int64) @ sent.T
+        for first in range(step):  # by symmetry, some missing partition is among these
+            reach = np.full(2 * k, np.iinfo(np.int64).max // 4)
+            reach[first] = 0
+            for _ in range(missing - 1):
+                ahead = np.where(ends[:, None] < ends, reach[:, None] + lost, reach.max())
+                reach = ahead.min(axis=0)
+                reach[ends >= first + k] = reach.max()
+            here = ends < first + k
+            best = min(best, int((reach[here] + lost[here, first + k]).min()))
+        return best

@@ -45,7 +45,7 @@ __all__ = ["LocalCluster", "RoundReport"]
 Array = NDArray[Any]
 
 _COMMAND = struct.Struct("=qqd")  # round, parameter buffer, delay in seconds
-_ANNOUNCEMENT = struct.Struct("=iiiq")  # status, worker, partition, round
+_ANNOUNCEMENT = struct.Struct("=iiiiq")  # status, worker, message, partition, round
 _DONE, _FAILED, _DIED = range(3)
 _NONE = -1  # no partition; also the "round" a worker announces when it has started
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
@@ -65,7 +65,10 @@ class RoundReport(NamedTuple):
     round : int
         The number of the round, from 0.
     survivors : ndarray of int
-        The workers whose messages the gradient was decoded from, in order of arrival.
+        The workers heard from before the gradient could be decoded, in order of their first
+        messages.
+    messages : int
+        The messages received by then.
     wait_seconds : float
         From the hand-off of the parameters to the message that made the round ready.
     decode_seconds : float
@@ -78,6 +81,7 @@ class RoundReport(NamedTuple):
 
     round: int
     survivors: NDArray[np.int64]
+    messages: int
     wait_seconds: float
     decode_seconds: float
     stale: int
@@ -88,16 +92,16 @@ class LocalCluster:
     """One worker process for each worker of a code, on this machine.
 
     Every worker receives its partitions once, at the start. A round hands the newest parameters
-    to the workers that wait for them; one still busy with an older round is not interrupted, its
-    late message is dropped, and it goes on with the newest round. A worker process that dies
-    counts as a straggler for good, as long as the others can still decode.
+    to the workers; one still busy with a message of an older round is not interrupted, its late
+    message is dropped, and it goes on with the newest round. A worker process that dies counts as
+    a straggler for good, as long as the others can still decode.
 
     Parameters
     ----------
     code : Code
         The scheme; ``code.n`` processes are started.
-    shards : sequence of length ``code.k``
-        The data of each partition, anything that can be pickled.
+    shards : sequence of length ``code.shard_count``
+        The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
         parameters ``theta`` to ``out``. It is pickled, so define it in an importable module.
@@ -107,7 +111,8 @@ class LocalCluster:
         The type of parameters and gradient.
     delays : DelayModel, optional
         ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes. Without it nature provides the stragglers.
+        round before it computes; one that sends several messages sleeps an equal part before
+        each. Without it nature provides the stragglers.
     seed : int, default 0
         The seed of the delays.
     timeout : float, optional
@@ -142,8 +147,8 @@ class LocalCluster:
         seed: int = 0,
         timeout: float | None = None,
     ) -> None:
-        if len(shards) != code.k:
-            raise ValueError(f"code has {code.k} partitions, got {len(shards)} shards")
+        if len(shards) != code.shard_count:
+            raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
         if not callable(gradient):
             raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
         size = operator.index(size)
@@ -159,12 +164,17 @@ class LocalCluster:
         self._timeout = timeout
         self._number = _NONE
         self._live = set(range(code.n))
-        self._busy: dict[int, int] = {}  # worker: the parameter buffer it reads
+        # worker: the rounds it was handed and may still be at, and their parameter buffers
+        self._busy: dict[int, dict[int, int]] = {}
+        # A worker that sends several messages looks for a newer round before each.
+        self._ahead = 1 if code.messages == 1 else 2
         self._lost: list[int] = []
-        self._inbox: deque[tuple[int, int, int, int]] = deque()
+        self._inbox: deque[tuple[int, int, int, int, int]] = deque()
         self._round = code.round(self._size, dtype=self._dtype)
         self._layout = _Layout(
             code.n,
+            self._ahead,
+            code.message_count,
             self._size,
             self._dtype,
             code.message_size(self._size, self._dtype),
@@ -259,7 +269,10 @@ class LocalCluster:
         for worker in range(self._code.n):
             inbox, command = context.Pipe(duplex=False)
             commands.append(command)
-            mine = [(int(j), shards[j]) for j in self._code.partitions(worker)]
+            mine = [
+                [(int(j), shards[j]) for j in self._code.partitions(worker, t)]
+                for t in range(self._code.message_counts[worker])
+            ]
             # Pickled here, so that a worker that cannot load it has a traceback to send.
             data = pickle.dumps(mine, pickle.HIGHEST_PROTOCOL)
             process = context.Process(
@@ -292,12 +305,12 @@ class LocalCluster:
             stale += self._next(None) is not None
         self._require_decodable()
 
-        in_use = set(self._busy.values())
+        in_use = {buffer for rounds in self._busy.values() for buffer in rounds.values()}
         buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
         self._thetas[buffer][:] = theta
         start = time.perf_counter()
         deadline = None if self._timeout is None else start + self._timeout
-        for worker in self._live - self._busy.keys():
+        for worker in self._live:
             self._hand(worker, buffer, delays[worker])
         ready = False
         while not ready:
@@ -305,17 +318,20 @@ class LocalCluster:
             if answer is None:
                 self._require_decodable()
                 continue
-            worker, number = answer
+            worker, index, number = answer
             if number == self._number:
-                ready = self._round.receive(worker, self._slots[worker])
+                slot = self._slots[self._code.message_number(worker, index)]
+                ready = self._round.receive(worker, slot, index)
             else:
                 stale += 1
                 self._hand(worker, buffer, delays[worker])
         arrived = time.perf_counter()
         self._round.gradient(out=out)
+        heard = self._round.survivors.tolist()
         return RoundReport(
             self._number,
-            self._round.survivors,
+            np.array(list(dict.fromkeys(self._code.sender(m)[0] for m in heard))),
+            len(heard),
             arrived - start,
             time.perf_counter() - arrived,
             stale,
@@ -334,7 +350,10 @@ class LocalCluster:
         return list(np.minimum(delays, _LONGEST_DELAY).tolist())
 
     def _hand(self, worker: int, buffer: int, delay: float) -> None:
-        self._busy[worker] = buffer
+        rounds = self._busy.setdefault(worker, {})
+        if len(rounds) == self._ahead or self._number in rounds:
+            return
+        rounds[self._number] = buffer
         with contextlib.suppress(BrokenPipeError):  # its sentinel reports the death
             os.write(self._commands[worker], _COMMAND.pack(self._number, buffer, delay))
 
@@ -349,10 +368,10 @@ class LocalCluster:
         for key, _ in events:
             if key.data is not None:
                 self._selector.unregister(key.fileobj)
-                self._inbox.append((_DIED, key.data, _NONE, _NONE))
+                self._inbox.append((_DIED, key.data, _NONE, _NONE, _NONE))
 
-    def _next(self, deadline: float | None) -> tuple[int, int] | None:
-        """Wait for an answer: (worker, round), or None if a worker died instead."""
+    def _next(self, deadline: float | None) -> tuple[int, int, int] | None:
+        """Wait for an answer: (worker, message, round), or None if a worker died instead."""
         while not self._inbox:
             left = None if deadline is None else deadline - time.perf_counter()
             self._listen(left)
@@ -361,8 +380,8 @@ class LocalCluster:
                     f"round {self._number} was not decodable after {self._timeout} s; "
                     f"not heard from workers {sorted(self._busy)}, lost workers {self._lost}"
                 )
-        status, worker, partition, number = self._inbox.popleft()
-        self._busy.pop(worker, None)
+        status, worker, index, partition, number = self._inbox.popleft()
+        rounds = self._busy.pop(worker, {})
         if status == _FAILED:
             text = self._tracebacks[worker].tobytes().rstrip(b"\0").decode(errors="replace")
             when = "while it started" if number == _NONE else f"in round {number}"
@@ -372,16 +391,26 @@ class LocalCluster:
             self._live.remove(worker)
             self._lost.append(worker)
             return None
-        return worker, number
+        # It is at this round at least, and after its last message through with it.
+        over = number + (index == self._code.message_counts[worker] - 1)
+        if still := {r: buffer for r, buffer in rounds.items() if r >= over}:
+            self._busy[worker] = still
+        return worker, index, number
 
     def _require_decodable(self) -> None:
         if not self._lost:
             return
-        present = sorted(self._live.union(self._round.survivors.tolist()))
-        if self._code.decodable(present):
+        code = self._code
+        theirs = [
+            code.message_number(worker, t)
+            for worker in self._live
+            for t in range(code.message_counts[worker])
+        ]
+        present = sorted({*theirs, *self._round.survivors.tolist()})
+        if code.decodable(present):
             return
         try:
-            self._code.decoding_vector(present)
+            code.decoding_vector(present)
         except NotDecodableError as error:
             raise NotDecodableError(
                 f"the processes of workers {self._lost} have died, and the others are too few for "
@@ -394,16 +423,18 @@ class _Layout(NamedTuple):
     """How the shared memory divides into rows."""
 
     workers: int
+    rounds: int  # that a worker is handed at a time
+    messages: int
     size: int
     dtype: np.dtype[Any]
     message_size: int
     message_dtype: np.dtype[Any]
 
     def _blocks(self) -> Iterator[tuple[int, int, np.dtype[Any]]]:
-        yield self.workers, self.message_size, self.message_dtype
-        # Each busy worker can hold one buffer, and the newest parameters need another. Pages of a
-        # buffer that is never used are never allocated.
-        yield self.workers + 1, self.size, self.dtype
+        yield self.messages, self.message_size, self.message_dtype
+        # Each busy worker can hold a buffer for each round, and the newest parameters need another.
+        # Pages of a buffer that is never used are never allocated.
+        yield self.workers * self.rounds + 1, self.size, self.dtype
         yield self.workers, _TRACEBACK_BYTES, np.dtype(np.uint8)
 
     @staticmethod
@@ -523,34 +554,72 @@ def _work(
     for theta in thetas:
         theta.flags.writeable = False
 
-    def announce(status: int, partition: int, number: int) -> None:
+    def announce(status: int, index: int, partition: int, number: int) -> None:
         try:
-            os.write(outbox, _ANNOUNCEMENT.pack(status, worker, partition, number))
+            os.write(outbox, _ANNOUNCEMENT.pack(status, worker, index, partition, number))
         except BrokenPipeError:
             os._exit(1)  # the master is gone
 
-    number = partition = _NONE
+    number = index = partition = _NONE
     try:
         backend, environment, code, gradient = pickle.loads(task)
         _restore_environment(environment)
         kernels.use_backend(backend)
-        shards = pickle.loads(data)
-        partial = np.empty(layout.size, layout.dtype)
-        encoder = code.encoder(worker, layout.size, dtype=layout.dtype, out=messages[worker])
-        announce(_DONE, _NONE, _NONE)
-        while command := os.read(inbox, _COMMAND.size):
-            number, buffer, delay = _COMMAND.unpack(command)
-            # A busy worker is handed nothing, so all that can end the sleep is the end.
-            if delay > 0.0 and select.select([inbox], [], [], delay)[0]:
-                return
-            encoder.reset()
-            for partition, shard in shards:
-                gradient(thetas[buffer], shard, partial)
-                encoder.add(partition, partial)
-            partition = _NONE
-            encoder.message()
-            announce(_DONE, _NONE, number)
+        messages_of_mine = pickle.loads(data)
+        partial = np.empty(layout.size, code.partial_dtype(layout.dtype))
+        first = code.message_number(worker)
+        encoders = [
+            code.encoder(worker, layout.size, layout.dtype, out=messages[first + t], index=t)
+            for t in range(len(messages_of_mine))
+        ]
+        announce(_DONE, _NONE, _NONE, _NONE)
+        orders = _Orders(inbox)
+        while order := orders.wait():
+            number, buffer, delay = order
+            for index, shards in enumerate(messages_of_mine):
+                if not orders.sleep(delay / len(messages_of_mine)):
+                    return
+                if orders.newer:  # it came while this worker slept, or computed the last message
+                    break
+                encoders[index].reset()
+                for partition, shard in shards:
+                    gradient(thetas[buffer], shard, partial)
+                    encoders[index].add(partition, partial)
+                partition = _NONE
+                encoders[index].message()
+                announce(_DONE, index, _NONE, number)
     except BaseException:
         text = traceback.format_exc().encode(errors="replace")[-_TRACEBACK_BYTES:]
         tracebacks[worker][: len(text)] = np.frombuffer(text, np.uint8)
-        announce(_FAILED, partition, number)
+        announce(_FAILED, index, partition, number)
+
+
+class _Orders:
+    """The rounds that a worker is handed."""
+
+    def __init__(self, inbox: int) -> None:
+        self._inbox = inbox
+        self.newer: tuple[int, int, float] | None = None  # arrived, but not waited for
+
+    def wait(self) -> tuple[int, int, float] | None:
+        """The newest round, or None at the end."""
+        if self.newer is None:
+            self._read()
+        order, self.newer = self.newer, None
+        return order
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep, and take what arrives meanwhile; False at the end, at once."""
+        until = time.monotonic() + seconds
+        while True:
+            left = max(0.0, until - time.monotonic())
+            if select.select([self._inbox], [], [], left)[0]:
+                if not self._read():
+                    return False
+            elif left == 0.0:
+                return True
+
+    def _read(self) -> bool:
+        command = os.read(self._inbox, _COMMAND.size)
+        self.newer = _COMMAND.unpack(command) if command else None
+        return bool(command)

@@ -39,6 +39,11 @@ __all__ = [
     "bind_decoding_vector",
     "combine",
     "fourier_vector",
+    "lagrange_basis",
+    "lagrange_functional",
+    "lagrange_weights",
+    "leja_order",
+    "solve_vandermonde",
     "square_sum",
     "use_backend",
 ]
@@ -67,6 +72,38 @@ class Backend(Protocol):
     ) -> bool: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
+
+    def leja_order(self, nodes: NDArray[Any], order: NDArray[np.int64]) -> None: ...
+
+    def solve_vandermonde(
+        self,
+        nodes: NDArray[Any],
+        b: NDArray[Any],
+        order: NDArray[np.int64] | None,
+        transpose: bool,
+        out: NDArray[Any],
+        forced: bool,
+    ) -> bool: ...
+
+    def lagrange_weights(
+        self, nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+    ) -> None: ...
+
+    def lagrange_basis(
+        self,
+        nodes: NDArray[Any],
+        weights: NDArray[Any],
+        points: NDArray[Any],
+        out: NDArray[Any],
+    ) -> None: ...
+
+    def lagrange_functional(
+        self,
+        nodes: NDArray[Any],
+        weights: NDArray[Any],
+        points: NDArray[Any],
+        out: NDArray[Any],
+    ) -> None: ...
 
 
 active: Backend | None = None  # None until a kernel is first asked for
@@ -201,3 +238,93 @@ def combine(
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not."""
     return (active or _kernels()).square_sum(x)
+
+
+def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
+    """Write to `order` a permutation that puts the nodes in Leja order.
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+        If they are not all finite, `order` is filled with some numbers in 0 .. m-1.
+    order : (m,) int64 array
+    """
+    (active or _kernels()).leja_order(nodes, order)
+
+
+def solve_vandermonde(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    order: NDArray[np.int64] | None,
+    transpose: bool,
+    out: NDArray[Any],
+    forced: bool = False,
+) -> bool:
+    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+    b, out : (m,) or (m, r) array
+        Of the nodes' dtype. `out` may be `b`, but overlap it in no other way.
+    order : (m,) int64 array or None
+        In which order to take the nodes, a permutation; None: `leja_order`.
+    transpose : bool
+    forced : bool
+        Write numbers that are not finite, too.
+
+    Returns
+    -------
+    bool
+        Whether all results, and nodes, are finite; they never are if nodes coincide or if `b` is
+        not. If not, unless `forced`, the column at fault is not written, and none at all if it is
+        the nodes' fault or there is one column.
+    """
+    return (active or _kernels()).solve_vandermonde(nodes, b, order, transpose, out, forced)
+
+
+def lagrange_weights(
+    nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+) -> None:
+    """``mantissa[j] 2^exponent[j] = c prod_(i != j) (x_j - x_i)``, c one power of two.
+
+    Mantissas have a modulus of about 1, or are 0 where nodes coincide and not finite where some
+    node is not.
+
+    Parameters
+    ----------
+    nodes, mantissa : (m,) float64 or complex128 array
+    exponent : (m,) int64 array
+    """
+    (active or _kernels()).lagrange_weights(nodes, mantissa, exponent)
+
+
+def lagrange_basis(
+    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+) -> None:
+    """``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes.
+
+    Parameters
+    ----------
+    nodes, weights : (m,) float64 or complex128 array
+        Barycentric weights of modulus below 2, up to a common factor.
+    points : (p,) array
+    out : (p, m) array
+        Contiguous; all four of one dtype.
+    """
+    (active or _kernels()).lagrange_basis(nodes, weights, points, out)
+
+
+def lagrange_functional(
+    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+) -> None:
+    """Column sums of `lagrange_basis`.
+
+    Parameters
+    ----------
+    nodes, weights : (m,) float64 or complex128 array
+        As for `lagrange_basis`.
+    points : (p,) array
+    out : (m,) array
+    """
+    (active or _kernels()).lagrange_functional(nodes, weights, points, out)

@@ -97,3 +97,12 @@ def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
     kind, function = _square_sum[x.dtype.char]
     return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
+
+
+from .numpy_backend import (  # noqa  TEMPORARY
+    lagrange_basis,
+    lagrange_functional,
+    lagrange_weights,
+    leja_order,
+    solve_vandermonde,
+)

@@ -377,3 +377,12 @@ def _square_sum(x):
 def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
     return float(_square_sum(x))
+
+
+from .numpy_backend import (  # noqa  TEMPORARY
+    lagrange_basis,
+    lagrange_functional,
+    lagrange_weights,
+    leja_order,
+    solve_vandermonde,
+)

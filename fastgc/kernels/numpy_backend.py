@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Status, Where
 from .rows import PACKED, REAL, REAL_PART, Rows
 
-__all__ = ["bind_decoding_vector", "combine", "square_sum"]
+__all__ = [
+    "bind_decoding_vector",
+    "combine",
+    "lagrange_basis",
+    "lagrange_functional",
+    "lagrange_weights",
+    "leja_order",
+    "solve_vandermonde",
+    "square_sum",
+]
 
 _RUN = 32  # factors between two normalisations; see csrc/cyclic.c
 
@@ -127,3 +136,106 @@ def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())
+
+
+def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
+    """See `fastgc.kernels.leja_order`."""
+    with np.errstate(all="ignore"):
+        x = nodes / _power_of_two(nodes)
+        product, left = np.ones(x.size), np.ones(x.size, dtype=bool)
+        chosen = np.argmax(np.abs(x))
+        for k in range(x.size):
+            order[k] = chosen
+            left[chosen] = False
+            product *= np.abs(x - x[chosen])
+            if k % 8 == 7:  # a common factor changes nothing; nor does the order of the hopeless
+                product = np.maximum(product / _power_of_two(product), 2.0**-900)
+            chosen = np.argmax(np.where(left, product, -1.0))
+
+
+def _power_of_two(x: NDArray[Any]) -> float:
+    """The power of two at or below the largest modulus; 1 where all is zero."""
+    largest = np.abs(x).max()
+    return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
+
+
+def solve_vandermonde(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    order: NDArray[np.int64] | None,
+    transpose: bool,
+    out: NDArray[Any],
+    forced: bool,
+) -> bool:
+    """See `fastgc.kernels.solve_vandermonde`."""
+    m = nodes.size
+    if order is None:
+        order = np.empty(m, dtype=np.int64)
+        leja_order(nodes, order)
+    x = nodes[order].reshape(-1, *[1] * (b.ndim - 1))
+    c = b.copy() if transpose else b[order]
+    with np.errstate(all="ignore"):
+        if transpose:
+            for k in range(m - 1):
+                c[k + 1 :] -= x[k] * c[k:-1]
+            for k in range(m - 2, -1, -1):
+                c[k + 1 :] /= x[k + 1 :] - x[: m - k - 1]
+                c[k:-1] -= c[k + 1 :]
+        else:
+            for k in range(m - 1):
+                c[k + 1 :] = (c[k + 1 :] - c[k:-1]) / (x[k + 1 :] - x[: m - k - 1])
+            for k in range(m - 2, -1, -1):
+                c[k:-1] -= x[k] * c[k + 1 :]
+    finite = bool(np.isfinite(nodes).all() and np.isfinite(c).all())
+    if finite or forced:
+        out[order if transpose else slice(None)] = c
+    return finite
+
+
+def lagrange_weights(
+    nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+) -> None:
+    """See `fastgc.kernels.lagrange_weights`."""
+    with np.errstate(all="ignore"):
+        x = nodes / _power_of_two(nodes)
+        factors = x[:, None] - x
+        np.fill_diagonal(factors, 1.0)
+        mantissa[:] = 1.0
+        exponent[:] = 0
+        for i in range(x.size):
+            _, shift = np.frexp(np.abs(factors[:, i]))
+            mantissa *= _ldexp(factors[:, i], -shift)
+            exponent += shift
+            if i % 8 == 7 or i == x.size - 1:
+                _, shift = np.frexp(np.abs(mantissa))
+                mantissa[:] = _ldexp(mantissa, -shift)
+                exponent += shift
+
+
+def _ldexp(x: NDArray[Any], exponent: NDArray[np.intc]) -> NDArray[Any]:
+    if np.isrealobj(x):
+        return np.ldexp(x, exponent)
+    return np.ldexp(x.real, exponent) + 1j * np.ldexp(x.imag, exponent)
+
+
+def lagrange_basis(
+    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+) -> None:
+    """See `fastgc.kernels.lagrange_basis`."""
+    difference = points[:, None] - nodes
+    # A row may be scaled: the smallest difference, so that nothing overflows near a node.
+    nearest = np.abs(difference).min(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        np.multiply(weights, nearest / difference, out=out)
+        out /= out.sum(axis=1, keepdims=True)
+    at_node = np.flatnonzero(nearest == 0)
+    out[at_node] = difference[at_node] == 0
+
+
+def lagrange_functional(
+    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+) -> None:
+    """See `fastgc.kernels.lagrange_functional`."""
+    matrix = np.empty((points.size, nodes.size), nodes.dtype)
+    lagrange_basis(nodes, weights, points, matrix)
+    np.sum(matrix, axis=0, out=out)

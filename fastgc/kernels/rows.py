@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -67,6 +68,14 @@ class Rows:
         """List one more row."""
         self.addresses[len(self.arrays)] = address(array)
         self.arrays.append(array)
+
+    def select(self, which: NDArray[np.int64]) -> Rows:
+        """These rows only, in this order."""
+        rows = copy.copy(self)
+        rows.addresses = self.addresses[which]
+        rows.arrays = [self.arrays[r] for r in which]
+        rows.c = None
+        return rows
 
     def clear(self) -> None:
         """Forget all rows."""

@@ -1,0 +1,77 @@
+"""What schemes share whose messages are sums over cells of partitions, without coefficients."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_index
+from .base import Code
+from .rules import Cells
+
+__all__ = ["CellCode"]
+
+
+class CellCode(Code):
+    """Every message is the sum over one cell of the partitions, which other workers may sum too.
+
+    The master adds up one message of each cell and drops the others. A scheme says what the cells
+    are and, for each worker, which ones its messages sum.
+
+    Attributes
+    ----------
+    _cuts : (cells + 1,) int64 array
+        Cell c is the partitions ``_cuts[c] .. _cuts[c + 1] - 1``.
+    _choices : list of int64 arrays
+        The cells of each worker's messages, in order.
+    """
+
+    _sparse = True
+    _cuts: NDArray[np.int64]
+    _choices: list[NDArray[np.int64]]
+
+    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        worker = check_index("worker", worker, self.n)
+        cells = self._choices[worker]
+        held = [np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells]
+        partitions = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
+        return partitions, np.ones(partitions.size)
+
+    @cached_property
+    def message_counts(self) -> list[int]:  # noqa: D102
+        return [cells.size for cells in self._choices]
+
+    @cached_property
+    def _rule(self) -> Cells:
+        return Cells(np.concatenate(self._choices), np.diff(self._cuts), self.k)
+
+    @property
+    def loads(self) -> NDArray[np.int64]:  # noqa: D102
+        weight = np.diff(self._cuts)
+        return np.array([int(weight[cells].sum()) for cells in self._choices], dtype=np.int64)
+
+    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        rule = self._rule
+        first = rule.first(survivors)
+        came = first >= 0
+        weight = int(rule.weight[came].sum())
+        if weight < rule.need:
+            self._raise_too_few(survivors)
+        vector = np.zeros(survivors.size)
+        vector[first[came]] = self._scale(weight)
+        return vector
+
+    def _scale(self, came: int) -> float:
+        """What the sum over `came` partitions is multiplied by."""
+        return 1.0
+
+    @cached_property
+    def threshold(self) -> int:
+        """Messages that always suffice, if each worker's come in order."""
+        # The most that can come without cell c: of its holders, what they send before it.
+        lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
+        for cells in self._choices:
+            np.add.at(lost, cells, np.arange(cells.size, 0, -1))
+        return self.message_count - int(lost.min()) + 1

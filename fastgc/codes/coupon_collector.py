@@ -1,0 +1,77 @@
+"""Batched coupon collector (Li, Mousavi Kalan, Avestimehr, Soltanolkotabi 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._arrays import check_integer
+from .cells import CellCode
+from .random_assignment import check_loads, check_seed, choose
+
+__all__ = ["CouponCollector"]
+
+
+class CouponCollector(CellCode):
+    """Each worker picks one batch of partitions at random and sends the sum over it.
+
+    No worker needs to know of another: worker i draws from a generator seeded with (seed, i). The
+    master drops duplicate batches. With b = ceil(k / r) batches it waits for b H_b workers on
+    average (Theorem 1), whatever the number of stragglers.
+
+    With `loads`, workers that differ: worker i picks ``loads[i]`` partitions at random and sends
+    each partial gradient by itself (the generalised scheme of section IV).
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default.
+    load : int, optional
+        Partitions in a batch, r; the last batch may be smaller.
+    loads : sequence of n ints, optional
+        Instead of `load`.
+    seed : int, default 0
+
+    Raises
+    ------
+    ValueError
+        If the parameters do not fit, or if with this seed some batch is picked by nobody. The
+        probability of that is at most b (1 - 1/b)^n.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        load: int | None = None,
+        loads: Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        n = check_integer("n", n)
+        k = n if k is None else check_integer("k", k)
+        if n < 1 or k < 1:
+            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        if (load is None) == (loads is None):
+            raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
+        self.n, self.k, self.seed = n, k, check_seed(seed)
+        if load is not None:
+            sizes = check_loads(load, n, k)
+            self._given: dict[str, Any] = {"load": sizes[0]}
+            self._cuts = np.append(np.arange(0, k, sizes[0]), k)
+            self._choices, holders = choose(self.seed, self._cuts.size - 1, [1] * n, "batch")
+        else:
+            assert loads is not None
+            sizes = check_loads(loads, n, k)
+            self._given = {"loads": sizes}
+            self._cuts = np.arange(k + 1)
+            self._choices, holders = choose(self.seed, k, sizes, "partition")
+        self.load = int(self.loads.max())
+        self.stragglers = holders - 1
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"n": self.n, "k": self.k, **self._given, "seed": self.seed}

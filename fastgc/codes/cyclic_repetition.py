@@ -1,0 +1,100 @@
+"""Cyclic repetition (Tandon, Lei, Dimakis, Karampatziakis 2017)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_integer
+from .linear import LinearCode
+from .random_assignment import check_seed
+from .rules import Blocks
+
+__all__ = ["CyclicRepetition"]
+
+
+class CyclicRepetition(LinearCode):
+    """Random coefficients on s + 1 consecutive partitions: any n - s messages suffice.
+
+    The rows of B lie in the null space of a random s x n matrix H with H 1 = 0, which any n - s of
+    them span, with probability 1 (Algorithm 2 of Tandon et al.). How well, is left to chance:
+    `trust` tells for a set of survivors, and `ReedSolomon` is better conditioned from about 30
+    workers on.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, at least n (default n); where they are more, groups of them as even as can be
+        take the place of single ones.
+    stragglers : int
+        Stragglers to tolerate, s.
+    seed : int, default 0
+        For H.
+    cache : int, default 256
+        Survivor sets whose decoding vectors are kept.
+
+    Raises
+    ------
+    ValueError
+        If no code has these parameters; says why.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        stragglers: int,
+        seed: int = 0,
+        cache: int = 256,
+    ) -> None:
+        n = check_integer("n", n)
+        k = n if k is None else check_integer("k", k)
+        s = check_integer("stragglers", stragglers)
+        if n < 1 or not 0 <= s < n:
+            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        if k < n:
+            raise ValueError(f"k must be at least n={n}, not {k}")
+        self.seed = check_seed(seed)
+        group = np.repeat(np.arange(n), k // n + (np.arange(n) < k % n))
+        self._set_matrix(_matrix(n, s, self.seed)[:, group], cache)
+        self.stragglers = s
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "k": self.k,
+            "stragglers": self.stragglers,
+            "seed": self.seed,
+            "cache": self._kept,
+        }
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
+        return f"CyclicRepetition({listed})"
+
+    def _rank(self, singular: NDArray[np.float64]) -> int:
+        return self.threshold
+
+    @cached_property
+    def _rule(self) -> Blocks:
+        return Blocks.one(self.n, self.threshold)
+
+
+def _matrix(n: int, s: int, seed: int) -> NDArray[np.float64]:
+    """B of n workers and n partitions."""
+    H = np.random.default_rng(seed).standard_normal((s, n))
+    H[:, -1] = -H[:, :-1].sum(axis=1)
+    at = np.arange(n)
+    others = (at[:, None] + 1 + np.arange(s)) % n
+    B = np.zeros((n, n))
+    B[at, at] = 1
+    if s:
+        systems = H[:, others].transpose(1, 0, 2)
+        B[at[:, None], others] = -np.linalg.solve(systems, H.T[:, :, None])[:, :, 0]
+    return B

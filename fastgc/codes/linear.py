@@ -1,0 +1,217 @@
+"""Any encoding matrix at all."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_index, check_integer
+from .base import Code
+from .rules import Numbers, Rule, Tracker
+
+__all__ = ["LinearCode"]
+
+# Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
+# gradient would be worthless.
+SOLVED = 1e-6
+
+SETS_TRIED = 20_000  # survivor sets, at most, when the stragglers tolerated are to be found
+
+
+class LinearCode(Code):
+    """The gradient code of any encoding matrix.
+
+    Decoding vectors are the shortest that satisfy a_F B_F = 1. With N an orthonormal basis of what
+    B maps to zero from the left, and a the shortest vector for all workers, they are a - y N, where
+    y makes the stragglers' entries vanish: O(s^3 + n s) for s stragglers, after one singular
+    value decomposition of B. They are kept for the survivor sets used last.
+
+    Parameters
+    ----------
+    B : (n, k) array
+        Real or complex. Worker i computes the partitions where row i is not zero.
+    stragglers : int, optional
+        Stragglers that the matrix tolerates in the worst case, if that is known; it is taken on
+        trust. Default: found by trying all sets, for small n.
+    packed : bool, default True
+        For complex matrices, as in `ReedSolomon`.
+    cache : int, default 256
+        Survivor sets whose vectors are kept.
+
+    Raises
+    ------
+    ValueError
+        If a row or column is zero, an entry is not finite, not even all messages determine the
+        gradient, or there are too many sets to find out what the matrix tolerates.
+    """
+
+    def __init__(
+        self,
+        B: ArrayLike,
+        *,
+        stragglers: int | None = None,
+        packed: bool = True,
+        cache: int = 256,
+    ) -> None:
+        self._set_matrix(np.asarray(B), cache)
+        self.packed = bool(packed)
+        self._given = stragglers
+        if self._solve(np.arange(self.n))[1] > SOLVED:
+            raise ValueError("not even the messages of all workers determine the gradient")
+        if stragglers is None:
+            self.stragglers = self._tolerated()
+        else:
+            self.stragglers = check_integer("stragglers", stragglers)
+            if not 0 <= self.stragglers < self.n:
+                raise ValueError(f"stragglers must be in 0 .. n-1 = {self.n - 1}, not {stragglers}")
+
+    def _set_matrix(self, B: NDArray[Any], cache: int) -> None:
+        if B.ndim != 2 or 0 in B.shape:
+            raise ValueError(f"B must be a matrix with a row for each worker, not {B.shape}")
+        if B.dtype.kind not in "biufc":
+            raise TypeError(f"B must be real or complex, not {B.dtype}")
+        B = B.astype(np.complex128 if B.dtype.kind == "c" else np.float64)
+        if not np.isfinite(B).all():
+            raise ValueError("B holds NaN or Inf")
+        for what, axis in (("row", 1), ("column", 0)):
+            zero = np.flatnonzero(~B.any(axis=axis))
+            if zero.size:
+                raise ValueError(f"{what} {zero[0]} of B is zero")
+        self._B = B
+        self.n, self.k = B.shape
+        self._complex = B.dtype.kind == "c"
+        self.load = int((B != 0).sum(axis=1).max())
+        self._kept = check_integer("cache", cache)
+        if self._kept < 0:
+            raise ValueError(f"cache must not be negative, but is {cache}")
+        self._vectors: OrderedDict[bytes, tuple[NDArray[Any], float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "B": self._B,
+            "stragglers": self.stragglers,
+            "packed": self.packed,
+            "cache": self._kept,
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(B of shape {self._B.shape}, stragglers={self.stragglers})"
+
+    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        row = self._B[check_index("worker", worker, self.n)]
+        held = np.flatnonzero(row)
+        return held, row[held]
+
+    def _tolerated(self) -> int:
+        tried = 0
+        for s in range(1, self.n):
+            tried += comb(self.n, s)
+            if tried > SETS_TRIED:
+                raise ValueError(
+                    f"finding out how many stragglers B tolerates takes {tried} sets or more: "
+                    "give stragglers="
+                )
+            for lost in combinations(range(self.n), s):
+                if self._solve(np.delete(np.arange(self.n), lost))[1] > SOLVED:
+                    return s - 1
+        return self.n - 1
+
+    # ------------------------------------------------------------------------------ decoding
+
+    @cached_property
+    def _rule(self) -> Rule:
+        return _Span(self)
+
+    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        order = np.argsort(survivors)
+        sorted_vector, residual = self._solution(survivors[order])
+        if residual > SOLVED:
+            self._raise_too_few(survivors)
+        vector = np.empty_like(sorted_vector)
+        vector[order] = sorted_vector
+        return vector
+
+    def _solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+        """Vector and relative residual for sorted survivors, from the cache if there."""
+        key = survivors.tobytes()
+        with self._lock:
+            found = self._vectors.get(key)
+            if found is not None:
+                self._vectors.move_to_end(key)
+                return found
+        found = self._solve(survivors)
+        with self._lock:
+            if self._kept:
+                self._vectors[key] = found
+            if len(self._vectors) > self._kept:
+                self._vectors.popitem(last=False)
+        return found
+
+    @cached_property
+    def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The shortest a with a B = 1, and an orthonormal basis of the x with x B = 0."""
+        U, S, Vh = np.linalg.svd(self._B)
+        rank = self._rank(S)
+        a = (Vh[:rank].conj().sum(axis=1) / S[:rank]) @ U[:, :rank].conj().T
+        return a, U[:, rank:].conj().T
+
+    def _rank(self, singular: NDArray[np.float64]) -> int:
+        least = singular[0] * max(self.n, self.k) * np.finfo(np.float64).eps
+        return int((singular > least).sum())
+
+    def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+        a, null = self._null
+        lost = np.ones(self.n, dtype=bool)
+        lost[survivors] = False
+        vector = a[survivors]
+        if lost.any():
+            y = np.linalg.lstsq(null[:, lost].T, a[lost])[0]
+            vector = vector - y @ null[:, survivors]
+        residual = np.linalg.norm(vector @ self._B[survivors] - 1) / np.sqrt(self.k)
+        return vector, float(residual)
+
+
+class _Span(NamedTuple):
+    """The rows that came span the row of ones."""
+
+    code: LinearCode
+
+    def missing(self, survivors: Numbers) -> int:
+        code = self.code
+        if code._solution(np.sort(survivors))[1] <= SOLVED:
+            return 0
+        # At least so many that, with the largest supports, every partition is in some message.
+        came = (code._B[survivors] != 0).any(axis=0)
+        return max(1, -(-int((~came).sum()) // code.load))
+
+    def tracker(self) -> Tracker:
+        return _SpanTracker(self.code)
+
+
+class _SpanTracker:
+    def __init__(self, code: LinearCode) -> None:
+        self._code = code
+        self._support = code._B != 0
+        self.reset()
+
+    def reset(self) -> None:
+        self._came: list[int] = []
+        self._covered = np.zeros(self._code.k, dtype=bool)
+        self._ready = False
+
+    def add(self, message: int) -> bool:
+        self._came.append(message)
+        if not self._ready:
+            self._covered |= self._support[message]
+            self._ready = bool(self._covered.all()) and (
+                self._code._solution(np.sort(self._came))[1] <= SOLVED
+            )
+        return self._ready

@@ -1,0 +1,281 @@
+"""What is prepared once and used every round: decoder, encoder, round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .. import kernels
+from .._arrays import check_index, check_vector, check_workers
+from ..errors import NonFiniteMessageError
+from .trust import Trust
+
+if TYPE_CHECKING:
+    from .base import Code
+
+__all__ = ["Decoder", "Encoder", "Round", "require_finite"]
+
+
+class Decoder:
+    """Decoding vectors with everything prepared: pointers are taken once.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    survivors : (N,) int64 array
+    vector : (N,) complex128 or float64 array
+        Buffers that each call overwrites, N the messages of a round.
+    """
+
+    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.survivors = np.empty(code.message_count, dtype=np.int64)
+        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
+        dtype = np.complex128 if code._complex else np.float64
+        self.vector = np.empty(code.message_count, dtype=dtype)
+        self._fill = code._bind_vector(self.survivors, self.vector)
+        self.backend = kernels.active  # which now is loaded
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
+        return self._of(check_workers("survivors", survivors), method)
+
+    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
+        f = survivors.size
+        if f > self.survivors.size:
+            self.code._check_survivors(survivors)
+        self._buffer[:f] = survivors
+        self._fill(f, method)
+        return self.vector[:f]
+
+    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for ``self.survivors[:f]``."""
+        self._fill(f, method)
+        return self.vector[:f]
+
+
+class Encoder:
+    """A message, built up as its partial gradients are computed.
+
+    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        worker: int,
+        p: int,
+        dtype: DTypeLike,
+        out: NDArray[Any] | None,
+        index: int,
+    ) -> None:
+        self._form = form = code._format(p, dtype)
+        self.worker = check_index("worker", worker, code.n)
+        self._partitions = code.partitions(worker, index)
+        coefficients = code.coefficients(worker, index)
+        self._coef = {int(j): coefficients[r : r + 1] for r, j in enumerate(self._partitions)}
+        if out is None:
+            out = np.empty(form.message_size, dtype=form.message_dtype)
+        self._out = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+        self._reals = form.reals(self._out, form.encode_mode)
+        real = self._reals.real.dtype
+        self._row = kernels.Rows(
+            1, form.gradient_size * form.partial_dtype.itemsize // real.itemsize, real
+        )
+        self._added: set[int] = set()
+
+    def add(self, partition: int, g: NDArray[Any]) -> None:
+        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
+        form = self._form
+        coef = self._coef.get(partition)
+        if coef is None:
+            raise ValueError(
+                f"partition {partition} is not among those of worker {self.worker}: "
+                f"{self._partitions.tolist()}"
+            )
+        if partition in self._added:
+            raise ValueError(f"partition {partition} was added already")
+        g = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
+        row, mode = self._row, form.encode_mode
+        row.arrays.clear()
+        row.append(g if g.dtype.kind == "f" else form.reals(g, mode))
+        kernels.combine(mode, row, coef, self._reals, bool(self._added))
+        self._added.add(partition)
+
+    def message(self) -> NDArray[Any]:
+        """The finished message (the accumulator itself); ValueError if a partition is missing."""
+        if len(self._added) < len(self._coef):
+            missing = sorted(self._coef.keys() - self._added)
+            raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
+        return self._out
+
+    def reset(self) -> None:
+        """Begin the next message."""
+        self._added.clear()
+
+
+class Round:
+    """One iteration at the master: messages in, gradient out.
+
+    Keeps references to the messages, not copies: they must stay as they are until `gradient` has
+    returned. `reset` makes it ready for the next iteration.
+
+    Parameters
+    ----------
+    code : Code
+    p : int
+        The gradient dimension.
+    dtype : numpy dtype
+        The gradient's.
+    """
+
+    def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
+        self.code = code
+        self._form = form = code._format(p, dtype)
+        reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
+        per_element = form.message_dtype.itemsize // reals.itemsize
+        self._rows = kernels.Rows(code.message_count, form.message_size * per_element, reals)
+        self._decoder = code.decoder()
+        self._tracker = code._rule.tracker()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        self._rows.clear()
+        self._heard: dict[int, int] = {}  # messages and their places, in order of arrival
+        self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
+        self._square: list[float] = []  # squared norm of each message, in order of arrival
+        self._tracker.reset()
+        self._ready = False
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Numbers of the messages that came, in order of arrival."""
+        return self._decoder.survivors[: self._rows.count].copy()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the gradient can be decoded."""
+        return self._ready
+
+    def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
+        """Take a worker's message.
+
+        Checks it, and reads it once for its norm: in the shadow of the wait for the others.
+
+        Parameters
+        ----------
+        worker : int
+        message : (message_size,) array
+        index : int, optional
+            Which of the worker's messages, where it sends several in a round. Default: the one
+            after the last it sent.
+
+        Returns
+        -------
+        bool
+            Whether the gradient can be decoded now.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If the message holds NaN or Inf.
+        TypeError, ValueError
+            If it does not fit, or was heard before. The round is as it was.
+        """
+        code, form = self.code, self._form
+        worker = check_index("worker", worker, code.n)
+        if index is None:
+            index = self._next.get(worker, 0)
+            sent = code.message_counts[worker]
+            if index >= sent > 0:
+                what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
+                raise ValueError(f"worker {worker} {what} in this round")
+        number = code.message_number(worker, index)
+        if number in self._heard:
+            what = "" if code.message_counts[worker] == 1 else f"message {index} of "
+            raise ValueError(f"{what}worker {worker} was heard already in this round")
+        message = check_vector(
+            "message of worker", message, form.message_dtype, form.message_size, number=worker
+        )
+        square = _square_norm(message)
+        if not square < np.inf:
+            require_finite(worker, message)
+        self._decoder.survivors[len(self._square)] = number
+        self._rows.append(form.reals(message, form.decode_mode))
+        self._heard[number] = len(self._square)
+        self._next[worker] = index + 1
+        self._square.append(square)
+        self._ready = self._tracker.add(number) or self._ready
+        return self._ready
+
+    def gradient(self, out: NDArray[Any] | None = None, method: str = "auto") -> NDArray[Any]:
+        """Decode from every message received.
+
+        Parameters
+        ----------
+        out : (p,) array, optional
+            Contiguous and writable, of the round's dtype.
+        method : str, default "auto"
+            As in `Code.decoding_vector`.
+
+        Raises
+        ------
+        NotDecodableError
+            If more messages are needed.
+        """
+        form = self._form
+        if out is None:
+            out = np.empty(form.gradient_size, dtype=form.gradient_dtype)
+        else:
+            check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+        vector, rows = self._decoder.fill(self._rows.count, method), self._rows
+        if self.code._sparse:
+            vector, rows = nonzero(vector, rows)
+        kernels.combine(form.decode_mode, rows, vector, form.reals(out, form.decode_mode))
+        return out
+
+    def trust(self) -> Trust:
+        """How far to trust the gradient these messages decode to.
+
+        From the norms of the messages and of the gradient itself, so that cancellation between
+        partial gradients counts too. Decodes once more.
+        """
+        gradient = self.gradient()
+        size = _square_norm(gradient)
+        vector = self._decoder.vector[: self._rows.count]
+        spread = float(np.abs(vector) ** 2 @ self._square)
+        if size == 0:
+            return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
+        terms = int(np.count_nonzero(vector))
+        steps = self.code._message_steps
+        return Trust.of(spread / size, terms, steps, self._form.gradient_dtype)
+
+
+def nonzero(vector: NDArray[Any], rows: kernels.Rows) -> tuple[NDArray[Any], kernels.Rows]:
+    """The nonzero coefficients and their rows: what is multiplied by zero need not be read."""
+    used = np.flatnonzero(vector)
+    if used.size == vector.size:
+        return vector, rows
+    return vector[used], rows.select(used)
+
+
+def _square_norm(vector: NDArray[Any]) -> float:
+    if vector.dtype.kind == "c":
+        vector = vector.view(vector.real.dtype)
+    return kernels.square_sum(vector)
+
+
+def require_finite(worker: int, message: NDArray[Any]) -> None:
+    """Raise NonFiniteMessageError if the message holds NaN or Inf."""
+    bad = np.flatnonzero(~np.isfinite(message))
+    if bad.size:
+        raise NonFiniteMessageError(
+            f"the message of worker {worker} is not finite: element {bad[0]} is {message[bad[0]]}",
+            worker,
+        )

@@ -1,0 +1,202 @@
+"""When messages suffice: one rule for each way of being decodable.
+
+A rule says how many more messages are needed, and makes trackers that follow a round message by
+message, in O(1) each where the rule allows it. Messages are known by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Blocks", "Cells", "Rule", "Tiling", "Tracker"]
+
+Numbers = NDArray[np.int64]
+
+
+class Tracker(Protocol):
+    """Follows one round."""
+
+    def reset(self) -> None:
+        """Forget all messages."""
+
+    def add(self, message: int) -> bool:
+        """Take a message that did not come before; whether those that came suffice now."""
+
+
+class Rule(Protocol):
+    """Which sets of messages suffice."""
+
+    def missing(self, survivors: Numbers) -> int:
+        """Least number of further messages after which decoding can succeed; 0: it does now."""
+
+    def tracker(self) -> Tracker:
+        """A tracker that has heard nothing yet."""
+
+
+class Blocks(NamedTuple):
+    """In every block b, ``need[b]`` of its messages, whichever they are."""
+
+    block: Numbers  # of each message
+    need: Numbers  # of each block
+
+    @classmethod
+    def one(cls, messages: int, need: int) -> Blocks:
+        """A single block."""
+        return cls(np.zeros(messages, dtype=np.int64), np.array([need], dtype=np.int64))
+
+    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+        heard = np.bincount(self.block[survivors], minlength=self.need.size)
+        return int(np.maximum(self.need - heard, 0).sum())
+
+    def tracker(self) -> Tracker:  # noqa: D102
+        return _BlocksTracker(self.block.tolist(), self.need.tolist())
+
+
+class _BlocksTracker:
+    def __init__(self, block: list[int], need: list[int]) -> None:
+        self._block, self._need = block, need
+        self.reset()
+
+    def reset(self) -> None:
+        self._lacking = self._need.copy()
+        self._open = sum(need > 0 for need in self._need)  # blocks that need any
+
+    def add(self, message: int) -> bool:
+        b = self._block[message]
+        self._lacking[b] -= 1
+        self._open -= self._lacking[b] == 0
+        return self._open == 0
+
+
+class Cells(NamedTuple):
+    """Every message is the sum over one cell of partitions; distinct cells must weigh `need`."""
+
+    cell: Numbers  # of each message
+    weight: Numbers  # of each cell
+    need: int
+
+    def first(self, survivors: Numbers) -> Numbers:
+        """Position of the first message of each cell, -1 where none came."""
+        position = np.full(self.weight.size, -1, dtype=np.int64)
+        # the last assignment to an entry stays: from the end, that is the first message
+        position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
+        return position
+
+    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+        came = self.first(survivors) >= 0
+        lacking = self.need - int(self.weight[came].sum())
+        if lacking <= 0:
+            return 0
+        heaviest = np.sort(self.weight[~came])[::-1]
+        return int(np.searchsorted(np.cumsum(heaviest), lacking)) + 1
+
+    def tracker(self) -> Tracker:  # noqa: D102
+        return _CellsTracker(self.cell.tolist(), self.weight.tolist(), self.need)
+
+
+class _CellsTracker:
+    def __init__(self, cell: list[int], weight: list[int], need: int) -> None:
+        self._cell, self._weight, self._need = cell, weight, need
+        self.reset()
+
+    def reset(self) -> None:
+        self._came = bytearray(len(self._weight))
+        self._lacking = self._need
+
+    def add(self, message: int) -> bool:
+        c = self._cell[message]
+        if not self._came[c]:
+            self._came[c] = 1
+            self._lacking -= self._weight[c]
+        return self._lacking <= 0
+
+
+class Tiling(NamedTuple):
+    """Every message is the sum over an interval of partitions; the intervals must give [0, k).
+
+    An interval is an edge between its ends. The sum over [0, k) is a combination of the messages
+    if and only if a path of such edges leads from 0 to k: coefficient 1 for an edge passed
+    forwards, -1 for one passed backwards. (The rows of B are those of an incidence matrix, whose
+    differences over a component of the graph are all that it spans.)
+    """
+
+    start: Numbers  # of each message's interval
+    stop: Numbers
+    k: int
+
+    def path(self, survivors: Numbers) -> dict[int, int] | None:
+        """Positions and coefficients (1, -1) of the fewest messages that suffice, or None."""
+        edges: dict[int, list[tuple[int, int, int]]] = {}
+        starts, stops = self.start[survivors].tolist(), self.stop[survivors].tolist()
+        for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            edges.setdefault(start, []).append((stop, at, 1))
+            edges.setdefault(stop, []).append((start, at, -1))
+        came_by: dict[int, tuple[int, int, int]] = {0: (0, -1, 0)}
+        ahead = deque([0])
+        while ahead and self.k not in came_by:
+            here = ahead.popleft()
+            for there, at, sign in edges.get(here, ()):
+                if there not in came_by:
+                    came_by[there] = here, at, sign
+                    ahead.append(there)
+        if self.k not in came_by:
+            return None
+        used = {}
+        here = self.k
+        while here:
+            here, at, sign = came_by[here]
+            used[at] = sign
+        return used
+
+    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+        # shortest path where a message at hand costs nothing and any other one
+        price = np.ones(self.start.size, dtype=np.int64)
+        price[survivors] = 0
+        edges: dict[int, list[tuple[int, int]]] = {}
+        for start, stop, cost in zip(
+            self.start.tolist(), self.stop.tolist(), price.tolist(), strict=True
+        ):
+            edges.setdefault(start, []).append((stop, cost))
+            edges.setdefault(stop, []).append((start, cost))
+        done: dict[int, int] = {}
+        ahead = deque([(0, 0)])
+        while ahead:
+            here, so_far = ahead.popleft()
+            if here in done:
+                continue
+            done[here] = so_far
+            for there, cost in edges.get(here, ()):
+                if there not in done:
+                    if cost:
+                        ahead.append((there, so_far + 1))
+                    else:
+                        ahead.appendleft((there, so_far))
+        return done[self.k]
+
+    def tracker(self) -> Tracker:  # noqa: D102
+        return _TilingTracker(self.start.tolist(), self.stop.tolist(), self.k)
+
+
+class _TilingTracker:
+    """Components of the graph, by union-find with path halving."""
+
+    def __init__(self, start: list[int], stop: list[int], k: int) -> None:
+        self._start, self._stop, self._k = start, stop, k
+        self.reset()
+
+    def reset(self) -> None:
+        self._parent = list(range(self._k + 1))
+
+    def _root(self, point: int) -> int:
+        parent = self._parent
+        while parent[point] != point:
+            parent[point] = point = parent[parent[point]]
+        return point
+
+    def add(self, message: int) -> bool:
+        self._parent[self._root(self._start[message])] = self._root(self._stop[message])
+        return self._root(0) == self._root(self._k)

@@ -1,0 +1,290 @@
+"""Lagrange interpolation by barycentric formulas, for coded computing.
+
+Lagrange coded computing (Yu et al. 2019) encodes data blocks as values of the polynomial that
+passes through them: `basis` is its encoding matrix. What the master wants of the workers' answers
+is a sum of values of their polynomial, and `functional` gives the weights of that sum, so no
+polynomial is ever formed (Ozfatura et al. 2020 use the same decoder).
+
+The formulas are those of Berrut & Trefethen, "Barycentric Lagrange interpolation" (2004). Their
+error is about the unit roundoff times the Lebesgue constant of the nodes at the point: nodes decide
+everything. Take `chebyshev` for real data and `roots_of_unity` for complex; equispaced real nodes
+are useless beyond some twenty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import kernels
+from ._arrays import check_integer
+
+__all__ = ["basis", "chebyshev", "evaluate", "functional", "roots_of_unity", "weights"]
+
+_FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
+_PI = np.longdouble("3.14159265358979323846264338327950288")
+
+
+def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
+    """`array` as contiguous float64 or complex128 numbers, at least one; its shape is kept."""
+    array = np.asarray(array)
+    if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
+        if array.dtype.kind not in "iufc":
+            raise TypeError(f"{what} must be real or complex numbers, not {array.dtype}")
+        # beyond a double's range is Inf: reported with the other numbers that are not finite
+        with np.errstate(over="ignore"):
+            array = array.astype(_COMPLEX if array.dtype.kind == "c" else _FLOAT)
+    if not array.size:
+        raise ValueError(f"{what} must not be empty: shape {array.shape}")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = array.copy(order="C")
+    return array
+
+
+def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
+    """`check_numbers`, and one-dimensional."""
+    array = check_numbers(what, array)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    return array
+
+
+def check_finite(what: str, array: NDArray[Any]) -> None:
+    """Raise ValueError that names the first NaN or Inf."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        at = tuple(map(int, np.argwhere(~finite)[0]))
+        place = ", ".join(map(str, at))
+        raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
+
+
+def check_distinct(nodes: NDArray[Any]) -> None:
+    """Raise ValueError that names the first two equal nodes."""
+    order = np.argsort(nodes, kind="stable")
+    same = np.flatnonzero(nodes[order[1:]] == nodes[order[:-1]])
+    if same.size:
+        i, j = order[same[0]], order[same[0] + 1]
+        raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
+
+
+def _weights(nodes: NDArray[Any]) -> NDArray[Any]:
+    mantissa = np.empty_like(nodes)
+    exponent = np.empty(nodes.size, dtype=np.int64)
+    kernels.lagrange_weights(nodes, mantissa, exponent)
+    if not mantissa.all():
+        check_distinct(nodes)
+    with np.errstate(all="ignore"):  # numbers that are not finite are told below
+        inverse = 1.0 / mantissa
+    size = np.abs(inverse)
+    if not np.isfinite(size).all():
+        check_finite("nodes", nodes)
+    _, shift = np.frexp(size)
+    exponent = shift - exponent
+    # ldexp takes C ints; weights so small are zero either way
+    scale = np.maximum(exponent - exponent.max() + 1 - shift, -4000).astype(np.intc)
+    if nodes.dtype is _FLOAT:
+        return np.ldexp(inverse, scale)
+    parts = np.ldexp(inverse.view(_FLOAT).reshape(-1, 2), scale[:, None])
+    return np.asarray(parts.view(_COMPLEX)[:, 0])
+
+
+def weights(nodes: ArrayLike) -> NDArray[Any]:
+    """Barycentric weights ``w_j = c / prod_(i != j) (x_j - x_i)``.
+
+    One power of two c for all, chosen so that the largest modulus lies in [1, 2): barycentric
+    formulas do not see it. Nothing over- or underflows on the way, whatever the number of nodes and
+    the length of their interval; a weight below 1e-308 of the largest may become zero, as most of
+    2000 equispaced nodes do.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+
+    Returns
+    -------
+    (m,) float64 or complex128 array
+
+    Raises
+    ------
+    TypeError
+        If the nodes are no numbers.
+    ValueError
+        If two nodes coincide, or one is not finite, or there is none.
+    """
+    return _weights(check_line("nodes", nodes))
+
+
+def _prepare(
+    nodes: ArrayLike, points: ArrayLike
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Nodes, their weights, points: all of one dtype."""
+    nodes, points = check_line("nodes", nodes), check_line("points", points)
+    w = _weights(nodes)
+    if not np.isfinite(points).all():
+        check_finite("points", points)
+    if nodes.dtype is not points.dtype:
+        nodes, w, points = nodes.astype(_COMPLEX), w.astype(_COMPLEX), points.astype(_COMPLEX)
+    return nodes, w, points
+
+
+def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Matrix of the Lagrange basis: entry (i, j) is ``l_j(points[i])``.
+
+    ``l_j`` is the polynomial of degree below m that is 1 at node j and 0 at the others, so
+    ``basis(nodes, points) @ values`` are the interpolant's values. Rows sum to 1; where a point is a
+    node, the row is exactly a unit vector.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+    points : (p,) array_like
+    out : (p, m) array, optional
+        Where to write: contiguous, float64, or complex128 if nodes or points are complex.
+
+    Returns
+    -------
+    (p, m) float64 or complex128 array
+
+    Raises
+    ------
+    TypeError
+        If nodes or points are no numbers, or `out` has another dtype.
+    ValueError
+        If two nodes coincide, a number is not finite, or a shape does not fit.
+    """
+    nodes, w, points = _prepare(nodes, points)
+    shape = points.size, nodes.size
+    if out is None:
+        out = np.empty(shape, nodes.dtype)
+    else:
+        check_out(out, shape, nodes.dtype)
+        if np.may_share_memory(out, nodes) or np.may_share_memory(out, points):
+            nodes, points = nodes.copy(), points.copy()
+    kernels.lagrange_basis(nodes, w, points, out)
+    return out
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise unless results of this shape and dtype can be written to `out`."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    if out.dtype != dtype:
+        raise TypeError(f"out must have dtype {dtype}, not {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"out must have shape {shape}, not {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only: it must be writable")
+    if not out.flags.c_contiguous:
+        raise ValueError(f"out must be contiguous: it has strides {out.strides} bytes")
+    if not out.flags.aligned:
+        raise ValueError("out must be aligned: it begins inside an element's place")
+
+
+def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+    """Coefficients c of ``sum_j h(points[j]) = sum_k c_k h(nodes[k])``, deg h < m.
+
+    The column sums of `basis`, without the matrix: with workers' answers at `nodes`, the decoding
+    vector of Lagrange coded computing.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+    points : (p,) array_like
+
+    Returns
+    -------
+    (m,) float64 or complex128 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `basis`.
+    """
+    nodes, w, points = _prepare(nodes, points)
+    out = np.empty_like(nodes)
+    kernels.lagrange_functional(nodes, w, points, out)
+    return out
+
+
+def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+    """Values at `points` of the polynomial that takes `values` at `nodes`.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+    values : (m,) or (m, r) array_like
+        Of one polynomial, or of one in each column.
+    points : (p,) array_like
+
+    Returns
+    -------
+    (p,) or (p, r) float64 or complex128 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `basis`; also if `values` has another shape.
+    """
+    nodes, values = check_line("nodes", nodes), check_numbers("values", values)
+    if values.ndim not in (1, 2) or len(values) != nodes.size:
+        m = nodes.size
+        raise ValueError(f"values must have shape ({m},) or ({m}, r), not {values.shape}")
+    return np.asarray(basis(nodes, points) @ values)
+
+
+def _count(m: int) -> int:
+    m = check_integer("the number of points", m)
+    if m < 1:
+        raise ValueError(f"the number of points must be at least 1, not {m}")
+    return m
+
+
+def chebyshev(m: int) -> NDArray[np.float64]:
+    """Chebyshev points of the first kind, ascending in (-1, 1); exactly symmetric about 0.
+
+    Parameters
+    ----------
+    m : int
+
+    Returns
+    -------
+    (m,) float64 array
+    """
+    m = _count(m)
+    # as sines: odd, accurate near 0, and exactly 0 in the middle
+    return np.sin(_PI * np.arange(1 - m, m, 2) / (2 * m)).astype(np.float64)
+
+
+def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
+    """``exp(2 pi i (j + offset) / m)``, j = 0 .. m-1, each within about a unit roundoff.
+
+    Parameters
+    ----------
+    m : int
+    offset : float
+        0.5 puts the points halfway between those of offset 0.
+
+    Returns
+    -------
+    (m,) complex128 array
+
+    Raises
+    ------
+    ValueError
+        If m is below 1 or `offset` is not finite.
+    """
+    m = _count(m)
+    if not np.isfinite(offset):
+        raise ValueError(f"offset must be finite, not {offset}")
+    # Within an eighth of a turn of the nearest quarter, so that right angles are exact.
+    turns = 4 * (np.arange(m) + np.longdouble(offset)) / m
+    quarter = np.rint(turns)
+    angle = (turns - quarter) * (_PI / 2)
+    near = (np.cos(angle) + 1j * np.sin(angle)).astype(np.complex128)
+    return np.asarray(near * np.array([1, 1j, -1, -1j])[quarter.astype(np.int64) % 4])

@@ -1,0 +1,288 @@
+"""Vandermonde systems in O(m^2): the algorithms of Björck and Pereyra.
+
+With V = np.vander(nodes, increasing=True), ``V x = b`` asks for the polynomial of given values at the
+nodes (x: its coefficients), ``V^T x = b`` for the weights of a sum over the nodes with given moments.
+Decoding a Reed-Solomon code is of the second kind: its nodes are the survivors' roots of unity and
+its moments (1, 0, ..., 0).
+
+How accurate the result is depends on the order of the nodes (Higham, "Accuracy and Stability of
+Numerical Algorithms", ch. 22). Leja order, each node as far from those before it as can be, is nearly
+always good: for 224 of the 256th roots of unity the errors are near 1e-13, but beyond 1e+30 in
+natural order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import kernels
+from ._arrays import check_integer
+from .interpolation import (
+    check_distinct,
+    check_finite,
+    check_line,
+    check_numbers,
+    check_out,
+)
+
+__all__ = ["leja_order", "roots_order", "solve"]
+
+_FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
+
+
+def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
+    """Order in which each node is as far as can be from those before it.
+
+    The first has the largest modulus, each further one the largest product of distances to its
+    predecessors (Leja 1957; Reichel 1990). Coincident nodes come last.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Real or complex numbers.
+
+    Returns
+    -------
+    (m,) int64 array
+        A permutation: ``nodes[order]`` is in Leja order.
+
+    Raises
+    ------
+    TypeError
+        If the nodes are no numbers.
+    ValueError
+        If one is not finite, or there is none.
+    """
+    nodes = check_line("nodes", nodes)
+    check_finite("nodes", nodes)
+    order = np.empty(nodes.size, dtype=np.int64)
+    kernels.leja_order(nodes, order)
+    return order
+
+
+@lru_cache(maxsize=64)
+def _golden_order(f: int) -> NDArray[np.int64]:
+    """Ranks of the fractional parts of k / golden ratio, k = 0 .. f-1.
+
+    Every run of them is spread evenly over 0 .. f-1.
+    """
+    golden = (np.sqrt(5.0) - 1) / 2
+    order = np.argsort(np.argsort(np.arange(f) * golden % 1.0, kind="stable"), kind="stable")
+    order.flags.writeable = False
+    return order
+
+
+def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
+    """Order, as good as Leja's and in O(f log f), of nodes that are n-th roots of unity.
+
+    Sorted around the circle and then taken in steps of the golden section, by rank. That beats the
+    obvious candidate, the Leja order of all n roots restricted to those present: with 224 of 256
+    random roots its worst errors are 1e-11 (900 of 1000: 1e-7), these 6e-14 (1e-13), true Leja
+    order's 6e-14 (2e-13).
+
+    Parameters
+    ----------
+    n : int
+    exponents : (f,) array_like of int
+        Node l is ``exp(2 pi i exponents[l] / n)``; any integers that differ modulo n.
+
+    Returns
+    -------
+    (f,) int64 array
+        A permutation of 0 .. f-1.
+
+    Raises
+    ------
+    TypeError
+        If the exponents are no integers.
+    ValueError
+        If two name the same root.
+    """
+    n = check_integer("n", n)
+    if n < 1:
+        raise ValueError(f"n must be at least 1, not {n}")
+    chosen = np.asarray(exponents)
+    if chosen.ndim != 1:
+        raise ValueError(f"exponents must be one-dimensional, not of shape {chosen.shape}")
+    if chosen.size and chosen.dtype.kind not in "iu":
+        raise TypeError(f"exponents must be integers, not {chosen.dtype}")
+    chosen = (chosen % n).astype(np.int64)
+    around = np.argsort(chosen, kind="stable")
+    same = np.flatnonzero(np.diff(chosen[around]) == 0)
+    if same.size:
+        i, j = around[same[0]], around[same[0] + 1]
+        raise ValueError(f"exponents {i} and {j} are the same root of unity modulo {n}")
+    return around[_golden_order(chosen.size)]
+
+
+def solve(
+    nodes: ArrayLike,
+    b: ArrayLike,
+    transpose: bool = False,
+    *,
+    order: Literal["leja", "given"] | ArrayLike = "leja",
+    refine: int = 0,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
+
+    By the algorithms of Björck & Pereyra, "Solution of Vandermonde systems of equations" (1970), in
+    O(m^2) a column and O(m^2) for the order.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+    b : (m,) or (m, r) array_like
+        One right-hand side, or one in each column. Not written, unless it is `out`.
+    transpose : bool
+        Solve ``V^T x = b``.
+    order : {"leja", "given"} or (m,) array_like of int
+        In which order nodes are taken: `leja_order`, as they come (best for monotonic nonnegative
+        nodes and a b of alternating sign: Higham 1987), or a permutation, for instance
+        `roots_order`'s. It does not change the meaning of x.
+    refine : int
+        Steps of iterative refinement, with residuals in extended precision.
+    out : array, optional
+        Where to write: contiguous, of b's shape, float64, or complex128 if nodes or b are complex.
+        May be b itself.
+
+    Returns
+    -------
+    (m,) or (m, r) float64 or complex128 array
+        A number too large for a double is Inf or NaN, with a RuntimeWarning.
+
+    Raises
+    ------
+    TypeError
+        If nodes or b are no numbers, or `out` has another dtype.
+    ValueError
+        If two nodes coincide, a number is not finite, a shape does not fit, or `order` is no
+        permutation. Nothing has then been written.
+    """
+    # The hot path: in one test, what nearly every call brings.
+    if (
+        type(nodes) is np.ndarray
+        and type(b) is np.ndarray
+        and ((dtype := nodes.dtype) is _FLOAT or dtype is _COMPLEX)
+        and b.dtype is dtype
+        and (shape := nodes.shape) == b.shape
+        and len(shape) == 1
+        and (flags := nodes.flags).c_contiguous
+        and flags.aligned
+        and (flags := b.flags).c_contiguous
+        and flags.aligned
+        and out is None
+        and not refine
+        and type(order) is str
+        and order == "leja"
+        and nodes.size
+    ):
+        x = np.empty_like(b)
+        if kernels.solve_vandermonde(nodes, b, None, transpose, x, False):
+            return x
+    return _solve(nodes, b, transpose, order, refine, out)
+
+
+def _solve(
+    nodes: ArrayLike,
+    b: ArrayLike,
+    transpose: bool,
+    order: Literal["leja", "given"] | ArrayLike,
+    refine: int,
+    out: NDArray[Any] | None,
+) -> NDArray[Any]:
+    nodes, b = check_line("nodes", nodes), check_numbers("b", b)
+    m = nodes.size
+    if b.ndim not in (1, 2) or len(b) != m:
+        raise ValueError(f"b must have shape ({m},) or ({m}, r), not {b.shape}")
+    refine = check_integer("refine", refine)
+    if refine < 0:
+        raise ValueError(f"refine must not be negative: {refine}")
+    permutation = _permutation(order, m)
+    if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
+        b = b.astype(_COMPLEX)
+    if out is None:
+        out = np.empty_like(b)
+    else:
+        check_out(out, b.shape, b.dtype)
+        if refine and np.may_share_memory(out, b):
+            b = b.copy()
+        if np.may_share_memory(out, nodes):
+            nodes = nodes.copy()
+    # A kernel stops at the first columns it finds not finite, but has then written others. Nodes
+    # that are at fault are so for all columns.
+    check_finite("b", b)
+    if permutation is None and refine:
+        permutation = leja_order(nodes)
+
+    def run(b: NDArray[Any], x: NDArray[Any], forced: bool = False) -> bool:
+        if nodes.dtype is _FLOAT:  # a complex column is two real ones
+            b, x = (a.view(_FLOAT).reshape(m, -1) for a in (b, x))
+        return kernels.solve_vandermonde(nodes, b, permutation, transpose, x, forced)
+
+    if not run(b, out):
+        check_finite("nodes", nodes)
+        check_distinct(nodes)
+        run(b, out, True)
+        warnings.warn("overflow in solving a Vandermonde system", RuntimeWarning, stacklevel=3)
+        return out
+    for _ in range(refine):
+        correction = np.empty_like(out)
+        if not run(_residual(nodes, b, out, transpose), correction):
+            break
+        out += correction
+    return out
+
+
+def _permutation(order: Literal["leja", "given"] | ArrayLike, m: int) -> NDArray[np.int64] | None:
+    """The order as an array; None: Leja's, for the kernel to find."""
+    if isinstance(order, str):
+        if order == "leja":
+            return None
+        if order == "given":
+            return np.arange(m)
+        raise ValueError(f"order must be 'leja', 'given' or a permutation, not {order!r}")
+    given = np.asarray(order)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"order must be integers, not {given.dtype}")
+    if given.shape != (m,):
+        raise ValueError(f"order must have shape ({m},), not {given.shape}")
+    present = np.zeros(m, dtype=bool)
+    if (given < 0).any() or (given >= m).any():
+        raise ValueError(f"order must be a permutation of 0 to {m - 1}: it reaches outside")
+    present[given] = True
+    if not present.all():
+        raise ValueError(
+            f"order must be a permutation of 0 to {m - 1}: {int(np.argmin(present))} is missing"
+        )
+    return np.ascontiguousarray(given, dtype=np.int64)
+
+
+def _residual(
+    nodes: NDArray[Any], b: NDArray[Any], x: NDArray[Any], transpose: bool
+) -> NDArray[Any]:
+    """``b - V x``, or ``b - V^T x``, in extended precision and rounded once.
+
+    NumPy for every backend: compiled code has no extended precision everywhere.
+    """
+    complex_ = b.dtype is _COMPLEX
+    wide = np.clongdouble if complex_ else np.longdouble
+    t = nodes.astype(wide).reshape(-1, *[1] * (b.ndim - 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if transpose:
+            product = np.empty(b.shape, wide)
+            term = x.astype(wide)
+            for k in range(len(b)):
+                product[k] = term.sum(axis=0)
+                term *= t
+        else:
+            product = np.zeros(b.shape, wide)
+            for row in x.astype(wide)[::-1]:
+                product = product * t + row
+        return np.asarray((b - product).astype(b.dtype))

@@ -1,0 +1,307 @@
+"""What holds for every code: decodable exactly when it should be, by the same verbs."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS, Job, claims_all_that_spans, spans
+
+from fastgc import LagrangeCode, NotDecodableError, ReedSolomon, Uncoded
+
+EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
+
+
+def subsets(code):
+    everything = range(code.message_count)
+    return itertools.chain.from_iterable(
+        itertools.combinations(everything, size) for size in range(code.message_count + 1)
+    )
+
+
+def prefixes(code):
+    """Every set of messages in which each worker's own come in order."""
+    for sent in itertools.product(*(range(count + 1) for count in code.message_counts)):
+        yield [code.message_number(w, t) for w, count in enumerate(sent) for t in range(count)]
+
+
+# ------------------------------------------------------------------------ exhaustively, if small
+
+
+@EVERY_SMALL
+def test_every_set_of_messages(code):
+    """Decodes exactly when it should, and refuses otherwise; says how many are missing."""
+    job = Job(code)
+    everything = set(range(code.message_count))
+    decodable = {F: code.decodable(F) for F in subsets(code)}
+    for F, ready in decodable.items():
+        if claims_all_that_spans(code):
+            assert ready == spans(code, F), F
+        if ready:
+            assert job.error(job.decode(F)) < 1e-8
+            continue
+        with pytest.raises(NotDecodableError) as caught:
+            job.decode(F)
+        missing = caught.value.missing
+        assert 1 <= missing <= code.message_count - len(F)
+        rest = sorted(everything.difference(F))
+        if missing > 1 and len(rest) < 8:  # no fewer than it says would do
+            for more in itertools.combinations(rest, missing - 1):
+                assert not decodable[tuple(sorted((*F, *more)))]
+    assert not decodable[()]
+    assert decodable[tuple(everything)]
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_threshold_and_stragglers_are_exact(code):
+    """Every set of `threshold` messages in order decodes, and some set of one fewer does not."""
+    most = max((len(F) for F in prefixes(code) if not code.decodable(F)), default=0)
+    assert code.threshold == most + 1
+    for s in range(code.n):
+        every = all(
+            code.decodable([m for m in range(code.message_count) if code.sender(m)[0] not in lost])
+            for lost in itertools.combinations(range(code.n), s)
+        )
+        assert every == (s <= code.stragglers)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Uncoded(3, load=2),
+        Uncoded(3, load=2, tolerance=0.3, rescale=False),
+        SMALL[SMALL_IDS.index("27-LagrangeCode")],
+        LagrangeCode(2, 2, load=3, messages=3, nodes="roots"),
+        *(code for code in SMALL if 2 <= code.message_count <= 6 and code.messages == 1),
+    ],
+    ids=repr,
+)
+def test_every_order_of_messages(code):
+    """A round is ready with the first message that makes its set decodable, whatever the order."""
+    job = Job(code)
+    received = code.round(job.p)
+    for order in itertools.permutations(range(code.message_count)):
+        received.reset()
+        ready = False
+        for at, m in enumerate(order):
+            worker, index = code.sender(m)
+            ready = received.receive(worker, job.messages[m], index)
+            assert ready == received.ready == code.decodable(order[: at + 1])
+            if ready:
+                break
+        assert ready
+        if not getattr(code, "tolerance", 0):
+            assert job.error(received.gradient()) < 1e-9
+
+
+# ---------------------------------------------------------------------------------- large codes
+
+
+@EVERY_LARGE
+def test_random_sets_of_large_codes(code):
+    """Whatever set of `threshold` messages, and larger ones; the error is as `trust` says."""
+    job, rng = Job(code), np.random.default_rng(1)
+    senders = np.repeat(np.arange(code.n), code.message_counts)
+    for size in (code.threshold, code.threshold, min(code.threshold + 7, code.message_count)):
+        due = dict.fromkeys(range(code.n), 0)
+        F = []
+        for worker in rng.permutation(senders)[:size].tolist():
+            F.append(code.message_number(worker, due[worker]))
+            due[worker] += 1
+        assert code.decodable(F)
+        error, trusted = job.error(job.decode(F)), code.trust(F).relative_error
+        assert trusted < 1e-2
+        assert error < 30 * trusted
+
+
+@EVERY_LARGE
+@pytest.mark.any_backend
+def test_random_small_sets_of_large_codes(code):
+    """Sets of any size: decodable if a linear decoder could, and refused if not."""
+    rng = np.random.default_rng(2)
+    seen = set()
+    trials = 12 if claims_all_that_spans(code) else 40
+    for _ in range(trials):
+        size = int(rng.integers(1, code.message_count + 1))
+        F = rng.permutation(code.message_count)[:size]
+        ready = code.decodable(F)
+        seen.add(ready)
+        if claims_all_that_spans(code):
+            assert ready == spans(code, F)
+        elif getattr(code, "clusters", 1) == 1:
+            assert ready == (size >= code.threshold)
+        if not ready:
+            with pytest.raises(NotDecodableError, match=f"{size} messages do not determine"):
+                code.decoding_vector(F)
+
+
+# --------------------------------------------------------------------- what codes say of themselves
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_what_a_code_consists_of(code):
+    assert code.loads.tolist() == [len(code.partitions(i)) for i in range(code.n)]
+    assert code.load == code.loads.max()
+    assert code.messages == max(code.message_counts)
+    assert code.message_count == sum(code.message_counts)
+    number = 0
+    for i, count in enumerate(code.message_counts):
+        parts = [code.partitions(i, t) for t in range(count)]
+        np.testing.assert_array_equal(np.concatenate(parts), code.partitions(i))
+        coefficients = [code.coefficients(i, t) for t in range(count)]
+        np.testing.assert_array_equal(np.concatenate(coefficients), code.coefficients(i))
+        for t in range(count):
+            assert code.message_number(i, t) == number
+            assert code.sender(number) == (i, t)
+            row = np.zeros(code.shard_count, dtype=complex)
+            row[parts[t]] = coefficients[t]
+            np.testing.assert_array_equal(code.matrix()[number], row)
+            number += 1
+        for t in (-1, count):
+            with pytest.raises(ValueError, match=rf"worker {i}, which sends {count}: index {t} "):
+                code.message_number(i, t)
+            with pytest.raises(ValueError, match=f"index {t} does not exist"):
+                code.partitions(i, t)
+    with pytest.raises(ValueError, match=rf"message {number} does not exist: .* 0 to {number - 1}"):
+        code.sender(number)
+    with pytest.raises(ValueError, match="worker -1 does not exist"):
+        code.partitions(-1)
+    what = "workers" if code.messages == 1 else "messages"
+    with pytest.raises(ValueError, match=rf"{what} are numbered 0 to {number - 1}"):
+        code.decoding_vector([number])
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_pickles_and_prints(code):
+    again = pickle.loads(pickle.dumps(code))
+    assert repr(again) == repr(code)
+    assert type(code).__name__ in repr(code)
+    np.testing.assert_array_equal(again.matrix(), code.matrix())
+    everything = range(code.message_count)
+    np.testing.assert_array_equal(
+        again.decoding_vector(everything), code.decoding_vector(everything)
+    )
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_recovery_is_the_mean_over_orders(code):
+    """Against the mean over all sets, where every worker sends one message."""
+    found = code.recovery(trials=400, seed=3)
+    assert found == code.recovery(trials=400, seed=3)
+    assert 1 <= found.workers <= found.messages <= code.threshold
+    size = code.message_size(2) * code.message_dtype().itemsize / 16
+    assert found.communication_load == pytest.approx(found.messages * size)
+    assert code.communication_load == pytest.approx(code.threshold * size)
+    if code.messages == 1:
+        # E[messages] = sum over m of the probability that m random ones do not suffice
+        expected = sum(
+            1 - np.mean([code.decodable(F) for F in itertools.combinations(range(code.n), m)])
+            for m in range(code.n)
+        )
+        assert found.messages == pytest.approx(expected, abs=0.25)
+
+
+# --------------------------------------------------------------------------- too few: the best
+
+
+@EVERY_SMALL
+def test_best_of_too_few(code):
+    job = Job(code)
+    rng = np.random.default_rng(0)
+    for size in range(1, code.message_count + 1):
+        F = rng.permutation(code.message_count)[:size]
+        messages = [job.messages[m] for m in F]
+        found = code.decode(F, messages, p=job.p, partial="best")
+        vector, residual = code.best_vector(F)
+        assert found.residual == residual
+        if code.decodable(F):
+            assert residual == 0
+            np.testing.assert_array_equal(found.gradient, job.decode(F))
+            continue
+        if code.codes_data:
+            rows, target = code._design(F)
+        else:
+            rows, target = code.matrix()[F], np.ones(code.k)
+        distance = np.linalg.norm(vector @ rows - target)
+        assert residual == pytest.approx(distance / np.sqrt(target.sum()), abs=1e-12)
+        # the normal equations: no other combination comes closer
+        slope = rows.conj() @ (vector @ rows - target)
+        assert np.abs(slope).max() < 1e-9 * max(1, np.abs(rows).max() ** 2 * np.abs(vector).max())
+        if not code._complex:
+            combination = sum(a * m for a, m in zip(vector, messages, strict=True))
+            np.testing.assert_allclose(found.gradient, combination, atol=1e-10)
+        with pytest.raises(NotDecodableError):
+            code.decode(F, messages, p=job.p)
+    with pytest.raises(ValueError, match="without any message"):
+        code.decode([], [], partial="best")
+    with pytest.raises(ValueError, match=r"partial must be None or .best., not 'most'"):
+        code.decode([0], job.messages[:1], partial="most")
+
+
+@pytest.mark.any_backend
+def test_residual_is_the_expected_error():
+    """For partial gradients of equal norm in random directions, as it says."""
+    code = ReedSolomon(11, stragglers=3)
+    rng = np.random.default_rng(0)
+    F = [0, 3, 4, 5, 8, 9]
+    errors, norms = [], []
+    for _ in range(50):
+        partials = rng.standard_normal((11, 40))
+        messages = [code.encode(i, partials[code.partitions(i)]) for i in F]
+        found = code.decode(F, messages, partial="best")
+        errors.append(np.sum((found.gradient - partials.sum(axis=0)) ** 2))
+        norms.append(np.sum(partials.sum(axis=0) ** 2))
+    assert np.sqrt(np.mean(errors) / np.mean(norms)) == pytest.approx(found.residual, rel=0.1)
+    assert 0.1 < found.residual < 0.9
+
+
+# --------------------------------------------------------------------------- rounds and encoders
+
+
+@EVERY_SMALL
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounds_and_streaming_encoders(code, dtype):
+    job = Job(code, dtype)
+    received = code.round(job.p, dtype)
+    rng = np.random.default_rng(5)
+    unit = np.finfo(dtype).eps
+    for _ in range(3):
+        received.reset()
+        heard = []
+        for worker in rng.permutation(np.repeat(np.arange(code.n), code.message_counts)).tolist():
+            t = received._next.get(worker, 0)
+            encoder = code.encoder(worker, job.p, dtype, index=t)
+            for j in rng.permutation(code.partitions(worker, t)):
+                encoder.add(int(j), job.partials[j])
+            heard.append(code.message_number(worker, t))
+            message = encoder.message()
+            scale = np.abs(message).max()
+            np.testing.assert_allclose(message, job.messages[heard[-1]], atol=40 * unit * scale)
+            assert received.receive(worker, job.messages[heard[-1]]) == code.decodable(heard)
+            assert received.survivors.tolist() == heard
+            if received.ready:
+                gradient, trusted = received.gradient(), received.trust().relative_error
+                assert gradient.dtype == dtype
+                assert job.error(gradient) < 100 * max(trusted, unit)
+        before = received.survivors.tolist()
+        with pytest.raises(ValueError, match=r"heard already|sent all its \d messages already"):
+            received.receive(worker, job.messages[heard[-1]])
+        with pytest.raises(ValueError, match="was heard already in this round"):
+            received.receive(worker, job.messages[heard[-1]], 0)
+        assert received.survivors.tolist() == before
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_wrong_number_of_partial_gradients(code):
+    job = Job(code)
+    given = [job.partials[j] for j in code.partitions(0, 0)] * 2
+    with pytest.raises(ValueError, match=f"computes {len(given) // 2} partial gradients"):
+        code.encode(0, given)
+    with pytest.raises(ValueError, match=r'knows the method "auto"|unknown method'):
+        code.decoding_vector(range(code.message_count), "guess")

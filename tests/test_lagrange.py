@@ -1,0 +1,185 @@
+"""Lagrange coded computing: thresholds, coded data, nodes, precision."""
+
+import numpy as np
+import pytest
+from code_table import Job
+
+from fastgc import LagrangeCode, NotDecodableError, interpolation
+from fastgc.models import least_squares_gradient
+
+
+def random_data(samples, features, outputs=None, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.standard_normal(samples if outputs is None else (samples, outputs))
+    return rng.standard_normal((samples, features)), y
+
+
+@pytest.mark.parametrize("N", range(1, 31))
+@pytest.mark.any_backend
+def test_thresholds_of_the_paper(N):
+    for r in range(1, N + 1):
+        needed = 2 * -(-N // r) - 1
+        if needed <= N:
+            assert LagrangeCode(N, load=r).threshold == needed  # K_LCC(r)
+        else:
+            with pytest.raises(ValueError, match=f"{needed} messages are needed, but {N} workers"):
+                LagrangeCode(N, load=r)
+        if N * r >= 2 * N - 1:
+            assert LagrangeCode(N, load=r, messages=r).threshold == 2 * N - 1  # LCC-MMC
+        if r % 2 == 0 and N > 1:
+            code = LagrangeCode(N, load=r, messages=r // 2)  # LCC-MMC-2
+            assert code.threshold == 2 * -(-N // 2) - 1
+            assert code.message_count == N * r // 2
+
+
+@pytest.mark.any_backend
+def test_workers_compute_the_polynomials():
+    """Eqs. (4) and (6): coded rows are values of Lagrange polynomials; zeros fill the blocks."""
+    alpha, beta = np.array([0.0, 1.0, 3.0]), np.array([-1.0, 2.0, 4.0, 5.0, 7.0, 0.5])
+    code = LagrangeCode(6, 5, load=2, nodes=(alpha, beta))
+    X, y = random_data(13, 2)
+    shards = code.encode_data(X, y)
+    blocks_X, blocks_y = np.zeros((6, 3, 2)), np.zeros((6, 3))  # ceil(13 / 5) rows; a sixth block
+    blocks_X.reshape(-1, 2)[:13] = X
+    blocks_y.reshape(-1)[:13] = y
+    for worker in range(6):
+        z = beta[worker]
+        value = np.zeros(2)
+        for polynomial, j in enumerate(code.partitions(worker)):
+            f = np.zeros((3, 2))
+            for i in range(3):
+                others = [m for m in range(3) if m != i]
+                basis = np.prod([(z - alpha[m]) / (alpha[i] - alpha[m]) for m in others])
+                f += basis * blocks_X[3 * polynomial + i]
+            np.testing.assert_allclose(shards[j][0], f, atol=1e-12)
+            assert shards[j][1].shape == (3,)
+            theta = np.array([1.0, -2.0])
+            value += code.compute(shards[j], theta)
+            residual = f @ theta - shards[j][1]
+            np.testing.assert_allclose(code.compute(shards[j], theta), f.T @ residual)
+        partials = [code.compute(shards[j], theta) for j in code.partitions(worker)]
+        np.testing.assert_allclose(code.encode(worker, partials), value)
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("outputs", [None, 1, 3])
+@pytest.mark.parametrize("samples", [5, 6, 11, 100])
+def test_the_gradient_of_least_squares(nodes, dtype, outputs, samples):
+    code = LagrangeCode(8, 5, load=4, messages=2, nodes=nodes)
+    X, y = (a.astype(dtype) for a in random_data(samples, 4, outputs))
+    theta = np.random.default_rng(1).standard_normal(4 * (outputs or 1)).astype(dtype)
+    shards = code.encode_data(X, y)
+    expected = np.complex64 if dtype == np.float32 else np.complex128
+    assert shards[0][0].dtype == (dtype if nodes == "chebyshev" else expected)
+    assert code.partial_dtype(dtype) == code.message_dtype(dtype) == shards[0][0].dtype
+    rng = np.random.default_rng(2)
+    received = code.round(theta.size, dtype)
+    for worker in rng.permutation(np.repeat(range(8), 2)):
+        t = received._next.get(worker, 0)
+        partials = [code.compute(shards[j], theta) for j in code.partitions(worker, t)]
+        if received.receive(worker, code.encode(worker, partials, index=t)):
+            break
+    gradient = received.gradient()
+    assert gradient.dtype == dtype
+    truth = X.astype(float).T @ (X.astype(float) @ theta.reshape(4, -1) - y.reshape(samples, -1))
+    error = np.linalg.norm(gradient - truth.ravel()) / np.linalg.norm(truth)
+    assert error < 30 * received.trust().relative_error
+
+
+def test_every_message_counts_once_decodable():
+    """More than 2K - 1 messages decode too, at better precision than the worst of them."""
+    code = LagrangeCode(12, load=3, nodes="roots")
+    job = Job(code)
+    for size in range(code.threshold, 13):
+        F = np.random.default_rng(size).permutation(12)[:size]
+        assert job.error(job.decode(F)) < 1e-11
+        vector = code.decoding_vector(F)
+        # exact for every polynomial of degree 2K - 2
+        powers = np.vander(code.beta[F], 2 * 4 - 1, increasing=True)
+        wanted = np.vander(code.alpha, 2 * 4 - 1, increasing=True).sum(axis=0)
+        np.testing.assert_allclose(vector @ powers, wanted, atol=1e-11)
+
+
+@pytest.mark.any_backend
+def test_spread_nodes_decode_better_than_neighbouring_ones():
+    spread = LagrangeCode(40, load=8, messages=8, nodes="roots")
+    neighbours = LagrangeCode(
+        40,
+        load=8,
+        messages=8,
+        nodes=(interpolation.roots_of_unity(40), interpolation.roots_of_unity(320, 0.5)),
+    )
+    rng = np.random.default_rng(0)
+    sizes = {spread: [], neighbours: []}
+    for _ in range(15):
+        sent = np.bincount(rng.permutation(np.repeat(np.arange(40), 8))[:79], minlength=40)
+        for code, found in sizes.items():
+            F = [code.message_number(i, t) for i in range(40) for t in range(sent[i])]
+            found.append(code.trust(F).relative_error)
+    assert np.median(sizes[spread]) < 1e-2 * np.median(sizes[neighbours])
+    for code in (spread, LagrangeCode(7, load=7, messages=7), LagrangeCode(1, load=1)):
+        assert np.unique(code.beta).size == code.message_count
+
+
+@pytest.mark.any_backend
+def test_complex_gradients_of_complex_data():
+    """With real nodes; h has no conjugates."""
+    code = LagrangeCode(5, load=2)
+    rng = np.random.default_rng(0)
+    X, y = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((10, 2), 10))
+    theta = np.array([1 + 1j, 2.0])
+    shards = code.encode_data(X, y)
+    messages = [
+        code.encode(i, [code.compute(shards[j], theta) for j in code.partitions(i)])
+        for i in range(5)
+    ]
+    gradient = code.decode(range(5), messages)
+    np.testing.assert_allclose(gradient, X.T @ (X @ theta - y), atol=1e-10)
+    with pytest.raises(TypeError, match="real nodes"):
+        LagrangeCode(5, load=2, nodes="roots").round(3, np.complex128)
+
+
+@pytest.mark.any_backend
+def test_refuses_one_message_too_few():
+    code = LagrangeCode(9, load=3)
+    with pytest.raises(NotDecodableError, match="at least 1 more message is needed") as caught:
+        code.decoding_vector([0, 4, 6, 8])
+    assert caught.value.missing == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 0, "load": 1}, "at least 1"),
+        ({"n": 4, "load": 3, "messages": 2}, "messages must divide load"),
+        ({"n": 4, "load": 2, "messages": 0}, "messages must divide load"),
+        ({"n": 4, "load": 1}, "7 messages are needed, but 4 workers send 4"),
+        ({"n": 4, "load": 2, "nodes": "equispaced"}, '"chebyshev", "roots" or a pair'),
+        ({"n": 4, "load": 2, "nodes": ([0, 1, 2], [3, 4, 5, 6])}, "alpha must be 2 numbers"),
+        ({"n": 4, "load": 2, "nodes": ([0, 1], [3, 4, 5])}, "beta must be 4 numbers"),
+        ({"n": 4, "load": 2, "nodes": ([0, 1], [3, 4, 3, 6])}, "nodes must be distinct"),
+    ],
+)
+@pytest.mark.any_backend
+def test_impossible(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        LagrangeCode(**arguments)
+
+
+@pytest.mark.any_backend
+def test_data_that_do_not_fit():
+    code = LagrangeCode(4, load=2)
+    X, y = random_data(8, 2)
+    with pytest.raises(ValueError, match="8 samples but 7 labels"):
+        code.encode_data(X, y[:7])
+    with pytest.raises(ValueError, match="3 samples cannot be cut into k = 4"):
+        code.encode_data(X[:3], y[:3])
+    with pytest.raises(TypeError, match="X must be floating-point"):
+        code.encode_data(np.ones((8, 2), dtype=int), y)
+    with pytest.raises(ValueError, match="shapes do not fit: theta"):
+        code.compute((X, y), np.ones(3))
+    out = np.empty(2)
+    assert least_squares_gradient(np.ones(2), X, y, out=out) is out
+    with pytest.raises(ValueError, match="out must be a contiguous array of shape"):
+        least_squares_gradient(np.ones(2), X, y, out=np.empty(3))

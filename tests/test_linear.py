@@ -1,0 +1,208 @@
+"""Any matrix, and cyclic repetition: decoding vectors by null spaces, and their cache."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc import BinaryCode, CyclicRepetition, LinearCode, NotDecodableError, ReedSolomon
+
+pytestmark = pytest.mark.any_backend
+
+
+# -------------------------------------------------------------------------- cyclic repetition
+
+
+@pytest.mark.parametrize(("n", "s"), [(1, 0), (4, 0), (5, 4), (6, 2), (20, 4), (50, 9)])
+def test_construction(n, s):
+    """Supports are cyclic, the diagonal 1, and a random H with H 1 = 0 annihilates the rows."""
+    code = CyclicRepetition(n, stragglers=s, seed=3)
+    B = code.matrix()
+    for i in range(n):
+        assert sorted(code.partitions(i)) == sorted((i + np.arange(s + 1)) % n)
+        assert B[i, i] == 1
+    assert np.linalg.matrix_rank(B, tol=1e-8) == n - s
+    null = np.linalg.svd(B)[2][n - s :]
+    np.testing.assert_allclose(null @ np.ones(n), 0, atol=1e-9)
+    again, other = (CyclicRepetition(n, stragglers=s, seed=seed).matrix() for seed in (3, 4))
+    np.testing.assert_array_equal(B, again)
+    if 0 < s < n - 1:
+        assert np.abs(B - other).max() > 0.1
+
+
+def test_groups_of_partitions():
+    code = CyclicRepetition(4, 10, stragglers=1)
+    single = CyclicRepetition(4, stragglers=1).matrix()
+    np.testing.assert_array_equal(code.matrix(), np.repeat(single, [3, 3, 2, 2], axis=1))
+    assert code.loads.tolist() == [6, 5, 4, 5]
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_vectors_are_the_shortest(data):
+    n = data.draw(st.integers(2, 24))
+    s = data.draw(st.integers(0, min(n - 1, 6)))
+    code = CyclicRepetition(n, stragglers=s, seed=data.draw(st.integers(0, 5)))
+    F = data.draw(st.permutations(range(n)))[: data.draw(st.integers(n - s, n))]
+    B = code.matrix()[F]
+    vector = code.decoding_vector(F)
+    shortest = np.linalg.lstsq(B.T, np.ones(n), rcond=1e-12)[0]
+    size = np.linalg.norm(shortest)
+    np.testing.assert_allclose(vector @ B, 1, atol=1e-11 * max(1, size) * np.abs(B).max())
+    assert np.linalg.norm(vector) <= size * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize("n", [30, 60, 100])
+def test_as_precise_as_least_squares(n):
+    s = n // 10
+    code = CyclicRepetition(n, stragglers=s)
+    rng = np.random.default_rng(0)
+    B = code.matrix()
+    ours, theirs = [], []
+    for _ in range(30):
+        F = rng.permutation(n)[: n - s]
+        ours.append(np.abs(code.decoding_vector(F) @ B[F] - 1).max())
+        theirs.append(np.abs(np.linalg.lstsq(B[F].T, np.ones(n), rcond=None)[0] @ B[F] - 1).max())
+    assert np.median(ours) < 20 * np.median(theirs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 5, "stragglers": 5}, "0 <= stragglers < n"),
+        ({"n": 5, "k": 4, "stragglers": 1}, "k must be at least n=5, not 4"),
+        ({"n": 5, "stragglers": 1, "seed": -1}, "seed must not be negative"),
+        ({"n": 5, "stragglers": 1, "cache": -1}, "cache must not be negative"),
+    ],
+)
+def test_impossible_cyclic_repetition(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        CyclicRepetition(**arguments)
+
+
+# --------------------------------------------------------------------------------- any matrix
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        BinaryCode(9, stragglers=2),
+        ReedSolomon(7, stragglers=3),
+        CyclicRepetition(7, stragglers=2),
+    ],
+    ids=repr,
+)
+def test_finds_what_a_matrix_tolerates(source):
+    code = LinearCode(source.matrix())
+    assert code.stragglers == source.stragglers
+    assert code.load == source.load
+    assert code._complex == source._complex
+    for i in range(code.n):
+        np.testing.assert_array_equal(np.sort(source.partitions(i)), code.partitions(i))
+
+
+def test_wide_tall_and_rank_deficient():
+    rng = np.random.default_rng(0)
+    # 1 is row 0 plus row 1, and row 2 minus row 3; ranks 3 and less
+    wide = rng.standard_normal((2, 6))
+    B = np.array([wide[0], 1 - wide[0], 1 + wide[1], wide[1]])
+    code = LinearCode(B)
+    assert code.stragglers == 1
+    for F, ready in [([0, 1], True), ([2, 3], True), ([0, 2], False), ([1, 2, 3], True)]:
+        assert code.decodable(F) == ready
+        if ready:
+            np.testing.assert_allclose(code.decoding_vector(F) @ B[F], 1)
+    tall = LinearCode(np.ones((5, 1)))
+    assert tall.stragglers == 4
+    np.testing.assert_allclose(tall.decoding_vector([4, 1]), 0.5)  # the shortest
+
+
+def test_too_many_sets_to_try():
+    B = CyclicRepetition(60, stragglers=5).matrix()
+    with pytest.raises(ValueError, match="give stragglers="):
+        LinearCode(B)
+    code = LinearCode(B, stragglers=5)
+    assert code.threshold == 55
+    assert code.decodable(range(55))
+    assert not code.decodable(range(54))
+
+
+@pytest.mark.parametrize(
+    ("B", "says"),
+    [
+        (np.ones(3), "must be a matrix"),
+        (np.ones((0, 3)), "must be a matrix"),
+        ([[1, 2], [0, 0]], "row 1 of B is zero"),
+        ([[1, 0], [1, 0]], "column 1 of B is zero"),
+        ([[1, np.nan]], "NaN or Inf"),
+        ([[1, 2], [2, 4]], "not even the messages of all workers"),
+    ],
+)
+def test_impossible_matrices(B, says):
+    with pytest.raises(ValueError, match=says):
+        LinearCode(B)
+    with pytest.raises(TypeError, match="must be real or complex"):
+        LinearCode([["a"]])
+    with pytest.raises(ValueError, match="stragglers must be in 0"):
+        LinearCode([[1, 1]], stragglers=1)
+
+
+# -------------------------------------------------------------------------------------- cache
+
+
+def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
+    code = CyclicRepetition(8, stragglers=2, cache=3)
+    solved = []
+    solve = CyclicRepetition._solve
+    monkeypatch.setattr(
+        CyclicRepetition, "_solve", lambda self, F: solved.append(tuple(F)) or solve(self, F)
+    )
+    sets = [(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), (2, 3, 4, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
+    first = code.decoding_vector(sets[0])
+    backwards = code.decoding_vector(sets[0][::-1])  # the same set in another order
+    np.testing.assert_array_equal(first, backwards[::-1])
+    assert solved == sets[:1]
+    for F in (sets[1], sets[2], sets[0], sets[3]):  # the last pushes out sets[1]
+        code.decoding_vector(F)
+    assert solved == [sets[0], sets[1], sets[2], sets[3]]
+    assert len(code._vectors) == 3
+    code.decoding_vector(sets[0])
+    assert len(solved) == 4
+    code.decoding_vector(sets[1])
+    assert solved[4:] == [sets[1]]
+    first[:] = 0  # what is handed out is a copy
+    assert code.decoding_vector(sets[0]).any()
+    without = CyclicRepetition(8, stragglers=2, cache=0)
+    without.decoding_vector(sets[0])
+    without.decoding_vector(sets[0])
+    assert solved[5:] == [sets[0], sets[0]]
+
+
+def test_cache_under_threads():
+    code = CyclicRepetition(12, stragglers=3, cache=4)
+    B = code.matrix()
+    failures = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(200):
+            F = rng.permutation(12)[:9]
+            if np.abs(code.decoding_vector(F) @ B[F] - 1).max() > 1e-8:
+                failures.append(F)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(code._vectors) <= 4
+
+
+def test_missing_is_a_lower_bound():
+    code = LinearCode(BinaryCode(6, stragglers=1).matrix())
+    with pytest.raises(NotDecodableError) as caught:
+        code.decoding_vector([0])
+    assert caught.value.missing == 2  # blocks of two partitions

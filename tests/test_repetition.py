@@ -1,0 +1,271 @@
+"""Fractional repetition, coupon collector and random assignment: cells, chance, thresholds."""
+
+import itertools
+from math import comb
+
+import numpy as np
+import pytest
+
+from fastgc import (
+    CouponCollector,
+    CyclicRepetition,
+    FractionalRepetition,
+    NotDecodableError,
+    RandomAssignment,
+    ReedSolomon,
+    Uncoded,
+)
+
+pytestmark = pytest.mark.any_backend
+
+
+def harmonic(n):
+    return sum(1 / i for i in range(1, n + 1))
+
+
+# ------------------------------------------------------------------------------- fractional
+
+
+def test_fractional_repetition_is_replicas():
+    code = FractionalRepetition(6, stragglers=1)
+    expected = np.repeat(np.eye(3), 2, axis=1)
+    np.testing.assert_array_equal(code.matrix(), np.vstack([expected, expected]))
+    assert code.decoding_vector([5, 2, 1, 3]).tolist() == [1, 0, 1, 1]  # the first of each
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 7, "stragglers": 2}, "multiple of s \\+ 1 = 3, not 7; BinaryCode"),
+        ({"n": 6, "stragglers": 6}, "0 <= stragglers < n"),
+        ({"n": 6, "k": 2, "stragglers": 1}, "at least n / \\(s \\+ 1\\) = 3, not 2"),
+    ],
+)
+def test_impossible_fractional_repetition(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        FractionalRepetition(**arguments)
+
+
+def test_recovery_of_fractional_repetition():
+    """Workers needed on average: by inclusion and exclusion over blocks not heard from."""
+    n, s = 100, 9
+    expected = sum(
+        sum((-1) ** (j + 1) * comb(10, j) * comb(n - 10 * j, m) / comb(n, m) for j in range(1, 11))
+        for m in range(n)
+    )
+    found = FractionalRepetition(n, stragglers=s).recovery(trials=4000).workers
+    assert found == pytest.approx(expected, rel=0.02)
+    assert 24 < found < 27  # where the worst case is 91
+
+
+# --------------------------------------------------------------------------- thresholds (paper)
+
+
+@pytest.mark.parametrize("m", [20, 30])
+@pytest.mark.parametrize("r", [2, 5, 10])
+def test_worst_case_thresholds(m, r):
+    """Eq. (7): m - r + 1 for the codes built for the worst case."""
+    for code in (ReedSolomon(m, load=r), CyclicRepetition(m, stragglers=r - 1)):
+        assert code.load == r
+        assert code.threshold == m - r + 1
+        assert code.recovery(trials=3).workers == m - r + 1
+
+
+@pytest.mark.parametrize(("m", "r"), [(50, 10), (100, 10), (40, 7), (30, 30), (20, 5)])
+def test_coupon_collector_threshold(m, r):
+    """Eq. (2) and Theorem 1: ceil(m/r) H_ceil(m/r) workers, on average over seeds."""
+    batches = -(-m // r)
+    expected = batches * harmonic(batches)
+    waited = []
+    for seed in range(150):
+        # far more workers than needed, so that coverage is no condition on the choices
+        code = CouponCollector(40 * batches, m, load=r, seed=seed)
+        found = code.recovery(trials=8, seed=seed)
+        assert found.communication_load == found.messages == found.workers
+        waited.append(found.workers)
+    assert np.mean(waited) == pytest.approx(expected, rel=0.06)
+
+
+def test_random_assignment_threshold():
+    """Eqs. (5) and (6): about (m/r) log m workers and m log m messages, more than BCC."""
+    m, r = 100, 10
+    found = [RandomAssignment(400, m, load=r, seed=i).recovery(20, i) for i in range(10)]
+    messages = np.mean([f.messages for f in found])
+    assert messages == pytest.approx(m * harmonic(m), rel=0.15)
+    assert messages > 10 * CouponCollector(400, m, load=r).recovery(50).messages
+
+
+# --------------------------------------------------------------------------- decentralised choice
+
+
+def test_choices_are_decentralised():
+    """A worker's choice depends on the seed and its own number, not on the others."""
+    few, many = CouponCollector(20, 12, load=3, seed=5), CouponCollector(50, 12, load=3, seed=5)
+    for i in range(20):
+        np.testing.assert_array_equal(few.partitions(i), many.partitions(i))
+    other = CouponCollector(50, 12, load=3, seed=6)
+    assert any((many.partitions(i) != other.partitions(i)).any() for i in range(50))
+    few, many = RandomAssignment(20, 6, load=4), RandomAssignment(30, 6, load=4)
+    for i in range(20):
+        np.testing.assert_array_equal(few.partitions(i), many.partitions(i))
+
+
+def test_choices_are_uniform():
+    code = CouponCollector(2000, 12, load=3, seed=9)
+    batches = np.bincount([code.partitions(i)[0] // 3 for i in range(2000)])
+    assert np.abs(batches - 500).max() < 5 * np.sqrt(500)
+    drawn = RandomAssignment(2000, 10, load=3, seed=9)
+    counts = np.bincount(np.concatenate([drawn.partitions(i) for i in range(2000)]))
+    assert np.abs(counts - 600).max() < 5 * np.sqrt(600)
+    for i in range(100):
+        assert len(set(drawn.partitions(i).tolist())) == 3
+
+
+def test_last_batch_may_be_smaller():
+    code = CouponCollector(30, 10, load=4)
+    assert {tuple(code.partitions(i)) for i in range(30)} == {
+        (0, 1, 2, 3),
+        (4, 5, 6, 7),
+        (8, 9),
+    }
+
+
+def test_duplicates_are_dropped():
+    code = CouponCollector(12, 9, load=3, seed=0)
+    batch = np.array([code.partitions(i)[0] for i in range(12)])
+    vector = code.decoding_vector(range(12))
+    assert vector.sum() == 3
+    for b in (0, 3, 6):
+        assert np.flatnonzero(vector * (batch == b)).tolist() == [np.argmax(batch == b)]
+    F = np.flatnonzero(batch != 3)
+    with pytest.raises(NotDecodableError) as caught:
+        code.decoding_vector(F)
+    assert caught.value.missing == 1
+
+
+def test_generalised_scheme_sends_each_partial_gradient():
+    loads = [3, 1, 4, 4, 5]
+    code = CouponCollector(5, 6, loads=loads, seed=3)
+    assert code.loads.tolist() == code.message_counts == loads
+    assert code.messages == 5
+    assert code.message_count == 17
+    assert all(code.partitions(i, t).size == 1 for i in range(5) for t in range(loads[i]))
+    alike = RandomAssignment(5, 6, load=loads, seed=3)
+    np.testing.assert_array_equal(code.matrix(), alike.matrix())
+
+
+@pytest.mark.parametrize("kind", [CouponCollector, RandomAssignment])
+def test_uncovered_is_refused_with_advice(kind):
+    def uncovered(seed):
+        picked = [np.random.default_rng([seed, i]) for i in range(3)]
+        if kind is CouponCollector:
+            return len({int(rng.choice(2, 1, replace=False)[0]) for rng in picked}) < 2
+        return len(set(np.concatenate([rng.choice(6, 3, replace=False) for rng in picked]))) < 6
+
+    refused = [seed for seed in range(30) if uncovered(seed)]
+    assert refused
+    for seed in refused:
+        with pytest.raises(ValueError, match=f"with seed={seed} no worker picks") as caught:
+            kind(3, 6, load=3, seed=seed)
+        advised = int(str(caught.value).split("; seed=")[1].split()[0])
+        assert advised > seed
+        kind(3, 6, load=3, seed=advised)
+    with pytest.raises(ValueError, match="none of the next 100 seeds would"):
+        kind(2, 6, load=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "give load= .* or loads="),
+        ({"load": 2, "loads": [1] * 4}, "give load= .* or loads="),
+        ({"load": 0}, "load must be in 1 .. k = 4, not 0"),
+        ({"load": 5}, "load must be in 1 .. k = 4, not 5"),
+        ({"loads": [1, 2]}, "4 workers need 4 loads, not 2"),
+        ({"load": 4, "seed": -1}, "seed must not be negative"),
+    ],
+)
+def test_impossible_coupon_collector(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        CouponCollector(4, **arguments)
+
+
+# ------------------------------------------------------------------------------------- UC-MMC
+
+
+def test_circular_shift():
+    """Eq. (11): A(j, :) = circshift([1 : N], -(j - 1))."""
+    code = Uncoded(5, load=3)
+    A = np.array([[code.partitions(i, t)[0] for i in range(5)] for t in range(3)])
+    np.testing.assert_array_equal(A, [np.roll(np.arange(5), -t) for t in range(3)])
+    np.testing.assert_array_equal(Uncoded(3, 6, load=4).partitions(2), [4, 5, 0, 1])
+
+
+@pytest.mark.parametrize("n", range(1, 5))
+def test_every_tolerance_of_uc_mmc(n):
+    """Thresholds in order and stragglers, exhaustively, against their definitions."""
+    for m, tolerance in itertools.product((1, 2), (0, 0.2, 0.34, 0.5, 0.75)):
+        k = m * n
+        for load in range(m, k + 1):
+            if (load + 1) ** n > 3000:
+                continue
+            code = Uncoded(n, k, load=load, tolerance=tolerance)
+            need = max(1, int(np.ceil(round((1 - tolerance) * k, 9))))
+            most = 0
+            for sent in itertools.product(range(load + 1), repeat=n):
+                held = [(i * m + t) % k for i in range(n) for t in range(sent[i])]
+                F = [code.message_number(i, t) for i in range(n) for t in range(sent[i])]
+                ready = len(set(held)) >= need
+                assert code.decodable(F) == ready
+                if not ready:
+                    most = max(most, len(F))
+            assert code.threshold == most + 1, code
+            for s in range(n + 1):
+                every = all(
+                    len({(i * m + t) % k for i in set(range(n)) - set(lost) for t in range(load)})
+                    >= need
+                    for lost in itertools.combinations(range(n), s)
+                )
+                assert every == (s <= code.stragglers), (code, s)
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+def test_partial_gradients_are_summed_once(rescale):
+    code = Uncoded(6, load=3, tolerance=0.5, rescale=rescale)
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((6, 4))
+    messages = [
+        code.encode(i, partials[code.partitions(i, t)], index=t) for i in range(6) for t in range(3)
+    ]
+    for _ in range(50):
+        F = rng.permutation(18)[: rng.integers(1, 18)]
+        came = {int(code.partitions(*code.sender(m))[0]) for m in F}
+        if len(came) < 3:
+            with pytest.raises(NotDecodableError) as caught:
+                code.decoding_vector(F)
+            assert caught.value.missing == 3 - len(came)
+            continue
+        expected = partials[sorted(came)].sum(axis=0) * (6 / len(came) if rescale else 1)
+        gradient = code.decode(F, [messages[m] for m in F])
+        np.testing.assert_allclose(gradient, expected, atol=1e-12)
+
+
+def test_five_percent_of_forty():
+    """Section V: with 5% tolerance two gradient values are missing at N = 40."""
+    exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
+    assert exact._rule.need == 40
+    assert tolerant._rule.need == 38
+    assert tolerant.recovery(200).messages < exact.recovery(200).messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 4, "k": 6, "load": 2}, "k must be a multiple of n=4, not 6"),
+        ({"n": 4, "k": 8, "load": 1}, "load must be in k/n = 2 .. k = 8, not 1"),
+        ({"n": 4, "load": 5}, "load must be in k/n = 1 .. k = 4, not 5"),
+    ],
+)
+def test_impossible_uc_mmc(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        Uncoded(**arguments)
