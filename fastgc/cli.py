@@ -179,3 +179,91 @@ def train(
     except KeyboardInterrupt:
         typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
         raise typer.Exit(130) from None
+
+
+@app.command()
+def codes(
+    names: Annotated[
+        str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
+    ] = "",
+    workers: Annotated[int, typer.Option("--workers", "-n", help="Workers, n.")] = 20,
+    stragglers: Annotated[
+        int | None,
+        typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. [default: n/5]"),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-k", help="Partitions, k. [default: n]")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, orders and random codes.")] = 0,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
+    from .comparison import measure
+    from .progress import markdown_table, rich_table, task_bar
+
+    try:
+        s = workers // 5 if stragglers is None else stragglers
+        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        made, impossible = {}, {}
+        for name in chosen:
+            try:
+                made[name] = catalogue.make(name, workers, partitions, s, seed)
+            except ValueError as error:
+                if names:  # one asked for by name
+                    raise
+                impossible[name] = str(error)
+        with task_bar("measuring", len(made)) as advance:
+            figures = {}
+            for name, code in made.items():
+                figures[name] = measure(code, trials, seed)
+                advance()
+    except (ValueError, TypeError, OSError) as e:
+        typer.echo(f"fastgc: {e}", err=True)
+        raise typer.Exit(2) from None
+    if as_json:
+        typer.echo(json.dumps({name: found._asdict() for name, found in figures.items()}))
+        return
+    rows = [
+        [
+            name,
+            str(found.load),
+            f"{found.threshold}/{found.messages}",
+            f"{found.mean_workers:.1f}",
+            f"{found.communication_load:.1f}",
+            f"{found.message_size:g}",
+            f"{1e6 * found.decode_seconds:.1f}",
+            f"{found.error:.0e}",
+            f"{found.worst_error:.0e}",
+        ]
+        for name, found in figures.items()
+    ]
+    title = (
+        f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
+        f"{trials} rounds, messages in random order, seed {seed}"
+    )
+    if markdown:
+        head = [
+            "code",
+            "load",
+            "messages needed, worst case",
+            "workers waited for, mean",
+            "gradients received, mean",
+            "message, gradients",
+            "decoding vector, µs",
+            "error, median",
+            "error, worst",
+        ]
+        rows = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
+        typer.echo(markdown_table(title, head, rows))
+    else:
+        head = ["code", "load", "worst", "workers", "sent", "size", "µs", "error", "max"]
+        Console().print(rich_table(title, head, rows))
+        typer.echo(
+            "worst: messages needed; workers, sent: workers waited for and gradients received, "
+            "mean; size: of a message, in gradients; µs: for a decoding vector; error: of the "
+            "gradient, relative, median and max"
+        )
+    for name, why in impossible.items():
+        typer.echo(f"{name}: {why}", err=True)

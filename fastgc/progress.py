@@ -19,7 +19,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from .training import History, Record
 
-__all__ = ["comparison_table", "training_bar"]
+__all__ = ["comparison_table", "markdown_table", "rich_table", "task_bar", "training_bar"]
 
 
 @contextmanager
@@ -45,6 +45,30 @@ def training_bar(name: str, rounds: int, workers: int) -> Iterator[Callable[[Rec
             progress.update(task, advance=1, state=state)
 
         yield show
+
+
+@contextmanager
+def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar for work in `total` parts; yields the function to call after each."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda: progress.update(task, advance=1)
+
+
+def rich_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Rows of text as a table for the terminal, the first column to the left."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for at, heading in enumerate(head):
+        table.add_column(heading, justify="right" if at else "left", no_wrap=at == 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as a table in Markdown, the first column to the left."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join([f"{title}\n", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
 def comparison_table(histories: Sequence[History], target: float) -> Table:

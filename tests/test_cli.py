@@ -90,6 +90,33 @@ def test_any_matrix_trains(tmp_path):
     assert "the matrix has 4 rows, but there are 5 workers" in result.output
 
 
+def test_table_of_codes():
+    result = run("codes", "-n", "8", "-s", "1", "--trials", "5")
+    assert result.exit_code == 0, result.output
+    for name in catalogue.NAMES:
+        assert (name in result.stdout) == (name != "linear")
+    assert "7/8" in result.stdout  # the threshold of rs
+    markdown = run("codes", "rs,lcc:load=2", "-n", "8", "-s", "1", "--trials", "5", "--markdown")
+    lines = [line for line in markdown.stdout.splitlines() if line.startswith("|")]
+    assert len(lines) == 4
+    assert len({line.count("|") for line in lines}) == 1
+    assert lines[2].startswith("| Reed-Solomon (`rs`) | 2 | 7/8 | 7.0 | 7.0 | 1 |")
+    figures = json.loads(run("codes", "binary", "-n", "6", "-s", "1", "--json").stdout)["binary"]
+    assert figures["threshold"] == 5
+    assert figures["load"] == 2
+    assert figures["worst_error"] < 1e-14
+    assert 3 <= figures["mean_messages"] == figures["communication_load"] <= 5
+
+
+def test_table_of_codes_leaves_out_what_does_not_exist():
+    result = run("codes", "-n", "7", "-s", "2", "--trials", "2")
+    assert result.exit_code == 0
+    assert "fractional repetition needs n to be a multiple" in result.output
+    result = run("codes", "fractional", "-n", "7", "-s", "2")
+    assert result.exit_code == 2
+    assert "fastgc: fractional repetition needs n to be a multiple" in result.output
+
+
 def test_lists_of_codes():
     assert catalogue.split("rs:clusters=auto,root=1, bcc,lcc:load=4,messages=2,") == [
         "rs:clusters=auto,root=1",

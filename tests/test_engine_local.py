@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from fastgc import (
+    BinaryCode,
+    CouponCollector,
+    LagrangeCode,
     NonFiniteMessageError,
     NotDecodableError,
+    RandomAssignment,
     ReedSolomon,
     Uncoded,
     WorkerFailedError,
@@ -22,6 +26,7 @@ from fastgc import (
     use_backend,
 )
 from fastgc.engines import LocalCluster
+from fastgc.models import LeastSquares
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
 
@@ -513,3 +518,118 @@ def test_death_of_the_master_leaves_nothing(program, number):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -number
     assert errors == ""
+
+
+# ---------------------------------------------------------------- several messages per worker
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Uncoded(3, load=2),
+        Uncoded(2, 4, load=3),
+        RandomAssignment(4, load=[3, 2, 2, 1], seed=3),
+        CouponCollector(5, 4, load=2),
+        BinaryCode(5, stragglers=2),
+    ],
+    ids=repr,
+)
+def test_every_message_counts(code):
+    rng = np.random.default_rng(2)
+    shards = [rng.integers(-9, 9, 5).astype(float) for _ in range(code.k)]
+    out = np.empty(5)
+    with LocalCluster(code, shards, np.multiply, 5) as cluster:
+        for number in range(30):
+            theta = rng.integers(-9, 9, 5).astype(float)
+            report = cluster.step(theta, out=out)
+            np.testing.assert_array_equal(out, theta * np.sum(shards, axis=0))
+            assert report.round == number
+            assert len(report.survivors) <= report.messages <= code.threshold
+            assert len(set(report.survivors.tolist())) == len(report.survivors)
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+def test_coded_data(nodes):
+    code = LagrangeCode(4, load=2, messages=2, nodes=nodes)
+    rng = np.random.default_rng(2)
+    model = LeastSquares(features=3, classes=2)
+    X, y = model.prepare(rng.standard_normal((9, 3)), rng.integers(0, 2, 9))
+    out = np.empty(model.size)
+    shards = code.encode_data(X, y)
+    with LocalCluster(code, shards, model.partial_gradient, model.size) as cluster:
+        for _ in range(10):
+            theta = rng.standard_normal(model.size)
+            report = cluster.step(theta, out=out)
+            assert report.messages == code.threshold == 7
+            expected = X.T @ (X @ theta.reshape(4, 2) - y)
+            np.testing.assert_allclose(out, expected.ravel(), atol=1e-9)
+    with pytest.raises(ValueError, match="code has 8 partitions, got 4 shards"):
+        LocalCluster(code, shards[:4], model.partial_gradient, model.size)
+
+
+def test_a_late_worker_leaves_a_round_between_two_messages():
+    # Either worker can send everything alone.
+    out = np.empty(1)
+    with LocalCluster(Uncoded(2, load=2), [1.0, 2.0], np.multiply, 1) as cluster:
+        zero, one = *pids(0), *pids(1)
+        os.kill(one, signal.SIGSTOP)
+        for number in range(6):
+            report = cluster.step(np.full(1, float(number)), out)
+            assert report.survivors.tolist() == [0]
+            assert report.messages == 2
+            assert report.stale == 0
+            assert out[0] == 3.0 * number
+        os.kill(zero, signal.SIGSTOP)
+        os.kill(one, signal.SIGCONT)
+        # It was handed the first two rounds: it takes up the second, and the newest after that.
+        report = cluster.step(np.full(1, 10.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.messages == 2
+        assert 1 <= report.stale <= 2
+        assert out[0] == 30.0
+        report = cluster.step(np.full(1, 11.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.stale == 0
+        assert out[0] == 33.0
+        os.kill(zero, signal.SIGCONT)
+
+
+def test_what_a_straggler_sent_counts():
+    out = np.empty(1)
+    # worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0. Half a delay before each message.
+    delays = Delays([0.0, 0.0, 2 * ABSENT])
+    with LocalCluster(
+        Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1, delays=delays
+    ) as cluster:
+        report = cluster.step(np.ones(1), out)
+        assert sorted(report.survivors.tolist()) == [0, 1]
+        assert report.messages in (3, 4)
+        assert out[0] == 7.0
+
+
+def test_dead_workers_of_several_messages():
+    out = np.empty(1)
+    with LocalCluster(Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
+        cluster.step(np.ones(1), out)
+        os.kill(*pids(1), signal.SIGKILL)
+        while len(pids()) > 2:
+            time.sleep(0.01)
+        report = cluster.step(np.ones(1), out)
+        assert 1 not in report.survivors[-1:]
+        assert out[0] == 7.0
+        os.kill(*pids(2), signal.SIGKILL)
+        while len(pids()) > 1:
+            time.sleep(0.01)
+        with pytest.raises(NotDecodableError, match="have died, and the others are too few"):
+            cluster.step(np.ones(1), out)
+
+
+def test_a_failure_names_the_partition_of_a_later_message():
+    failing = Remote("lambda theta, shard, out: out.fill(1 / shard)")
+    # worker 0 fails in its second message, which is waited for
+    code = Uncoded(1, 2, load=2)
+    with (
+        LocalCluster(code, [1.0, 0.0], failing, 1) as cluster,
+        pytest.raises(WorkerFailedError, match=r"in round 0 on partition 1:(.|\n)*ZeroDivision"),
+    ):
+        cluster.step(np.ones(1), np.empty(1))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc.data import partition
-from fastgc.models import SoftmaxRegression
+from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
 
 pytestmark = pytest.mark.any_backend
 
@@ -219,3 +219,62 @@ def test_out_rejected(out):
         ValueError, match=r"out must be a contiguous float64 array of shape \(15,\)"
     ):
         MODEL.gradient(THETA, X, Y, out=out)
+
+
+# ------------------------------------------------------------------------------- least squares
+
+LEAST = LeastSquares(features=4, classes=3)
+
+
+def test_least_squares_gradient_is_that_of_the_summed_loss():
+    theta, X, y = problem(model=LEAST)
+    h = 1e-4
+    differences = [
+        (LEAST.loss(theta + h * e, X, y) - LEAST.loss(theta - h * e, X, y)) / (2 * h)
+        for e in np.eye(LEAST.size)
+    ]
+    gradient = LEAST.gradient(theta, X, y)
+    np.testing.assert_allclose(gradient, len(y) * np.array(differences), rtol=1e-7, atol=1e-8)
+    out = np.empty_like(gradient)
+    assert LEAST.gradient(theta, X, y, out=out) is out
+    np.testing.assert_array_equal(out, gradient)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_least_squares_by_its_definition(dtype):
+    theta, X, y = problem(dtype=dtype, model=LEAST)
+    A, E = LEAST.prepare(X, y)
+    assert A.dtype == E.dtype == dtype
+    np.testing.assert_array_equal(A[:, :-1], X)
+    np.testing.assert_array_equal(A[:, -1], 1)
+    np.testing.assert_array_equal(E.argmax(axis=1), y)
+    np.testing.assert_array_equal(E.sum(axis=1), 1)
+    residual = A @ theta.reshape(5, 3) - E
+    rtol = 1e-4 if dtype == np.float32 else 1e-12
+    assert LEAST.loss(theta, X, y) == pytest.approx(np.sum(residual**2) / 2 / len(y), rel=rtol)
+    parts = np.empty((3, LEAST.size), dtype)
+    for part, shard in zip(parts, partition(A, E, 3), strict=True):
+        LEAST.partial_gradient(theta, shard, part)
+    gradient = LEAST.gradient(theta, X, y)
+    assert gradient.dtype == dtype
+    np.testing.assert_allclose(parts.sum(axis=0), gradient, rtol=rtol, atol=rtol)
+    np.testing.assert_array_equal(LEAST.predict(theta, X), (A @ theta.reshape(5, 3)).argmax(axis=1))
+
+
+def test_least_squares_converges_at_its_learning_rate():
+    theta, X, y = problem(samples=60, model=LEAST)
+    A, E = LEAST.prepare(X, y)
+    rate = LEAST.learning_rate(X)
+    for _ in range(3000):
+        theta = theta - rate * LEAST.gradient(theta, X, y) / len(y)
+    best = np.linalg.lstsq(A, E, rcond=None)[0]
+    np.testing.assert_allclose(theta, best.ravel(), atol=1e-8)
+
+
+def test_least_squares_of_complex_data_does_not_conjugate():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6, 3)) + 1j * rng.standard_normal((6, 3))
+    y = rng.standard_normal((6, 2)) + 0j
+    theta = rng.standard_normal(6)
+    expected = X.T @ (X @ theta.reshape(3, 2) - y)
+    np.testing.assert_allclose(least_squares_gradient(theta, X, y), expected.ravel())

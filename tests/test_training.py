@@ -46,6 +46,37 @@ def test_exact_codes_train_as_one_process_does(code, digits):
     assert np.all(np.diff([r.time for r in history.rounds]) > 0)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.LagrangeCode(5, load=2),
+        fastgc.LagrangeCode(4, 6, load=4, messages=2, nodes="roots"),
+        fastgc.Uncoded(4, load=2),
+        fastgc.BinaryCode(5, stragglers=1, speeds=[2, 1, 1, 1, 1]),
+    ],
+    ids=repr,
+)
+def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
+    model = models.LeastSquares(digits.features, digits.classes)
+    named = None if code.codes_data else model  # of itself where it must be
+    history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
+    X, y = digits.X_train, digits.y_train
+    optimizer = optimizers.Nesterov(lr=model.learning_rate(X))
+    optimizer.reset(np.zeros(model.size))
+    for _ in range(8):
+        optimizer.step(model.gradient(optimizer.point, X, y) / len(X))
+    expected = optimizer.theta
+    np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-8 * abs(expected).max())
+    assert history.rounds[-1].loss == pytest.approx(model.loss(expected, X, y), rel=1e-8)
+    assert all(len(r.survivors) <= r.messages <= code.threshold for r in history.rounds)
+
+
+def test_coded_data_need_a_quadratic_gradient(digits):
+    model = models.SoftmaxRegression(digits.features, digits.classes)
+    with pytest.raises(ValueError, match="LagrangeCode decodes only gradients that are quadratic"):
+        fastgc.train(fastgc.LagrangeCode(3, load=3), digits, model=model)
+
+
 def test_ignoring_stragglers_differs_but_learns(digits):
     # a quarter of the gradient is missing in every round
     code = fastgc.Uncoded(4, tolerance=0.25)

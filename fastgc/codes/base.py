@@ -609,10 +609,14 @@ class Code(ABC):
 
     def _check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
         checked = check_workers("survivors", survivors)
-        outside = (checked < 0) | (checked >= self.message_count)
-        if outside.any():
+        # One comparison for both ends of the range: negative numbers wrap to huge ones.
+        count = self.message_count
+        if checked.size and checked.view(np.uint64).max() >= count:
+            outside = checked.view(np.uint64) >= count
             self._raise_outside(checked, int(np.argmax(outside)))
-        if np.bincount(checked, minlength=1).max() > 1:
+        present = np.zeros(count, dtype=np.bool_)
+        present[checked] = True
+        if np.count_nonzero(present) < checked.size:
             self._raise_duplicate(checked, _second(checked))
         return checked
 

@@ -109,16 +109,16 @@ class BinaryCode(Code):
 
     def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         """Algorithm 3, O(n); where no class is complete, by a path through the blocks."""
-        vector = np.zeros(survivors.size)
         mine = self._class[survivors]
-        complete = np.bincount(mine, minlength=self._size.size) == self._size
-        if complete.any():
-            # the class of the fewest messages: what is not added need not be read
-            vector[mine == np.argmin(np.where(complete, self._size, self.n + 1))] = 1
-            return vector
+        lacking = self._size - np.bincount(mine, minlength=self._size.size)
+        # of the complete classes, that of the fewest messages: what is not added need not be read
+        best = np.argmin(lacking * (self.n + 1) + self._size)
+        if lacking[best] == 0:
+            return (mine == best).astype(np.float64)
         path = self._rule.path(survivors)
         if path is None:
             self._raise_too_few(survivors)
+        vector = np.zeros(survivors.size)
         vector[list(path)] = list(path.values())
         return vector
 

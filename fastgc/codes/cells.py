@@ -54,13 +54,15 @@ class CellCode(Code):
 
     def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         rule = self._rule
-        first = rule.first(survivors)
-        came = first >= 0
-        weight = int(rule.weight[came].sum())
-        if weight < rule.need:
-            self._raise_too_few(survivors)
+        used = rule.first(survivors)
+        weight = self.k
+        if used.min() < 0:  # some cell is missing
+            weight = int(rule.weight[used >= 0].sum())
+            if weight < rule.need:
+                self._raise_too_few(survivors)
+            used = used[used >= 0]
         vector = np.zeros(survivors.size)
-        vector[first[came]] = self._scale(weight)
+        vector[used] = self._scale(weight)
         return vector
 
     def _scale(self, came: int) -> float:

@@ -81,7 +81,8 @@ class Cells(NamedTuple):
 
     def first(self, survivors: Numbers) -> Numbers:
         """Position of the first message of each cell, -1 where none came."""
-        position = np.full(self.weight.size, -1, dtype=np.int64)
+        position = np.empty(self.weight.size, dtype=np.int64)
+        position.fill(-1)
         # the last assignment to an entry stays: from the end, that is the first message
         position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
         return position

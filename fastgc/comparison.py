@@ -1,0 +1,117 @@
+"""What codes cost and promise, measured: the table that helps to choose one."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .codes import Code
+from .models import least_squares_gradient
+
+__all__ = ["Figures", "measure"]
+
+FEATURES = 32
+
+
+class Figures(NamedTuple):
+    """A code's figures.
+
+    Attributes
+    ----------
+    load : int
+        Partitions per worker.
+    stragglers : int
+        Workers that may be wholly silent.
+    messages : int
+        Messages in a round, all workers together.
+    threshold : int
+        Messages that always suffice, each worker's in order.
+    mean_workers, mean_messages : float
+        Workers and messages heard when the gradient could be decoded, on average.
+    message_size : float
+        Size of a message, in gradients.
+    communication_load : float
+        ``mean_messages`` times that.
+    decode_seconds : float
+        Median time of a decoding vector, prepared (`Code.decoder`), for a set not seen lately.
+    error : float
+        Median relative error of the decoded gradient.
+    worst_error : float
+        The largest.
+    """
+
+    load: int
+    stragglers: int
+    messages: int
+    threshold: int
+    mean_workers: float
+    mean_messages: float
+    message_size: float
+    communication_load: float
+    decode_seconds: float
+    error: float
+    worst_error: float
+
+
+def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
+    """Run a code on random least-squares data, messages arriving in random order.
+
+    Parameters
+    ----------
+    code : Code
+    trials : int
+        Rounds, each with an order of its own.
+    seed : int
+        Of the data and the orders.
+    """
+    if trials < 1:
+        raise ValueError(f"trials must be at least 1, not {trials}")
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2 * code.k, FEATURES))
+    y = rng.standard_normal(2 * code.k)
+    theta = rng.standard_normal(FEATURES)
+    wide = X.astype(np.longdouble)
+    truth = wide.T @ (wide @ theta - y)
+    partials = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
+    messages = [
+        code.encode(w, [partials[j] for j in code.partitions(w, t)], index=t)
+        for w, t in map(code.sender, range(code.message_count))
+    ]
+    received, decoder = code.round(FEATURES), code.decoder()
+    decoder(np.arange(code.message_count))  # what is made once is made now
+    errors: list[float] = []
+    times: list[float] = []
+    sets: list[NDArray[np.int64]] = []
+    senders = np.repeat(np.arange(code.n), code.message_counts)
+    for _ in range(trials):
+        received.reset()
+        due = [code.message_number(w) for w in range(code.n)]
+        for worker in rng.permutation(senders).tolist():
+            due[worker] += 1
+            if received.receive(worker, messages[due[worker] - 1]):
+                break
+        sets.append(received.survivors)
+        start = time.perf_counter()
+        decoder(sets[-1])
+        times.append(time.perf_counter() - start)
+        error = (received.gradient() - truth).astype(np.float64)
+        errors.append(float(np.linalg.norm(error) / np.linalg.norm(truth.astype(np.float64))))
+    workers = [len({code.sender(m)[0] for m in F.tolist()}) for F in sets]
+    heard = float(np.mean([F.size for F in sets]))
+    form = code.message_size(FEATURES) * code.message_dtype().itemsize / (FEATURES * 8)
+    return Figures(
+        code.load,
+        code.stragglers,
+        code.message_count,
+        code.threshold,
+        float(np.mean(workers)),
+        heard,
+        form,
+        heard * form,
+        float(np.median(times)),
+        float(np.median(errors)),
+        float(np.max(errors)),
+    )
