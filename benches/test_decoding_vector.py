@@ -23,7 +23,16 @@ SIZES = [
     (4096, 512),
 ]
 SLOW = 2048  # from here on numpy.linalg.solve takes seconds: one round
-METHODS = ["linalg", "linalg, all threads", "solve", "lookup", "locator", "fft", "prepared"]
+METHODS = [
+    "linalg",
+    "linalg, all threads",
+    "solve",
+    "vandermonde",
+    "lookup",
+    "locator",
+    "fft",
+    "prepared",
+]
 
 
 def case(n, s):

@@ -114,7 +114,7 @@ class BinaryCode(Code):
         # of the complete classes, that of the fewest messages: what is not added need not be read
         best = np.argmin(lacking * (self.n + 1) + self._size)
         if lacking[best] == 0:
-            return (mine == best).astype(np.float64)
+            return np.where(mine == best, 1.0, 0.0)
         path = self._rule.path(survivors)
         if path is None:
             self._raise_too_few(survivors)

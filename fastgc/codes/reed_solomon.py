@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import kernels
+from .. import kernels, vandermonde
 from .._arrays import check_index, check_integer
+from ..interpolation import roots_of_unity
 from ..kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, Status, cyclic_tables, sines
 from .base import Code, VectorFunction
 from .rules import Blocks
@@ -101,8 +103,9 @@ class ReedSolomon(Code):
     - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for thousands of stragglers;
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
-    - ``"solve"``: LAPACK on the Vandermonde system of eq. (12), O(f^3), with an error that grows
-      with its condition number;
+    - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2);
+    - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
+      number;
     - ``"auto"``: the fastest.
 
     Examples
@@ -118,7 +121,7 @@ class ReedSolomon(Code):
     """
 
     _complex = True
-    methods = ("auto", "locator", "fft", "lookup", "solve")
+    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "solve")
 
     def __init__(
         self,
@@ -219,14 +222,15 @@ class ReedSolomon(Code):
                 status = run(LOCATOR, f)
             elif method == "lookup":
                 status = run(LOOKUP, f)
-            elif method in ("fft", "solve"):
+            elif method in ("fft", "vandermonde", "solve"):
                 chosen = self._check_survivors(survivors[:f])
                 if self._rule.missing(chosen):
                     self._raise_too_few(chosen)
                 if method == "fft":
                     kernels.fourier_vector(self._plan.tables, chosen, vector)
                 else:
-                    vector[:f] = self._solve(chosen)
+                    solve = _lapack if method == "solve" else _bjorck_pereyra
+                    vector[:f] = self._solve(chosen, solve)
                 beyond = ~np.isfinite(vector[:f])
                 if beyond.any():
                     self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -238,16 +242,14 @@ class ReedSolomon(Code):
 
         return fill
 
-    def _solve(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """The O(f^3) baseline: a_F G_F = e_1, eq. (12), G_F the survivors' Vandermonde rows."""
+    def _solve(
+        self, survivors: NDArray[np.int64], solve: Callable[[int, Any], Any]
+    ) -> NDArray[np.complex128]:
+        """a_F G_F = e_1, eq. (12), in each cluster: G_F has the survivors' Vandermonde rows."""
         vector = np.empty(survivors.size, dtype=np.complex128)
         for c in self._clusters:
             mine = (survivors >= c.first_worker) & (survivors < c.first_worker + c.m)
-            i = survivors[mine] - c.first_worker
-            power = c.q * np.outer(np.arange(i.size), i) % c.m
-            moment = np.zeros(i.size)
-            moment[0] = 1
-            vector[mine] = np.linalg.solve(np.exp(2j * np.pi / c.m * power), moment)
+            vector[mine] = solve(c.m, c.q * (survivors[mine] - c.first_worker) % c.m)
         return vector
 
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:
@@ -381,3 +383,24 @@ def _tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
     tau *= m
     tau.flags.writeable = False
     return tau
+
+
+# ----------------------------------------------------------------------- decoding, for comparison
+
+
+def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
+    """The vector with moments (1, 0, ..., 0) on these m-th roots of unity."""
+    powers = np.outer(np.arange(exponent.size), exponent) % m
+    moments = np.zeros(exponent.size)
+    moments[0] = 1
+    found: NDArray[np.complex128] = np.linalg.solve(np.exp(2j * np.pi / m * powers), moments)
+    return found
+
+
+def _bjorck_pereyra(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
+    """The same, in O(f^2)."""
+    moments = np.zeros(exponent.size)
+    moments[0] = 1
+    order = vandermonde.roots_order(m, exponent)
+    roots = roots_of_unity(m)[exponent]
+    return vandermonde.solve(roots, moments, transpose=True, order=order)
