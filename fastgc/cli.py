@@ -23,6 +23,15 @@ app = typer.Typer(
 )
 
 
+Workers = Annotated[int, typer.Option("--workers", "-n", help="Workers, n.")]
+Stragglers = Annotated[
+    int | None, typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. (default: n/5)")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", "-k", help="Partitions, k. (default: n)")
+]
+
+
 @app.command()
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -70,14 +79,9 @@ def train(
             help="More codes, to train with on the same delays: uncoded,ignore,bcc:load=5,lcc."
         ),
     ] = "",
-    workers: Annotated[int, typer.Option("--workers", "-n", help="Worker processes, n.")] = 20,
-    stragglers: Annotated[
-        int | None,
-        typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. [default: n/5]"),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", "-k", help="Partitions, k. [default: n]")
-    ] = None,
+    workers: Workers = 20,
+    stragglers: Stragglers = None,
+    partitions: Partitions = None,
     model: Annotated[
         str,
         typer.Option(
@@ -94,7 +98,7 @@ def train(
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
     lr: Annotated[
         float | None,
-        typer.Option(help="Learning rate of Nesterov's method. [default: the model's own]"),
+        typer.Option(help="Learning rate of Nesterov's method. (default: the model's own)"),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
@@ -186,14 +190,9 @@ def codes(
     names: Annotated[
         str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
     ] = "",
-    workers: Annotated[int, typer.Option("--workers", "-n", help="Workers, n.")] = 20,
-    stragglers: Annotated[
-        int | None,
-        typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. [default: n/5]"),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", "-k", help="Partitions, k. [default: n]")
-    ] = None,
+    workers: Workers = 20,
+    stragglers: Stragglers = None,
+    partitions: Partitions = None,
     trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of data, orders and random codes.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,

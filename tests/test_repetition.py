@@ -250,6 +250,28 @@ def test_partial_gradients_are_summed_once(rescale):
         np.testing.assert_allclose(gradient, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("rescale", [True, False])
+@pytest.mark.parametrize("load", [None, 3])
+def test_trust_counts_what_is_left_out(rescale, load):
+    code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
+    rng = np.random.default_rng(0)
+    F = [code.message_number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
+    errors, norms = [], []
+    for _ in range(30):
+        partials = rng.standard_normal((12, 50))
+        received = code.round(50)
+        for m in F:
+            i, t = code.sender(m)
+            received.receive(i, code.encode(i, partials[code.partitions(i, t)], index=t))
+        errors.append(np.sum((received.gradient() - partials.sum(axis=0)) ** 2))
+        norms.append(np.sum(partials.sum(axis=0) ** 2))
+    error = np.sqrt(np.mean(errors) / np.mean(norms))
+    assert error == pytest.approx(code.trust(F).relative_error, rel=0.1)
+    assert error == pytest.approx(received.trust().relative_error, rel=0.1)
+    everything = range(code.message_count)
+    assert code.trust(everything).relative_error < 1e-15
+
+
 def test_five_percent_of_forty():
     """Section V: with 5% tolerance two gradient values are missing at N = 40."""
     exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)

@@ -549,7 +549,17 @@ class Code(ABC):
         vector = self.decoding_vector(survivors)
         weights = np.abs(vector) ** 2 * self._row_norms[survivors]
         terms = int(np.count_nonzero(vector))
-        return Trust.of(float(weights.sum()), terms, self._message_steps, check_dtype(dtype))
+        return Trust.of(
+            float(weights.sum()),
+            terms,
+            self._message_steps,
+            self._left_out(survivors),
+            check_dtype(dtype),
+        )
+
+    def _left_out(self, survivors: NDArray[np.int64]) -> float:
+        """Residual of the decoding vector, as in `Approximation`: 0 for exact codes."""
+        return 0.0
 
     @property
     def _message_steps(self) -> float:

@@ -228,7 +228,14 @@ class LagrangeCode(Code):
     def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         if survivors.size < self.threshold:
             self._raise_too_few(survivors)
-        return interpolation.functional(self._beta[survivors], self._alpha)
+        vector = interpolation.functional(self._beta[survivors], self._alpha)
+        if not np.isfinite(vector).all():
+            raise OverflowError(
+                f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "
+                "float64: with these points decoding is hopeless; use fewer messages per worker, "
+                'or nodes="roots"'
+            )
+        return vector
 
     def _design(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks; what is wanted are

@@ -253,8 +253,13 @@ class Round:
         if size == 0:
             return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
         terms = int(np.count_nonzero(vector))
-        steps = self.code._message_steps
-        return Trust.of(spread / size, terms, steps, self._form.gradient_dtype)
+        return Trust.of(
+            spread / size,
+            terms,
+            self.code._message_steps,
+            self.code._left_out(self.survivors),
+            self._form.gradient_dtype,
+        )
 
 
 def nonzero(vector: NDArray[Any], rows: kernels.Rows) -> tuple[NDArray[Any], kernels.Rows]:

@@ -16,7 +16,8 @@ class Trust(NamedTuple):
     Attributes
     ----------
     relative_error : float
-        Estimated error of the gradient over its norm, from rounding alone.
+        Estimated error of the gradient over its norm: from rounding, and for codes that are not
+        exact (`Uncoded` with a tolerance) from what is left out.
     amplification : float
         By how much decoding amplifies the relative rounding errors of the messages; 1 or less is
         as good as adding up the partial gradients themselves.
@@ -27,15 +28,21 @@ class Trust(NamedTuple):
 
     @classmethod
     def of(
-        cls, amplification_squared: float, terms: int, steps: float, dtype: np.dtype[Any]
+        cls,
+        amplification_squared: float,
+        terms: int,
+        steps: float,
+        left_out: float,
+        dtype: np.dtype[Any],
     ) -> Self:
-        """Estimate from the messages combined and the roundings in each."""
+        """Estimate from the messages combined, the roundings in each, and a residual."""
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each term (1/3 on average, as they
         # grow), and that of the last rounding.
         unit = float(np.finfo(dtype).eps) / 2
         total = amplification_squared * steps + terms / 3 + 1
-        return cls(unit * float(np.sqrt(total)), float(np.sqrt(amplification_squared)))
+        error = float(np.hypot(unit * np.sqrt(total), left_out))
+        return cls(error, float(np.sqrt(amplification_squared)))
 
 
 class Approximation(NamedTuple):

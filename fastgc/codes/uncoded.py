@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from .cells import CellCode
@@ -90,6 +91,11 @@ class Uncoded(CellCode):
 
     def _scale(self, came: int) -> float:
         return self.k / came if self.rescale else 1.0
+
+    def _left_out(self, survivors: NDArray[np.int64]) -> float:
+        came = int(self._rule.weight[self._rule.first(survivors) >= 0].sum())
+        # rescaled, what came is wrong by k / came - 1 each, what did not by 1
+        return math.sqrt((self.k - came) / (came if self.rescale else self.k))
 
     @cached_property
     def threshold(self) -> int:
