@@ -196,7 +196,9 @@ class Round:
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {worker} {what} in this round")
-        number = code.message_number(worker, index)
+            number = code._first[worker] + index
+        else:
+            number = code.message_number(worker, index)
         if number in self._heard:
             what = "" if code.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {worker} was heard already in this round")
