@@ -14,6 +14,13 @@ typedef struct {
                           int64_t, int64_t, int, double *);
     double (*square_sum_float)(const float *, int64_t);
     double (*square_sum_double)(const double *, int64_t);
+    fgc_status (*leja_order)(const double *, int64_t, int, int64_t *);
+    fgc_status (*solve_vandermonde)(const double *, const double *, const int64_t *, double *,
+                                    int64_t, int64_t, int);
+    void (*lagrange_products)(const double *, int64_t, const double *, int64_t, int, double *,
+                              int64_t *, int64_t *);
+    fgc_status (*lagrange_basis)(const double *, const double *, const int64_t *, int64_t,
+                                 const double *, int64_t, int, int, double *);
 } fgc_level;
 
 #define LEVEL(level)                                                                               \
@@ -22,7 +29,11 @@ typedef struct {
      fgc_combine_float_##level,                                                                    \
      fgc_combine_double_##level,                                                                   \
      fgc_square_sum_float_##level,                                                                 \
-     fgc_square_sum_double_##level}
+     fgc_square_sum_double_##level,                                                                \
+     fgc_leja_order_##level,                                                                       \
+     fgc_solve_vandermonde_##level,                                                                \
+     fgc_lagrange_products_##level,                                                                \
+     fgc_lagrange_basis_##level}
 
 /* Best last. */
 static const fgc_level levels[] = {
@@ -98,6 +109,31 @@ double fgc_square_sum_float(const float *x, int64_t len)
 double fgc_square_sum_double(const double *x, int64_t len)
 {
     return level()->square_sum_double(x, len);
+}
+
+fgc_status fgc_leja_order(const double *nodes, int64_t m, int complex, int64_t *order)
+{
+    return level()->leja_order(nodes, m, complex, order);
+}
+
+fgc_status fgc_solve_vandermonde(const double *nodes, const double *b, const int64_t *order,
+                                 double *out, int64_t m, int64_t width, int flags)
+{
+    return level()->solve_vandermonde(nodes, b, order, out, m, width, flags);
+}
+
+void fgc_lagrange_products(const double *nodes, int64_t m, const double *points, int64_t p,
+                           int complex, double *mantissa, int64_t *exponent, int64_t *hit)
+{
+    level()->lagrange_products(nodes, m, points, p, complex, mantissa, exponent, hit);
+}
+
+fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
+                              const int64_t *weight_exponent, int64_t m, const double *points,
+                              int64_t p, int complex, int sum, double *out)
+{
+    return level()->lagrange_basis(nodes, weights, weight_exponent, m, points, p, complex, sum,
+                                   out);
 }
 
 /* The vector's entries of block b. present[] marks the block's survivors (from its first worker on);

@@ -17,7 +17,8 @@ typedef enum {
     FGC_DUPLICATE,    /* a survivor is named twice; *where = the second position */
     FGC_TOO_FEW,      /* *where = how many more are needed at least */
     FGC_OVERFLOW,     /* an entry of the vector does not fit a double; *where = its position */
-    FGC_NO_MEMORY
+    FGC_NO_MEMORY,
+    FGC_NOT_FINITE /* an input or a result is NaN or Inf, or an order reaches outside */
 } fgc_status;
 
 typedef enum {
@@ -75,6 +76,38 @@ int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef,
 /* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */
 double fgc_square_sum_float(const float *x, int64_t len);
 double fgc_square_sum_double(const double *x, int64_t len);
+
+/* Complex nodes and numbers are (re, im) pairs, if asked for by a flag or a `complex` other than 0. */
+enum {
+    FGC_COMPLEX = 1,
+    FGC_TRANSPOSE = 2,
+    FGC_FORCED = 4 /* write results that are not finite, too */
+};
+
+/* order[0 .. m-1] = a permutation that puts the nodes in Leja order. Of nodes that are not all
+ * finite, some permutation. */
+fgc_status fgc_leja_order(const double *nodes, int64_t m, int complex, int64_t *order);
+
+/* V X = B, or V^T X = B, for the Vandermonde matrix V[i][j] = nodes[i]^j; B and X are m rows of
+ * `width` numbers, and may be the same array. The nodes are taken in this order, or in Leja's if it
+ * is NULL.
+ * FGC_NOT_FINITE: nothing has been written from the first group of columns at fault on; if the
+ * nodes are (one is not finite, or two coincide), that is nothing. */
+fgc_status fgc_solve_vandermonde(const double *nodes, const double *b, const int64_t *order,
+                                 double *out, int64_t m, int64_t width, int flags);
+
+/* mantissa[i] 2^exponent[i] = product over j of (points[i] - nodes[j]). A node nearer than 2^-250 is
+ * left out: hit[i] is the last such one, -1 if there is none. Moduli are at most about 1; mantissas'
+ * lie in [1, 2) (complex: their larger part). */
+void fgc_lagrange_products(const double *nodes, int64_t m, const double *points, int64_t p,
+                           int complex, double *mantissa, int64_t *exponent, int64_t *hit);
+
+/* out[i m + j] = l_j(points[i]), the Lagrange basis, or with `sum` out[j] = the sum over i; where a
+ * point is a node, exactly 1 and 0. The weights are 1 / product over i != j of (nodes[j] - nodes[i]),
+ * times 2^weight_exponent[j]. */
+fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
+                              const int64_t *weight_exponent, int64_t m, const double *points,
+                              int64_t p, int complex, int sum, double *out);
 
 /* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
 const char *fgc_simd(void);

@@ -40,7 +40,19 @@ enum { FGC_RUN = 32 };
                                    int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
                                    int64_t out_len, int flags, double *out);                  \
     double fgc_square_sum_float_##level(const float *x, int64_t len);                              \
-    double fgc_square_sum_double_##level(const double *x, int64_t len);
+    double fgc_square_sum_double_##level(const double *x, int64_t len);                            \
+    fgc_status fgc_leja_order_##level(const double *nodes, int64_t m, int complex,                 \
+                                      int64_t *order);                                             \
+    fgc_status fgc_solve_vandermonde_##level(const double *nodes, const double *b,                 \
+                                             const int64_t *order, double *out, int64_t m,         \
+                                             int64_t width, int flags);                            \
+    void fgc_lagrange_products_##level(const double *nodes, int64_t m, const double *points,       \
+                                       int64_t p, int complex, double *mantissa,                   \
+                                       int64_t *exponent, int64_t *hit);                           \
+    fgc_status fgc_lagrange_basis_##level(const double *nodes, const double *weights,              \
+                                          const int64_t *weight_exponent, int64_t m,               \
+                                          const double *points, int64_t p, int complex, int sum,   \
+                                          double *out);
 
 FGC_DECLARE_LEVEL(baseline)
 FGC_DECLARE_LEVEL(avx2)

@@ -3,17 +3,22 @@
 Lagrange coded computing (Yu et al. 2019) encodes data blocks as values of the polynomial that
 passes through them: `basis` is its encoding matrix. What the master wants of the workers' answers
 is a sum of values of their polynomial, and `functional` gives the weights of that sum, so no
-polynomial is ever formed (Ozfatura et al. 2020 use the same decoder).
+polynomial is ever formed.
 
-The formulas are those of Berrut & Trefethen, "Barycentric Lagrange interpolation" (2004). Their
-error is about the unit roundoff times the Lebesgue constant of the nodes at the point: nodes decide
-everything. Take `chebyshev` for real data and `roots_of_unity` for complex; equispaced real nodes
-are useless beyond some twenty.
+Of the two barycentric formulas (Berrut & Trefethen, "Barycentric Lagrange interpolation", 2004)
+this is the first, l_j(z) = w_j / (z - x_j) prod_i (z - x_i): every factor is accurate, and so is
+every value, relative to itself (Higham 2004). The second divides by a sum that cancels where the
+Lebesgue constant of the nodes is large, as it is for the nodes of survivors. Products are kept as
+mantissa and exponent, so that thousands of factors neither over- nor underflow.
+
+Nodes decide everything else: take `chebyshev` for real data and `roots_of_unity` for complex;
+equispaced real nodes are useless beyond some twenty.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,25 +74,37 @@ def check_distinct(nodes: NDArray[Any]) -> None:
         raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
 
 
-def _weights(nodes: NDArray[Any]) -> NDArray[Any]:
-    mantissa = np.empty_like(nodes)
-    exponent = np.empty(nodes.size, dtype=np.int64)
-    kernels.lagrange_weights(nodes, mantissa, exponent)
-    if not mantissa.all():
-        check_distinct(nodes)
-    with np.errstate(all="ignore"):  # numbers that are not finite are told below
-        inverse = 1.0 / mantissa
-    size = np.abs(inverse)
-    if not np.isfinite(size).all():
+class _Nodes(NamedTuple):
+    """Nodes and points over a power of two, and the weights: bases do not see the scale."""
+
+    nodes: NDArray[Any]
+    weights: NDArray[Any]
+    exponent: NDArray[np.int64]
+    points: NDArray[Any]
+
+
+def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
+    """Check, scale, and multiply the differences of the nodes."""
+    largest = np.abs(nodes.view(_FLOAT)).max()
+    if points is not nodes:
+        if nodes.dtype is not points.dtype:
+            nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
+        largest = np.maximum(largest, np.abs(points.view(_FLOAT)).max())  # which keeps a NaN
+    if not largest < np.inf:
         check_finite("nodes", nodes)
-    _, shift = np.frexp(size)
-    exponent = shift - exponent
-    # ldexp takes C ints; weights so small are zero either way
-    scale = np.maximum(exponent - exponent.max() + 1 - shift, -4000).astype(np.intc)
-    if nodes.dtype is _FLOAT:
-        return np.ldexp(inverse, scale)
-    parts = np.ldexp(inverse.view(_FLOAT).reshape(-1, 2), scale[:, None])
-    return np.asarray(parts.view(_COMPLEX)[:, 0])
+        check_finite("points", points)
+    # ldexp would overflow for the scale of subnormal numbers
+    scale = math.ldexp(1.0, min(-math.frexp(largest)[1], 1023))
+    points, nodes = points * scale, nodes * scale
+    product = np.empty_like(nodes)
+    exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
+    kernels.lagrange_products(nodes, nodes, product, exponent, hit)
+    if (coincident := hit != np.arange(nodes.size)).any():
+        i = int(np.argmax(coincident))
+        raise ValueError(
+            f"nodes {i} and {hit[i]} are both {nodes[i] / scale}: nodes must be distinct"
+        )
+    return _Nodes(nodes, 1.0 / product, -exponent, points)
 
 
 def weights(nodes: ArrayLike) -> NDArray[Any]:
@@ -114,28 +131,21 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     ValueError
         If two nodes coincide, or one is not finite, or there is none.
     """
-    return _weights(check_line("nodes", nodes))
-
-
-def _prepare(
-    nodes: ArrayLike, points: ArrayLike
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Nodes, their weights, points: all of one dtype."""
-    nodes, points = check_line("nodes", nodes), check_line("points", points)
-    w = _weights(nodes)
-    if not np.isfinite(points).all():
-        check_finite("points", points)
-    if nodes.dtype is not points.dtype:
-        nodes, w, points = nodes.astype(_COMPLEX), w.astype(_COMPLEX), points.astype(_COMPLEX)
-    return nodes, w, points
+    nodes = check_line("nodes", nodes)
+    _, inverse, exponent, _ = _prepare(nodes, nodes)
+    _, shift = np.frexp(np.abs(inverse))
+    # ldexp takes C ints; weights so small are zero either way
+    scale = np.maximum(exponent - (exponent + shift).max() + 1, -4000).astype(np.intc)
+    parts = inverse.view(_FLOAT).reshape(nodes.size, -1)
+    return np.asarray(np.ldexp(parts, scale[:, None]).view(nodes.dtype)[:, 0])
 
 
 def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Matrix of the Lagrange basis: entry (i, j) is ``l_j(points[i])``.
 
     ``l_j`` is the polynomial of degree below m that is 1 at node j and 0 at the others, so
-    ``basis(nodes, points) @ values`` are the interpolant's values. Rows sum to 1; where a point is a
-    node, the row is exactly a unit vector.
+    ``basis(nodes, points) @ values`` are the interpolant's values. Where a point is a node, the row
+    is exactly a unit vector.
 
     Parameters
     ----------
@@ -156,15 +166,13 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) 
     ValueError
         If two nodes coincide, a number is not finite, or a shape does not fit.
     """
-    nodes, w, points = _prepare(nodes, points)
-    shape = points.size, nodes.size
+    prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
+    shape, dtype = (prepared.points.size, prepared.nodes.size), prepared.nodes.dtype
     if out is None:
-        out = np.empty(shape, nodes.dtype)
+        out = np.empty(shape, dtype)
     else:
-        check_out(out, shape, nodes.dtype)
-        if np.may_share_memory(out, nodes) or np.may_share_memory(out, points):
-            nodes, points = nodes.copy(), points.copy()
-    kernels.lagrange_basis(nodes, w, points, out)
+        check_out(out, shape, dtype)
+    kernels.lagrange_basis(*prepared, out)
     return out
 
 
@@ -205,9 +213,9 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     TypeError, ValueError
         As `basis`.
     """
-    nodes, w, points = _prepare(nodes, points)
-    out = np.empty_like(nodes)
-    kernels.lagrange_functional(nodes, w, points, out)
+    prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
+    out = np.empty_like(prepared.nodes)
+    kernels.lagrange_basis(*prepared, out)
     return out
 
 

@@ -1,14 +1,14 @@
 """Vandermonde systems in O(m^2): the algorithms of Björck and Pereyra.
 
-With V = np.vander(nodes, increasing=True), ``V x = b`` asks for the polynomial of given values at the
-nodes (x: its coefficients), ``V^T x = b`` for the weights of a sum over the nodes with given moments.
-Decoding a Reed-Solomon code is of the second kind: its nodes are the survivors' roots of unity and
-its moments (1, 0, ..., 0).
+With V = np.vander(nodes, increasing=True), ``V x = b`` asks for the polynomial of given values at
+the nodes (x: its coefficients), ``V^T x = b`` for the weights of a sum over the nodes with given
+moments. Decoding a Reed-Solomon code is of the second kind: its nodes are the survivors' roots of
+unity and its moments (1, 0, ..., 0).
 
 How accurate the result is depends on the order of the nodes (Higham, "Accuracy and Stability of
-Numerical Algorithms", ch. 22). Leja order, each node as far from those before it as can be, is nearly
-always good: for 224 of the 256th roots of unity the errors are near 1e-13, but beyond 1e+30 in
-natural order.
+Numerical Algorithms", ch. 22). Leja order, each node as far from those before it as can be, is
+nearly always good: for 224 of the 256th roots of unity the errors are near 1e-13, but beyond 1e+30
+in natural order.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ __all__ = [
     "combine",
     "fourier_vector",
     "lagrange_basis",
-    "lagrange_functional",
-    "lagrange_weights",
+    "lagrange_products",
     "leja_order",
     "solve_vandermonde",
     "square_sum",
@@ -85,22 +84,20 @@ class Backend(Protocol):
         forced: bool,
     ) -> bool: ...
 
-    def lagrange_weights(
-        self, nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+    def lagrange_products(
+        self,
+        nodes: NDArray[Any],
+        points: NDArray[Any],
+        mantissa: NDArray[Any],
+        exponent: NDArray[np.int64],
+        hit: NDArray[np.int64],
     ) -> None: ...
 
     def lagrange_basis(
         self,
         nodes: NDArray[Any],
         weights: NDArray[Any],
-        points: NDArray[Any],
-        out: NDArray[Any],
-    ) -> None: ...
-
-    def lagrange_functional(
-        self,
-        nodes: NDArray[Any],
-        weights: NDArray[Any],
+        weight_exponent: NDArray[np.int64],
         points: NDArray[Any],
         out: NDArray[Any],
     ) -> None: ...
@@ -283,48 +280,45 @@ def solve_vandermonde(
     return (active or _kernels()).solve_vandermonde(nodes, b, order, transpose, out, forced)
 
 
-def lagrange_weights(
-    nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+def lagrange_products(
+    nodes: NDArray[Any],
+    points: NDArray[Any],
+    mantissa: NDArray[Any],
+    exponent: NDArray[np.int64],
+    hit: NDArray[np.int64],
 ) -> None:
-    """``mantissa[j] 2^exponent[j] = c prod_(i != j) (x_j - x_i)``, c one power of two.
+    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
 
-    Mantissas have a modulus of about 1, or are 0 where nodes coincide and not finite where some
-    node is not.
+    A node nearer than 2^-250 is left out of the product: ``hit[i]`` is the last such one, -1 if
+    there is none.
 
     Parameters
     ----------
-    nodes, mantissa : (m,) float64 or complex128 array
-    exponent : (m,) int64 array
+    nodes : (m,) float64 or complex128 array
+        Of modulus 1 or so at most, as the points.
+    points, mantissa : (p,) array
+        Of the nodes' dtype. Mantissas, or the larger of their parts, lie in [1, 2).
+    exponent, hit : (p,) int64 array
     """
-    (active or _kernels()).lagrange_weights(nodes, mantissa, exponent)
+    (active or _kernels()).lagrange_products(nodes, points, mantissa, exponent, hit)
 
 
 def lagrange_basis(
-    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    points: NDArray[Any],
+    out: NDArray[Any],
 ) -> None:
-    """``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes.
+    """``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes, or its column sums.
 
     Parameters
     ----------
     nodes, weights : (m,) float64 or complex128 array
-        Barycentric weights of modulus below 2, up to a common factor.
+    weight_exponent : (m,) int64 array
+        With the weights: 1 over the products of each node's differences to the others.
     points : (p,) array
-    out : (p, m) array
-        Contiguous; all four of one dtype.
+    out : (p, m) or (m,) array
+        Contiguous; all of one dtype. If it is a vector, the sum over all points.
     """
-    (active or _kernels()).lagrange_basis(nodes, weights, points, out)
-
-
-def lagrange_functional(
-    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
-) -> None:
-    """Column sums of `lagrange_basis`.
-
-    Parameters
-    ----------
-    nodes, weights : (m,) float64 or complex128 array
-        As for `lagrange_basis`.
-    points : (p,) array
-    out : (m,) array
-    """
-    (active or _kernels()).lagrange_functional(nodes, weights, points, out)
+    (active or _kernels()).lagrange_basis(nodes, weights, weight_exponent, points, out)

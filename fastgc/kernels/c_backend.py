@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._cffi import ffi, lib
-from .cyclic import CyclicPlan, Decode, Where
+from .cyclic import CyclicPlan, Decode, Status, Where
 from .rows import Rows
+
+NO_MEMORY = Status.NO_MEMORY
 
 __all__ = ["bind_decoding_vector", "combine", "select_simd", "simd", "square_sum"]
 
@@ -99,10 +101,84 @@ def square_sum(x: NDArray[Any]) -> float:
     return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
 
 
-from .numpy_backend import (  # noqa  TEMPORARY
-    lagrange_basis,
-    lagrange_functional,
-    lagrange_weights,
-    leja_order,
-    solve_vandermonde,
-)
+def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
+    """See `fastgc.kernels.leja_order`."""
+    status = lib.fgc_leja_order(
+        ffi.from_buffer("double[]", nodes),
+        nodes.size,
+        nodes.dtype.char == "D",
+        ffi.from_buffer("int64_t[]", order),
+    )
+    if status:
+        raise MemoryError
+
+
+_double_pointer = ffi.typeof("double[]")  # parsed once
+
+
+def solve_vandermonde(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    order: NDArray[np.int64] | None,
+    transpose: bool,
+    out: NDArray[Any],
+    forced: bool,
+) -> bool:
+    """See `fastgc.kernels.solve_vandermonde`."""
+    m = nodes.size
+    status = lib.fgc_solve_vandermonde(
+        ffi.from_buffer(_double_pointer, nodes),
+        ffi.from_buffer(_double_pointer, b),
+        ffi.NULL if order is None else ffi.from_buffer("int64_t[]", order),
+        ffi.from_buffer(_double_pointer, out),
+        m,
+        b.size // m,
+        # FGC_COMPLEX, FGC_TRANSPOSE, FGC_FORCED
+        (nodes.dtype.char == "D") + 2 * bool(transpose) + 4 * forced,
+    )
+    if status == NO_MEMORY:
+        raise MemoryError
+    return not status
+
+
+def lagrange_products(
+    nodes: NDArray[Any],
+    points: NDArray[Any],
+    mantissa: NDArray[Any],
+    exponent: NDArray[np.int64],
+    hit: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.lagrange_products`."""
+    lib.fgc_lagrange_products(
+        ffi.from_buffer("double[]", nodes),
+        nodes.size,
+        ffi.from_buffer("double[]", points),
+        points.size,
+        nodes.dtype.char == "D",
+        ffi.from_buffer("double[]", mantissa),
+        ffi.from_buffer("int64_t[]", exponent),
+        ffi.from_buffer("int64_t[]", hit),
+    )
+
+
+def lagrange_basis(
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    points: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    """See `fastgc.kernels.lagrange_basis`."""
+    status = lib.fgc_lagrange_basis(
+        ffi.from_buffer("double[]", nodes),
+        ffi.from_buffer("double[]", weights),
+        ffi.from_buffer("int64_t[]", weight_exponent),
+        nodes.size,
+        ffi.from_buffer("double[]", points),
+        points.size,
+        nodes.dtype.char == "D",
+        out.ndim == 1,
+        ffi.from_buffer("double[]", out),
+    )
+    if status:
+        raise MemoryError

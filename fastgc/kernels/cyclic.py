@@ -40,7 +40,7 @@ PAD = 8  # ones after each table, so that full vectors may be read at its end
 
 
 class Status(IntEnum):
-    """What a decoding-vector kernel found; the numbers are csrc/fastgc.h's fgc_status."""
+    """What a kernel found; the numbers are csrc/fastgc.h's fgc_status."""
 
     OK = 0
     OUT_OF_RANGE = 1
@@ -48,6 +48,7 @@ class Status(IntEnum):
     TOO_FEW = 3
     OVERFLOW = 4
     NO_MEMORY = 5
+    NOT_FINITE = 6
 
 
 Decode: TypeAlias = Callable[[int, int], int]

@@ -26,6 +26,8 @@ __all__ = [
     "combine",
     "combine_rows",
     "decoding_vector",
+    "lagrange_basis",
+    "lagrange_products",
     "square_sum",
 ]
 
@@ -379,10 +381,69 @@ def square_sum(x: NDArray[Any]) -> float:
     return float(_square_sum(x))
 
 
+# ---------------------------------------------------------------------- Lagrange bases
+
+_NEAREST = 2.0**-250
+_POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
+
+
+@_njit
+def lagrange_products(nodes, points, mantissa, exponent, hit):
+    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``, see the facade."""
+    mantissa[:] = 1
+    exponent[:] = 0
+    hit[:] = -1
+    for j in range(nodes.size):
+        for i in range(points.size):
+            factor = points[i] - nodes[j]
+            if max(abs(factor.real), abs(factor.imag)) < _NEAREST:
+                hit[i] = j
+            else:
+                mantissa[i] *= factor
+        if j % 4 == 3 or j == nodes.size - 1:
+            for i in range(points.size):
+                size = max(abs(mantissa[i].real), abs(mantissa[i].imag))
+                shift = math.frexp(size)[1] - 1
+                mantissa[i] *= _power_of_two(-shift)
+                exponent[i] += shift
+
+
+@_njit
+def _power_of_two(e):
+    return _POWERS[min(max(e, -1022), 1023) + 1022]
+
+
+@_njit
+def _add_bases(nodes, weights, weight_exponent, points, rows):
+    """Adds l_j(points[i]) to row i, or to the only one."""
+    mantissa = np.empty_like(points)
+    exponent, hit = np.empty(points.size, np.int64), np.empty(points.size, np.int64)
+    lagrange_products(nodes, points, mantissa, exponent, hit)
+    for i in range(points.size):
+        row = rows[i % len(rows)]
+        if hit[i] >= 0:
+            row[hit[i]] += 1
+            continue
+        for j in range(nodes.size):
+            value = mantissa[i] / (points[i] - nodes[j]) * weights[j]
+            e = exponent[i] + weight_exponent[j]
+            half = e >> 1
+            row[j] += value * _power_of_two(half) * _power_of_two(e - half)
+
+
+def lagrange_basis(
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    points: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    """See `fastgc.kernels.lagrange_basis`."""
+    out[...] = 0
+    _add_bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
+
+
 from .numpy_backend import (  # noqa  TEMPORARY
-    lagrange_basis,
-    lagrange_functional,
-    lagrange_weights,
     leja_order,
     solve_vandermonde,
 )

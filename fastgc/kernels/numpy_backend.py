@@ -14,8 +14,7 @@ __all__ = [
     "bind_decoding_vector",
     "combine",
     "lagrange_basis",
-    "lagrange_functional",
-    "lagrange_weights",
+    "lagrange_products",
     "leja_order",
     "solve_vandermonde",
     "square_sum",
@@ -192,50 +191,58 @@ def solve_vandermonde(
     return finite
 
 
-def lagrange_weights(
-    nodes: NDArray[Any], mantissa: NDArray[Any], exponent: NDArray[np.int64]
+def lagrange_products(
+    nodes: NDArray[Any],
+    points: NDArray[Any],
+    mantissa: NDArray[Any],
+    exponent: NDArray[np.int64],
+    hit: NDArray[np.int64],
 ) -> None:
-    """See `fastgc.kernels.lagrange_weights`."""
-    with np.errstate(all="ignore"):
-        x = nodes / _power_of_two(nodes)
-        factors = x[:, None] - x
-        np.fill_diagonal(factors, 1.0)
-        mantissa[:] = 1.0
-        exponent[:] = 0
-        for i in range(x.size):
-            _, shift = np.frexp(np.abs(factors[:, i]))
-            mantissa *= _ldexp(factors[:, i], -shift)
-            exponent += shift
-            if i % 8 == 7 or i == x.size - 1:
-                _, shift = np.frexp(np.abs(mantissa))
-                mantissa[:] = _ldexp(mantissa, -shift)
-                exponent += shift
+    """See `fastgc.kernels.lagrange_products`."""
+    mantissa[:] = 1.0
+    exponent[:] = 0
+    hit[:] = -1
+    for at in range(0, nodes.size, 4):
+        factors = points[:, None] - nodes[at : at + 4]
+        row, column = np.nonzero(_larger_part(factors) < 2.0**-250)
+        hit[row] = at + column
+        factors[row, column] = 1.0
+        mantissa *= factors.prod(axis=1)
+        shift = np.frexp(_larger_part(mantissa))[1] - 1
+        mantissa[:] = _ldexp(mantissa, -shift)
+        exponent += shift
 
 
-def _ldexp(x: NDArray[Any], exponent: NDArray[np.intc]) -> NDArray[Any]:
-    if np.isrealobj(x):
-        return np.ldexp(x, exponent)
-    return np.ldexp(x.real, exponent) + 1j * np.ldexp(x.imag, exponent)
+def _larger_part(x: NDArray[Any]) -> NDArray[Any]:
+    size: NDArray[Any] = np.maximum(np.abs(x.real), np.abs(x.imag))
+    return size
+
+
+def _ldexp(x: NDArray[Any], exponent: NDArray[Any]) -> NDArray[Any]:
+    exponent = np.clip(exponent, -4000, 4000).astype(np.intc)  # which ldexp takes
+    scaled: NDArray[Any] = np.empty_like(x)
+    with np.errstate(over="ignore", under="ignore"):
+        scaled.real = np.ldexp(x.real, exponent)
+        if np.iscomplexobj(x):
+            scaled.imag = np.ldexp(x.imag, exponent)
+    return scaled
 
 
 def lagrange_basis(
-    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    points: NDArray[Any],
+    out: NDArray[Any],
 ) -> None:
     """See `fastgc.kernels.lagrange_basis`."""
+    mantissa, exponent = np.empty_like(points), np.empty(points.size, dtype=np.int64)
+    hit = np.empty(points.size, dtype=np.int64)
+    lagrange_products(nodes, points, mantissa, exponent, hit)
     difference = points[:, None] - nodes
-    # A row may be scaled: the smallest difference, so that nothing overflows near a node.
-    nearest = np.abs(difference).min(axis=1, keepdims=True)
-    with np.errstate(all="ignore"):
-        np.multiply(weights, nearest / difference, out=out)
-        out /= out.sum(axis=1, keepdims=True)
-    at_node = np.flatnonzero(nearest == 0)
-    out[at_node] = difference[at_node] == 0
-
-
-def lagrange_functional(
-    nodes: NDArray[Any], weights: NDArray[Any], points: NDArray[Any], out: NDArray[Any]
-) -> None:
-    """See `fastgc.kernels.lagrange_functional`."""
-    matrix = np.empty((points.size, nodes.size), nodes.dtype)
-    lagrange_basis(nodes, weights, points, matrix)
-    np.sum(matrix, axis=0, out=out)
+    difference[hit >= 0] = 1.0
+    quotient = mantissa[:, None] / difference * weights
+    values = _ldexp(quotient, exponent[:, None] + weight_exponent)
+    values[hit >= 0] = 0.0
+    values[hit >= 0, hit[hit >= 0]] = 1.0
+    out[...] = values if out.ndim == 2 else values.sum(axis=0)
