@@ -272,12 +272,12 @@ def _residual(
     NumPy for every backend: compiled code has no extended precision everywhere.
     """
     complex_ = b.dtype is _COMPLEX
-    wide = np.clongdouble if complex_ else np.longdouble
+    wide: Any = np.clongdouble if complex_ else np.longdouble
     t = nodes.astype(wide).reshape(-1, *[1] * (b.ndim - 1))
     with np.errstate(over="ignore", invalid="ignore"):
         if transpose:
             product = np.empty(b.shape, wide)
-            term = x.astype(wide)
+            term: Any = x.astype(wide)
             for k in range(len(b)):
                 product[k] = term.sum(axis=0)
                 term *= t

@@ -14,7 +14,17 @@ from .rows import Rows
 
 NO_MEMORY = Status.NO_MEMORY
 
-__all__ = ["bind_decoding_vector", "combine", "select_simd", "simd", "square_sum"]
+__all__ = [
+    "bind_decoding_vector",
+    "combine",
+    "lagrange_basis",
+    "lagrange_products",
+    "leja_order",
+    "select_simd",
+    "simd",
+    "solve_vandermonde",
+    "square_sum",
+]
 
 _combine = {
     "f": ("float[]", lib.fgc_combine_float),

@@ -1,7 +1,8 @@
 """The kernels in Numba, for the facade and for a user's own ``@njit`` code.
 
-`decoding_vector`, `combine_rows` and `accumulate` take arrays only and may be called from compiled
-functions; they check nothing. All are cached on disk and release the GIL.
+`decoding_vector`, `combine_rows`, `accumulate`, `leja_order`, `vandermonde_column` and
+`lagrange_products` take arrays only and may be called from compiled functions; they check nothing.
+All are cached on disk and release the GIL.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ __all__ = [
     "decoding_vector",
     "lagrange_basis",
     "lagrange_products",
+    "leja_order",
+    "solve_vandermonde",
     "square_sum",
+    "vandermonde_column",
 ]
 
 # Fused multiply-adds are wanted (one rounding fewer); no other liberty with arithmetic is.
@@ -443,7 +447,103 @@ def lagrange_basis(
     _add_bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
 
 
-from .numpy_backend import (  # noqa  TEMPORARY
-    leja_order,
-    solve_vandermonde,
-)
+# ---------------------------------------------------------------------- Vandermonde systems
+
+
+@_njit
+def leja_order(nodes, order):
+    """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
+    m = nodes.size
+    largest = 0.0
+    for z in nodes:
+        largest = max(largest, abs(z.real), abs(z.imag))
+    scale = 1.0
+    if 0 < largest < np.inf:
+        scale = _power_of_two(-math.frexp(largest)[1])
+    x = nodes * scale
+    chosen, farthest = 0, -1.0
+    for i in range(m):
+        size = x[i].real * x[i].real + x[i].imag * x[i].imag
+        if size > farthest:
+            chosen, farthest = i, size
+        order[i] = i
+    product = np.ones(m)
+    for k in range(m):
+        at, where = x[chosen], order[chosen]
+        x[chosen], product[chosen], order[chosen] = x[k], product[k], order[k]
+        x[k], order[k] = at, where
+        chosen, best = k + 1, -1.0
+        for i in range(k + 1, m):
+            difference = x[i] - at
+            square = difference.real * difference.real + difference.imag * difference.imag
+            product[i] *= square
+            if product[i] > best:
+                chosen, best = i, product[i]
+        if k % 8 == 7 and best > 0:
+            # a common factor changes nothing; nor does the order of the hopeless
+            scale = _power_of_two(-math.frexp(best)[1])
+            for i in range(k + 1, m):
+                product[i] = max(product[i] * scale, 2.0**-900)
+
+
+@_njit
+def vandermonde_column(x, c, transpose):
+    """Solve ``V^T a = c``, or ``V a = c``, in place: Björck and Pereyra's algorithms.
+
+    `x` : the nodes, (m,), in the order in which they are to be taken, and c's entries too unless
+    `transpose`. With it, the entries of a belong to the nodes in this order.
+    """
+    m = x.size
+    if transpose:
+        for k in range(m - 1):
+            for i in range(m - 1, k, -1):
+                c[i] -= x[k] * c[i - 1]
+        for k in range(m - 2, -1, -1):
+            for i in range(k + 1, m):
+                c[i] /= x[i] - x[i - k - 1]
+            for i in range(k, m - 1):
+                c[i] -= c[i + 1]
+    else:
+        for k in range(m - 1):
+            for i in range(m - 1, k, -1):
+                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
+        for k in range(m - 2, -1, -1):
+            for i in range(k, m - 1):
+                c[i] -= x[k] * c[i + 1]
+
+
+@_njit
+def _solve_vandermonde(nodes, b, order, transpose, out, forced):
+    x = nodes[order]
+    c = np.empty_like(x)
+    finite = True
+    for column in range(b.shape[1]):
+        for i in range(x.size):
+            c[i] = b[i if transpose else order[i], column]
+        vandermonde_column(x, c, transpose)
+        good = np.isfinite(c).all()
+        finite = finite and good
+        if not (good or forced):
+            return False
+        for i in range(x.size):
+            out[order[i] if transpose else i, column] = c[i]
+    return finite
+
+
+def solve_vandermonde(
+    nodes: NDArray[Any],
+    b: NDArray[Any],
+    order: NDArray[np.int64] | None,
+    transpose: bool,
+    out: NDArray[Any],
+    forced: bool,
+) -> bool:
+    """See `fastgc.kernels.solve_vandermonde`."""
+    if order is None:
+        order = np.empty(nodes.size, dtype=np.int64)
+        leja_order(nodes, order)
+    shape = nodes.size, -1
+    finite = _solve_vandermonde(
+        nodes, b.reshape(shape), order, transpose, out.reshape(shape), forced
+    )
+    return bool(finite) and bool(np.isfinite(nodes).all())
