@@ -24,9 +24,9 @@ class Kernel:
     """A kernel with the means to call and to check it.
 
     ``make(rng, size, count, dtype)`` gives the arguments: vectors of `size` elements, `count` of
-    them; for decoding vectors `size` workers of which `count` straggle. ``run(arguments)`` returns
-    the result, ``truth(arguments)`` what it should be. ``finite(arguments)``, of combinations: what
-    the kernel says of NaN and Inf.
+    them; for decoding vectors `size` workers of which `count` straggle; for kernels on nodes `size`
+    nodes and `count` columns or points. ``run(arguments)`` returns the result, ``truth(arguments)``
+    what it should be. ``finite(arguments)``, of combinations: what the kernel says of NaN and Inf.
     """
 
     name: str
@@ -172,6 +172,119 @@ def _decoding_vector(name, method, cut):
     return Kernel(name, make, run, truth, (np.float64,))
 
 
+# ------------------------------------------------------------------ Vandermonde, Lagrange
+
+
+def nodes_of(rng, size, complex_):
+    """Well-placed nodes in random order: on [-2, 2], whose capacity is 1, or most of some roots."""
+    if not complex_:
+        return rng.permutation(2 * np.cos(np.pi * (np.arange(size) + 0.5) / size))
+    whole = size + size // 8
+    return np.exp(2j * np.pi * rng.permutation(whole)[:size] / whole)
+
+
+def bjorck_pereyra(x, b, transpose):
+    """The algorithm as published, in extended precision, in Leja's order of the nodes."""
+    wide = WIDE_COMPLEX if np.iscomplexobj(x) else WIDE
+    order, product = [int(np.argmax(np.abs(x)))], np.ones(x.size, WIDE)
+    while len(order) < x.size:
+        product = product * np.abs(x - x[order[-1]])
+        order.append(int(np.argmax(product)))
+    t, c = x[order].astype(wide), (b if transpose else b[order]).astype(wide)
+    m = t.size
+    if transpose:
+        for k in range(m - 1):
+            c[k + 1 :] -= t[k] * c[k:-1]
+        for k in range(m - 2, -1, -1):
+            c[k + 1 :] /= t[k + 1 :] - t[: m - k - 1]
+            c[k:-1] -= c[k + 1 :]
+        solved = np.empty_like(c)
+        solved[order] = c
+        return solved
+    for k in range(m - 1):
+        c[k + 1 :] = (c[k + 1 :] - c[k:-1]) / (t[k + 1 :] - t[: m - k - 1])
+    for k in range(m - 2, -1, -1):
+        c[k:-1] -= t[k] * c[k + 1 :]
+    return c
+
+
+def _vandermonde(transpose, complex_):
+    def make(rng, size, count, dtype):
+        nodes = nodes_of(rng, size, complex_)
+        columns = rng.standard_normal((size, max(count, 1))).astype(nodes.dtype)
+        if complex_:
+            columns += 1j * rng.standard_normal(columns.shape)
+        return {"nodes": nodes, "b": columns}
+
+    def run(arguments):
+        out = np.empty_like(arguments["b"])
+        solve = kernels.solve_vandermonde
+        assert solve(arguments["nodes"], arguments["b"], None, transpose, out)
+        return out
+
+    def truth(arguments):
+        nodes, b = arguments["nodes"], arguments["b"]
+        solved = [bjorck_pereyra(nodes, column, transpose) for column in b.T]
+        return np.array(solved).T
+
+    kind = f"{'moments' if transpose else 'coefficients'}, {'complex' if complex_ else 'real'}"
+    return Kernel(f"vandermonde {kind}", make, run, truth, (np.float64,))
+
+
+def _lagrange(what, complex_):
+    def make(rng, size, count, dtype):
+        nodes = nodes_of(rng, size, complex_) / 2
+        points = rng.uniform(-1, 1, count + 2)
+        if complex_:
+            points = points + 1j * rng.uniform(-1, 1, count + 2)
+        points[1] = nodes[size // 2]  # a point that is a node
+        return {"nodes": nodes, "points": points}
+
+    def run(arguments):
+        nodes, points = arguments["nodes"], arguments["points"]
+        if what == "products":
+            product, exponent, hit = _products(nodes, points)
+            assert ((_part(product) >= 1) & (_part(product) < 2)).all()
+            equal = points[:, None] == nodes
+            expected = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
+            np.testing.assert_array_equal(hit, expected)
+            wide = product.astype(WIDE_COMPLEX if complex_ else WIDE)
+            return wide * np.ldexp(WIDE(1), exponent.astype(np.intc))
+        product, exponent, _ = _products(nodes, nodes)
+        out = np.empty((points.size, nodes.size)[what == "functional" :], nodes.dtype)
+        kernels.lagrange_basis(nodes, 1 / product, -exponent, points, out)
+        return out
+
+    def truth(arguments):
+        wide = WIDE_COMPLEX if complex_ else WIDE
+        nodes, points = (arguments[name].astype(wide) for name in ("nodes", "points"))
+        if what == "products":
+            factors = points[:, None] - nodes
+            return np.where(factors == 0, 1, factors).prod(axis=1)
+        basis = np.ones((points.size, nodes.size), wide)
+        for i in range(nodes.size):
+            others = np.arange(nodes.size) != i
+            basis[:, others] *= ((points - nodes[i])[:, None] / (nodes - nodes[i] + ~others))[
+                :, others
+            ]
+        return basis.sum(axis=0) if what == "functional" else basis
+
+    return Kernel(
+        f"lagrange {what}, {'complex' if complex_ else 'real'}", make, run, truth, (np.float64,)
+    )
+
+
+def _part(x):
+    return np.maximum(np.abs(x.real), np.abs(x.imag))
+
+
+def _products(nodes, points):
+    product = np.empty_like(points)
+    exponent, hit = np.empty((2, points.size), np.int64)
+    kernels.lagrange_products(nodes, points, product, exponent, hit)
+    return product, exponent, hit
+
+
 def _whole(n):
     return [n]
 
@@ -194,4 +307,10 @@ KERNELS = [
     _decoding_vector("locator, three blocks", kernels.LOCATOR, _thirds),
     _decoding_vector("lookup, three blocks", kernels.LOOKUP, _thirds),
     _decoding_vector("fft, three blocks", None, _thirds),
+    *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
+    *(
+        _lagrange(what, complex_)
+        for what in ("products", "basis", "functional")
+        for complex_ in (0, 1)
+    ),
 ]

@@ -15,7 +15,8 @@ from fastgc import kernels
 from fastgc.kernels import threads
 
 LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
-VECTORS = [k for k in KERNELS if k not in LONG]
+NODES = [k for k in KERNELS if k.name.startswith(("vandermonde", "lagrange"))]
+VECTORS = [k for k in KERNELS if k not in LONG + NODES]
 SIZES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1023, 1025, 4097, 16383, 16385, 40001)
 UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 
@@ -64,6 +65,33 @@ def test_decoding_vectors(kernel):
             assert error.max() <= (size + 16) * 2.0**-53 * (8 if "fft" in kernel.name else 1)
 
 
+@pytest.mark.parametrize("kernel", NODES, ids=lambda k: k.name)
+def test_nodes(kernel):
+    rng = np.random.default_rng(5)
+    for size in (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 33, 63, 64, 65, 100):
+        for count in (1, 2, 3, 4, 5, 9) if size < 30 else (1, 66):
+            if count > 9 and kernel.name.startswith("vandermonde"):
+                count = 6
+            arguments = kernel.make(rng, size, count, np.float64)
+            before = frozen(arguments)
+            result, truth = kernel.run(arguments), kernel.truth(arguments)
+            assert result.shape == truth.shape
+            if "products" in kernel.name:
+                assert (np.abs(result / truth - 1)).max() <= 2 * (size + 2) * UNIT[np.float64]
+            elif "basis" in kernel.name:  # each value relative to itself
+                error = np.abs(result - truth) / np.where(truth == 0, 1, np.abs(truth))
+                assert error.max() <= 6 * (size + 2) * UNIT[np.float64]
+            elif "functional" in kernel.name:
+                assert np.abs(result - truth).max() <= (
+                    6 * (size + 2) * UNIT[np.float64] * np.abs(truth).max() * (count + 2)
+                )
+            else:
+                error = np.abs(result - truth).max(axis=0) / np.abs(truth).max(axis=0)
+                assert error.max() <= 3e-14 * size
+            for name, value in before.items():
+                np.testing.assert_array_equal(arguments[name], value)
+
+
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 @pytest.mark.any_backend
 def test_every_simd_level(level):
@@ -79,6 +107,8 @@ def test_every_simd_level(level):
                     test_long_vectors(kernel, dtype)
             for kernel in VECTORS:
                 test_decoding_vectors(kernel)
+            for kernel in NODES:
+                test_nodes(kernel)
     finally:
         assert c_backend.select_simd(before)
 

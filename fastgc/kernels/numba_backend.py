@@ -385,6 +385,24 @@ def square_sum(x: NDArray[Any]) -> float:
     return float(_square_sum(x))
 
 
+def _over(a, d):
+    """Quotient; Numba's own division of complex numbers raises an exception for 0."""
+
+
+@overload(_over)
+def _over_impl(a, d):
+    if isinstance(d, types.Complex):
+
+        def divide(a, d):
+            size = max(abs(d.real), abs(d.imag))
+            re, im = d.real / size, d.imag / size
+            square = (re * re + im * im) * size
+            return a * complex(re / square, -im / square)
+
+        return divide
+    return lambda a, d: a / d
+
+
 # ---------------------------------------------------------------------- Lagrange bases
 
 _NEAREST = 2.0**-250
@@ -429,7 +447,7 @@ def _add_bases(nodes, weights, weight_exponent, points, rows):
             row[hit[i]] += 1
             continue
         for j in range(nodes.size):
-            value = mantissa[i] / (points[i] - nodes[j]) * weights[j]
+            value = _over(mantissa[i], points[i] - nodes[j]) * weights[j]
             e = exponent[i] + weight_exponent[j]
             half = e >> 1
             row[j] += value * _power_of_two(half) * _power_of_two(e - half)
@@ -500,13 +518,13 @@ def vandermonde_column(x, c, transpose):
                 c[i] -= x[k] * c[i - 1]
         for k in range(m - 2, -1, -1):
             for i in range(k + 1, m):
-                c[i] /= x[i] - x[i - k - 1]
+                c[i] = _over(c[i], x[i] - x[i - k - 1])
             for i in range(k, m - 1):
                 c[i] -= c[i + 1]
     else:
         for k in range(m - 1):
             for i in range(m - 1, k, -1):
-                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
+                c[i] = _over(c[i] - c[i - 1], x[i] - x[i - k - 1])
         for k in range(m - 2, -1, -1):
             for i in range(k, m - 1):
                 c[i] -= x[k] * c[i + 1]

@@ -1,0 +1,183 @@
+"""Barycentric weights and Lagrange bases: truth in high precision, thousands of nodes, errors."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_table import nodes_of
+
+from fastgc import interpolation
+from fastgc.interpolation import basis, chebyshev, evaluate, functional, roots_of_unity, weights
+
+
+def wide_basis(nodes, points):
+    """By definition, in 60 digits."""
+    with mpmath.workdps(60):
+        x, z = ([mpmath.mpmathify(v) for v in values.tolist()] for values in (nodes, points))
+        rows = [
+            [
+                mpmath.fprod((p - x[i]) / (x[j] - x[i]) for i in range(len(x)) if i != j)
+                for j in range(len(x))
+            ]
+            for p in z
+        ]
+        total = [mpmath.fsum(column) for column in zip(*rows, strict=True)]
+        kind = complex if np.iscomplexobj(nodes) or np.iscomplexobj(points) else float
+        return np.array([[kind(v) for v in row] for row in rows]), np.array(list(map(kind, total)))
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 5, 24])
+def test_against_mpmath(complex_, m):
+    """Every value accurate relative to itself: also far outside, and next to a node."""
+    rng = np.random.default_rng(m)
+    nodes = nodes_of(rng, m, complex_)
+    points = np.append(rng.uniform(-3, 3, 5), nodes[0].real + np.array([0, 1e-13, 1e-30, 0.5]))
+    truth, total = wide_basis(nodes, points)
+    found = basis(nodes, points)
+    assert found.dtype == truth.dtype
+    scale = np.where(truth == 0, 1, np.abs(truth))
+    assert (np.abs(found - truth) / scale).max() < 1e-14 * (m + 2)
+    error = np.abs(functional(nodes, points) - total).max()
+    assert error < 1e-13 * np.abs(truth).sum(axis=0).max()
+    w = weights(nodes)
+    exact = np.array(
+        [1 / np.prod(x - np.delete(nodes.astype(np.clongdouble), j)) for j, x in enumerate(nodes)]
+    )
+    ratio = w / exact
+    assert np.abs(ratio / ratio[0] - 1).max() < 1e-14 * (m + 2)
+    assert 1 <= np.abs(w).max() < 2
+
+
+def test_exact_at_nodes():
+    for nodes in (chebyshev(30), roots_of_unity(30), np.array([4.0])):
+        np.testing.assert_array_equal(basis(nodes, nodes), np.eye(nodes.size))
+        np.testing.assert_array_equal(functional(nodes, nodes[::-1]), np.ones(nodes.size))
+
+
+@given(st.integers(1, 40), st.booleans(), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_reproduces_polynomials(m, complex_, random):
+    rng = np.random.default_rng(random.randrange(2**32))
+    nodes = nodes_of(rng, m, complex_) / 2
+    points = rng.uniform(-1, 1, 7) + 1j * rng.uniform(-0.1, 0.1, 7) * complex_
+    points = points if complex_ else points.real
+    coefficients = rng.standard_normal((m, 3))
+    values, expected = (
+        np.polynomial.polynomial.polyval(z, coefficients).T for z in (nodes, points)
+    )
+    L = basis(nodes, points)
+    tolerance = 1e-13 * (m + 5) * np.abs(L).sum(axis=1).max() * np.abs(values).max()
+    np.testing.assert_allclose(L @ values, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(evaluate(nodes, values, points), expected, rtol=0, atol=tolerance)
+    one = evaluate(nodes, values[:, 0], points)
+    np.testing.assert_allclose(one, expected[:, 0], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(L.sum(axis=1), 1, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        functional(nodes, points) @ values, expected.sum(axis=0), rtol=0, atol=7 * tolerance
+    )
+    shuffled = rng.permutation(m)
+    np.testing.assert_allclose(
+        basis(nodes[shuffled], points), L[:, shuffled], rtol=1e-12, atol=1e-300
+    )
+
+
+@pytest.mark.parametrize("length", [1e-100, 1e-3, 1.0, 1e5, 1e100])
+def test_thousands_of_nodes_on_any_interval(length):
+    rng = np.random.default_rng(0)
+    points = np.append(rng.uniform(-1, 1, 8), 0.3)
+    for nodes in (chebyshev(2000), roots_of_unity(2000)):
+        w = weights(nodes * length)
+        assert np.isfinite(w).all()
+        assert 1 <= np.abs(w).max() < 2
+        L = basis(nodes * length, points * length)
+        np.testing.assert_allclose(L, basis(nodes, points), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(L.sum(axis=1), 1, atol=1e-11)
+        c = functional(nodes * length, points * length)
+        np.testing.assert_allclose(c, L.sum(axis=0), atol=1e-11)
+    known = (-1.0) ** np.arange(2000) * np.sin((np.arange(2000) + 0.5) * np.pi / 2000)
+    ratio = weights(chebyshev(2000) * length) / known
+    np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
+    ratio = weights(roots_of_unity(2000)) / roots_of_unity(2000)
+    np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
+
+
+def test_equispaced_nodes_are_hopeless_but_no_nan():
+    nodes = np.linspace(0, 1, 2000)
+    w = weights(nodes)
+    assert np.isfinite(w).all()
+    assert w[0] == 0  # 1e-598 of the largest
+    middle, edge = basis(nodes, [0.49999, 1 / 4000])
+    assert np.isfinite(middle).all()
+    assert np.abs(middle.sum() - 1) < 1e-10
+    assert not np.isnan(edge).any()
+    assert np.isinf(edge).any()  # as large as it is
+    w = weights(np.linspace(-1, 1, 20))
+    binomial = [(-1) ** j * float(mpmath.binomial(19, j)) for j in range(20)]
+    np.testing.assert_allclose(w / w[0], binomial, rtol=1e-13)
+
+
+@mpmath.workdps(30)
+def test_points_of_chebyshev_and_roots_of_unity():
+    for m in (1, 2, 3, 10, 101):
+        x = chebyshev(m)
+        assert (np.diff(x) > 0).all()
+        np.testing.assert_array_equal(x, -x[::-1])
+        exact = [float(mpmath.cos(mpmath.pi * (2 * (m - 1 - j) + 1) / (2 * m))) for j in range(m)]
+        np.testing.assert_allclose(x, exact, rtol=0, atol=1.2e-16)
+        for offset in (0.0, 0.5):
+            z = roots_of_unity(m, offset)
+            exact = [complex(mpmath.expjpi(mpmath.mpf(2) * (j + offset) / m)) for j in range(m)]
+            np.testing.assert_allclose(z, exact, rtol=0, atol=1.2e-16)
+    for function in (chebyshev, roots_of_unity):
+        with pytest.raises(ValueError, match="at least 1"):
+            function(0)
+        with pytest.raises(TypeError, match="integer"):
+            function(2.5)
+
+
+@pytest.mark.parametrize("function", [basis, functional])
+def test_refuses(function):
+    points = np.array([0.5])
+    for nodes, at, error, says in [
+        ([1, 2, 1], points, ValueError, "nodes 0 and 2 are both 1.0: nodes must be distinct"),
+        ([1j, 2, 3, 1j], points, ValueError, "nodes 0 and 3 are both 1j"),
+        ([1, np.nan], points, ValueError, r"nodes\[1\] is nan: nodes must be finite"),
+        ([1, np.inf], points, ValueError, r"nodes\[1\] is inf"),
+        ([1, 2], [0, -np.inf], ValueError, r"points\[1\] is -inf"),
+        ([1, 2], [0, np.nan], ValueError, r"points\[1\] is nan"),
+        ([], points, ValueError, "nodes must not be empty"),
+        ([[1, 2]], points, ValueError, "nodes must be one-dimensional"),
+        ([1, 2], [[0]], ValueError, "points must be one-dimensional"),
+        (["a"], points, TypeError, "nodes must be real or complex"),
+        ([1, 2], [None], TypeError, "points must be real or complex"),
+    ]:
+        with pytest.raises(error, match=says):
+            function(nodes, at)
+    with pytest.raises(ValueError, match="nodes 1 and 2 are both"):
+        weights([0, 3, 3])
+
+
+def test_out():
+    nodes, points = chebyshev(4), np.array([0.1, 0.2])
+    out = np.full((2, 4), 7.0)
+    assert basis(nodes, points, out=out) is out
+    np.testing.assert_array_equal(out, basis(nodes, points))
+    for bad, error, says in [
+        (np.full((4, 2), 7.0), ValueError, r"out must have shape \(2, 4\)"),
+        (np.full((2, 4), 7.0, complex), TypeError, "out must have dtype float64"),
+        (np.full((2, 8), 7.0)[:, ::2], ValueError, "contiguous"),
+    ]:
+        with pytest.raises(error, match=says):
+            basis(nodes, points, out=bad)
+        assert (bad == 7).all()
+    room = np.arange(8.0)  # out over the nodes
+    expected = basis(room[:4].copy(), points)
+    found = basis(room[:4], points, out=room.reshape(2, 4))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_public_names():
+    for name in interpolation.__all__:
+        assert getattr(interpolation, name).__doc__

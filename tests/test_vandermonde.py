@@ -1,0 +1,280 @@
+"""Vandermonde systems: exact and high-precision truth, orders, layouts, errors."""
+
+import itertools
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from kernel_table import decoding_truth, nodes_of
+
+from fastgc import vandermonde
+from fastgc.vandermonde import leja_order, roots_order, solve
+
+
+def exact(nodes, b, transpose):
+    """By elimination in exact fractions."""
+    m = len(nodes)
+    V = [[Fraction(x) ** j for j in range(m)] for x in nodes]
+    if transpose:
+        V = [list(column) for column in zip(*V, strict=True)]
+    rows = [[*row, Fraction(v)] for row, v in zip(V, b, strict=True)]
+    for k in range(m):
+        pivot = next(i for i in range(k, m) if rows[i][k])
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [v / rows[k][k] for v in rows[k]]
+        for i in range(m):
+            if i != k:
+                rows[i] = [a - rows[i][k] * c for a, c in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_every_small_set_of_integers(transpose):
+    rng = np.random.default_rng(0)
+    for m in (1, 2, 3, 4):
+        for nodes in itertools.combinations(range(-3, 4), m):
+            nodes = rng.permutation(nodes)
+            b = rng.integers(-5, 6, m)
+            x = solve(nodes, b, transpose)
+            assert x.dtype == np.float64
+            expected = [float(v) for v in exact(nodes.tolist(), b.tolist(), transpose)]
+            np.testing.assert_allclose(x, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("m", [13, 32])
+def test_against_mpmath(transpose, complex_, m):
+    rng = np.random.default_rng(m)
+    nodes = nodes_of(rng, m, complex_)
+    b = rng.standard_normal(m) + 1j * rng.standard_normal(m) * complex_
+    b = b if complex_ else b.real
+    with mpmath.workdps(60):
+        V = mpmath.matrix([[mpmath.mpmathify(z) ** j for j in range(m)] for z in nodes.tolist()])
+        truth = mpmath.lu_solve(V.T if transpose else V, mpmath.matrix(b.tolist()))
+    truth = np.array([complex(v) for v in truth])
+    for order in ("leja", leja_order(nodes)):
+        error = np.abs(solve(nodes, b, transpose, order=order) - truth).max()
+        assert error < 1e-12 * np.abs(truth).max()
+    refined = solve(nodes, b, transpose, refine=2)
+    assert np.abs(refined - truth).max() < 3e-15 * np.abs(truth).max()
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("columns", [*range(1, 10), 33])
+def test_many_right_hand_sides(transpose, dtype, columns):
+    rng = np.random.default_rng(columns)
+    nodes = nodes_of(rng, 21, dtype is complex)
+    B = rng.standard_normal((21, columns)).astype(dtype)
+    if dtype is complex:
+        B += 1j * rng.standard_normal(B.shape)
+    X = solve(nodes, B, transpose)
+    assert X.shape == B.shape
+    for x, b in zip(X.T, B.T, strict=True):
+        alone = solve(nodes, b.copy(), transpose)
+        np.testing.assert_allclose(x, alone, rtol=0, atol=1e-13 * np.abs(alone).max())
+    mixed = solve(nodes, B + 1j * B[::-1], transpose)  # real nodes, complex columns
+    assert mixed.dtype == np.complex128
+    expected = X + 1j * solve(nodes, B[::-1], transpose)
+    np.testing.assert_allclose(mixed, expected, atol=1e-11 * np.abs(expected).max())
+    out = np.empty_like(X)
+    assert solve(nodes, B, transpose, out=out) is out
+    np.testing.assert_allclose(out, X, atol=1e-13 * np.abs(X).max())
+    before = B.copy()
+    assert solve(nodes, B, transpose, out=B) is B  # in place
+    np.testing.assert_allclose(B, X, atol=1e-13 * np.abs(X).max())
+    solve(nodes, before, transpose, out=before, refine=1)
+    np.testing.assert_allclose(before, X, atol=1e-10 * np.abs(X).max())
+
+
+def test_layouts():
+    rng = np.random.default_rng(0)
+    nodes, B = nodes_of(rng, 12, False), rng.standard_normal((12, 4))
+    expected = solve(nodes, B)
+    wide = np.zeros((24, 8))
+    wide[::2, ::2] = B
+    spread = np.zeros(36)
+    spread[::3] = nodes
+    for x, b in [
+        (nodes, np.asfortranarray(B)),
+        (nodes, wide[::2, ::2]),
+        (spread[::3], B),
+        (nodes.astype(">f8"), B.astype(">f8")),
+        (nodes.tolist(), B.tolist()),
+    ]:
+        np.testing.assert_array_equal(solve(x, b), expected)
+    single = solve(nodes.astype(np.float32), B.astype(np.float32))
+    assert single.dtype == np.float64
+    read_only = B.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(solve(nodes, read_only), expected)
+
+
+# ------------------------------------------------------------------------------------- orders
+
+
+def products(x):
+    """For each node the product of its distances to those before it."""
+    return np.array([np.prod(np.abs(x[k] - x[:k])) for k in range(x.size)])
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 3, 8, 17, 60, 150])
+def test_leja_order_is_greedy(complex_, m):
+    rng = np.random.default_rng(m)
+    nodes = rng.standard_normal(m) + 1j * rng.standard_normal(m) * complex_
+    nodes = nodes if complex_ else nodes.real
+    order = leja_order(nodes)
+    assert sorted(order.tolist()) == list(range(m))
+    x = nodes[order]
+    assert np.abs(x[0]) == np.abs(nodes).max()
+    for k in range(1, m):
+        distances = np.sum(np.log(np.abs(x[k:, None] - x[:k])), axis=1)
+        assert distances[0] >= distances.max() - 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1.0, 1e20, 1e150])
+def test_leja_order_does_not_see_the_scale(scale):
+    nodes = np.random.default_rng(1).standard_normal(200)
+    np.testing.assert_array_equal(leja_order(nodes * scale), leja_order(nodes))
+    clustered = np.concatenate([nodes * 1e-9, nodes + 5])
+    assert sorted(leja_order(clustered).tolist()) == list(range(400))
+
+
+@pytest.mark.parametrize("trial", range(5))
+def test_roots_of_unity_to_twelve_digits(trial):
+    """Decoding vectors, as moment problems on 224 of the 256th roots of unity."""
+    rng = np.random.default_rng(trial)
+    chosen = rng.permutation(256)[:224]
+    truth = decoding_truth([(256, 1, 0)], chosen).astype(complex)
+    nodes = np.exp(2j * np.pi * chosen / 256)
+    moments = np.zeros(224)
+    moments[0] = 1
+    for order in ("leja", roots_order(256, chosen)):
+        error = np.abs(solve(nodes, moments, True, order=order) - truth).max()
+        assert error < 1e-12 * np.abs(truth).max()
+    with np.errstate(all="ignore"):
+        natural = solve(nodes[np.argsort(chosen)], moments, True, order="given")
+    assert not np.abs(natural).max() < 1e10  # what the order is for
+
+
+def test_roots_order_of_any_integers():
+    for n, f in ((1, 1), (5, 3), (100, 60)):
+        chosen = np.random.default_rng(n).permutation(n)[:f]
+        order = roots_order(n, chosen)
+        assert sorted(order.tolist()) == list(range(f))
+        np.testing.assert_array_equal(roots_order(n, chosen - 3 * n), order)
+    with pytest.raises(ValueError, match="exponents 0 and 2 are the same root of unity modulo 7"):
+        roots_order(7, [1, 2, 8])
+    with pytest.raises(TypeError, match="exponents must be integers"):
+        roots_order(7, [0.5])
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        roots_order(0, [])
+
+
+def test_given_orders():
+    rng = np.random.default_rng(0)
+    nodes, b = rng.standard_normal(6), rng.standard_normal(6)
+    V = np.vander(nodes, increasing=True)
+    for transpose in (False, True):
+        expected = np.linalg.solve(V.T if transpose else V, b)
+        for order in ("given", "leja", [5, 3, 1, 0, 2, 4], np.array([0, 1, 2, 3, 4, 5], np.int8)):
+            np.testing.assert_allclose(solve(nodes, b, transpose, order=order), expected, rtol=1e-8)
+
+
+# -------------------------------------------------------------------------------------- random
+
+
+@given(
+    nodes=hnp.arrays(
+        np.float64, st.integers(1, 10), elements=st.integers(-1000, 1000), unique=True
+    ),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_backward_error(nodes, data):
+    b = data.draw(hnp.arrays(np.float64, nodes.size, elements=st.integers(-99, 99)))
+    V = np.vander(nodes / 1000, increasing=True)
+    for transpose in (False, True):
+        x = solve(nodes / 1000, b, transpose)
+        A = V.T if transpose else V
+        residual = np.abs(A @ x - b).max()
+        assert residual <= 1e-12 * (np.abs(A) @ np.abs(x) + np.abs(b)).max()
+
+
+# -------------------------------------------------------------------------------------- errors
+
+
+def test_nothing_is_written_for_an_error():
+    nodes, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])
+    out = np.full(3, 7.0)
+    read_only = np.full(3, 7.0)
+    read_only.flags.writeable = False
+    for arguments, options, error, says in [
+        (([1, 2, 1], b), {}, ValueError, r"nodes 0 and 2 are both 1.0: nodes must be distinct"),
+        (([1j, 2, 1j], b + 0j), {"out": out + 0j}, ValueError, "nodes 0 and 2 are both 1j"),
+        (([1, np.nan, 2], b), {}, ValueError, r"nodes\[1\] is nan: nodes must be finite"),
+        (([1, 3, np.inf], b), {}, ValueError, r"nodes\[2\] is inf"),
+        ((nodes, [1, 2, np.nan]), {}, ValueError, r"b\[2\] is nan: b must be finite"),
+        ((nodes, [[1, 2], [3, np.inf], [0, 0]]), {"out": None}, ValueError, r"b\[1, 1\] is inf"),
+        ((nodes, b[:2]), {}, ValueError, r"b must have shape \(3,\) or \(3, r\), not \(2,\)"),
+        ((nodes, np.ones((3, 1, 1))), {}, ValueError, "b must have shape"),
+        ((nodes[:, None], b), {}, ValueError, "nodes must be one-dimensional"),
+        (([], []), {}, ValueError, "nodes must not be empty"),
+        ((["a"], [1]), {}, TypeError, "nodes must be real or complex numbers"),
+        ((nodes, b), {"order": "best"}, ValueError, "order must be 'leja', 'given' or a perm"),
+        ((nodes, b), {"order": [0, 1]}, ValueError, r"order must have shape \(3,\)"),
+        ((nodes, b), {"order": [0, 1, 1]}, ValueError, "permutation of 0 to 2: 2 is missing"),
+        ((nodes, b), {"order": [0, 1, 3]}, ValueError, "it reaches outside"),
+        ((nodes, b), {"order": [0.0, 1, 2]}, TypeError, "order must be integers"),
+        ((nodes, b), {"refine": -1}, ValueError, "refine must not be negative"),
+        ((nodes, b), {"refine": 0.5}, TypeError, "refine"),
+        ((nodes, b), {"out": read_only}, ValueError, "read-only"),
+        ((nodes, b), {"out": out.astype(np.float32)}, TypeError, "out must have dtype float64"),
+        ((nodes, b), {"out": np.full(4, 7.0)}, ValueError, r"out must have shape \(3,\)"),
+        ((nodes, b), {"out": np.full(6, 7.0)[::2]}, ValueError, "contiguous"),
+    ]:
+        options = {"out": out, **options}
+        for transpose in (False, True):
+            with pytest.raises(error, match=says):
+                solve(*arguments, transpose, **options)
+        if options["out"] is not None:
+            assert (options["out"] == 7).all()
+
+
+def test_overflow_warns():
+    nodes = np.linspace(1, 2, 40)
+    with pytest.warns(RuntimeWarning, match="overflow in solving a Vandermonde system"):
+        x = solve(nodes * 1e-12, np.random.default_rng(0).standard_normal(40))
+    assert not np.isfinite(x).all()
+
+
+def test_public_names():
+    assert set(vandermonde.__all__) == {"leja_order", "roots_order", "solve"}
+
+
+@pytest.mark.any_backend
+def test_from_compiled_code():
+    import numba
+
+    from fastgc.kernels.numba_backend import leja_order, vandermonde_column
+
+    @numba.njit
+    def moments(nodes, b):
+        order = np.empty(nodes.size, np.int64)
+        leja_order(nodes, order)
+        found, column = np.empty_like(b), b.copy()
+        vandermonde_column(nodes[order], column, True)
+        found[order] = column
+        return found
+
+    rng = np.random.default_rng(0)
+    for complex_ in (False, True):
+        nodes = nodes_of(rng, 14, complex_)
+        b = rng.standard_normal(14).astype(nodes.dtype)
+        np.testing.assert_allclose(moments(nodes, b), solve(nodes, b, True), rtol=1e-9)
