@@ -45,7 +45,15 @@ def pytest_terminal_summary(terminalreporter, config):
     done = {b.name: b for b in session.benchmarks if not b.has_error and b.stats.data}
     tables = [
         table
-        for make in (_vectors, _calls, _stability, _combinations, _compilation)
+        for make in (
+            _vectors,
+            _calls,
+            _vandermonde,
+            _lagrange,
+            _stability,
+            _combinations,
+            _compilation,
+        )
         if (table := make(done))
     ]
     if not tables:
@@ -103,6 +111,7 @@ def _vectors(done):
     titles = {
         "linalg": "numpy.linalg.solve",
         "solve": "solve, with its system",
+        "vandermonde": "Björck–Pereyra O(f²)",
         "lookup": "lookup O(f²)",
         "locator": "locator O(f·s)",
         "prepared": "locator, prepared",
@@ -151,6 +160,66 @@ def _calls(done):
         over = _time(time - raw[info["n"]]) if time > raw.get(info["n"], time) else "–"
         rows.append([info["call"], str(info["n"]), _time(time), over, f"{info['error']:.0e}"])
     return "One call for a decoding vector", rows
+
+
+def _vandermonde(done):
+    """Vandermonde solves: a row for each size, a column for each solver."""
+    cells = {}
+    for bench in done.values():
+        if (bench.group or "").startswith("vandermonde, "):
+            info = bench.extra_info
+            cells.setdefault((info["kind"], info["f"]), {})[info["solver"]] = bench
+    if not cells:
+        return None
+    solvers = ["Björck–Pereyra", "Björck–Pereyra, order given"]
+    rows = [["nodes, f", "numpy.linalg.solve", *solvers]]
+    for (kind, f), found in sorted(cells.items(), reverse=False):
+        lapack = [bench for solver, bench in found.items() if solver.startswith("linalg")]
+        best = min(lapack, key=lambda bench: bench.stats.median, default=None)
+        if best is None:
+            continue
+        row = [f"{kind}, {f}", f"{_time(best.stats.median)} ({best.extra_info['error']:.0e})"]
+        for solver in solvers:
+            if solver not in found:
+                row.append("–")
+                continue
+            time, error = found[solver].stats.median, found[solver].extra_info["error"]
+            row.append(f"{_time(time)} ({best.stats.median / time:.1f}×, {error:.0e})")
+        rows.append(row)
+    return (
+        "Vandermonde solves: time, the order of the nodes included (times as fast as "
+        "numpy.linalg.solve on a prepared matrix, with one BLAS thread or all, whichever is "
+        "faster; largest error over the largest entry)",
+        rows,
+    )
+
+
+def _lagrange(done):
+    """Lagrange kernels: a row for each, a column for each number of nodes."""
+    cells = {}
+    for bench in done.values():
+        if "lagrange" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault(info["lagrange"], {})[info["m"]] = bench
+    if not cells:
+        return None
+    sizes = sorted({m for found in cells.values() for m in found})
+    rows = [["kernel", *(f"{m} nodes" for m in sizes)]]
+    for kernel, found in cells.items():
+        row = [kernel]
+        for m in sizes:
+            if m not in found:
+                row.append("–")
+                continue
+            time, info = found[m].stats.median, found[m].extra_info
+            ratio = info["numpy_seconds"] / time
+            row.append(f"{_time(time)} ({ratio:.1f}×, {info['error']:.0e})")
+        rows.append(row)
+    return (
+        "Lagrange kernels, for bases with as many points (times as fast as NumPy's best form; "
+        "largest relative error of a value)",
+        rows,
+    )
 
 
 def _stability(done):

@@ -1,0 +1,63 @@
+"""Vandermonde solves against numpy.linalg.solve on a prepared system."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from kernel_table import bjorck_pereyra, decoding_truth, nodes_of
+from measure import one_blas_thread
+
+from fastgc import vandermonde
+
+SIZES = [64, 128, 256, 512, 1024]
+METHODS = ["linalg", "linalg, all threads", "Björck–Pereyra", "Björck–Pereyra, order given"]
+
+
+def case(m, kind):
+    """Nodes and moments: well-placed real nodes, or the decoding vector of survivors of roots."""
+    rng = np.random.default_rng(m)
+    if kind == "real":
+        nodes, b = nodes_of(rng, m, False), rng.standard_normal(m)
+        return nodes, b, bjorck_pereyra(nodes, b, True), vandermonde.leja_order(nodes)
+    n = m * 8 // 7
+    chosen = rng.permutation(n)[:m]
+    b = np.zeros(m, complex)
+    b[0] = 1
+    order = vandermonde.roots_order(n, chosen)
+    truth = decoding_truth([(n, 1, 0)], chosen)
+    return np.exp(2j * np.pi * chosen / n), b, truth, order
+
+
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("method", METHODS)
+def test_solve(benchmark, note, m, kind, method):
+    """V^T x = b, by LAPACK with V made beforehand, and by fastgc from the nodes alone."""
+    nodes, b, truth, order = case(m, kind)
+    benchmark.group = f"vandermonde, {kind} f={m:4d}"
+    if method.startswith("linalg"):
+        call, arguments = np.linalg.solve, (np.vander(nodes, increasing=True).T.copy(), b)
+    elif method.endswith("given"):
+        call, arguments = lambda *a: vandermonde.solve(*a, order=order), (nodes, b, True)
+    else:
+        call, arguments = vandermonde.solve, (nodes, b, True)
+    with one_blas_thread() if method == "linalg" else nullcontext():
+        found = benchmark(call, *arguments)
+    error = float(np.abs(found - truth).max() / np.abs(truth).max())
+    note(kind=kind, f=m, solver=method, error=error)
+
+
+@pytest.mark.parametrize("method", METHODS[:3])
+def test_many_right_hand_sides(benchmark, note, method):
+    rng = np.random.default_rng(0)
+    nodes, B = nodes_of(rng, 256, False), rng.standard_normal((256, 16))
+    truth = np.array([bjorck_pereyra(nodes, b, True) for b in B.T]).T
+    benchmark.group = "vandermonde, real f= 256, 16 columns"
+    if method.startswith("linalg"):
+        call, arguments = np.linalg.solve, (np.vander(nodes, increasing=True).T.copy(), B)
+    else:
+        call, arguments = vandermonde.solve, (nodes, B, True)
+    with one_blas_thread() if method == "linalg" else nullcontext():
+        found = benchmark(call, *arguments)
+    error = float(np.abs(found - truth).max() / np.abs(truth).max())
+    note(kind="real, 16 columns", f=256, solver=method, error=error)
