@@ -5,9 +5,8 @@
  * vectorise them. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "levels.h"
+#include "vector.h"
 
 enum { BLOCK = 64 };
 
@@ -32,7 +31,7 @@ static FGC_INLINE int64_t exponent_of(double x)
     return (int64_t)(bits >> 52 & 0x7ff) - 1023;
 }
 
-static FGC_INLINE double larger(double a, double b) { return a > b ? a : b; }
+static FGC_INLINE double largest(double a, double b) { return a > b ? a : b; }
 
 typedef struct {
     double re[BLOCK], im[BLOCK];
@@ -50,7 +49,7 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
             const int64_t j = first + u;
             double dr = zr[t] - nodes[complex ? 2 * j : j];
             double di = complex ? zi[t] - nodes[2 * j + 1] : 0;
-            const int is_node = larger(fabs(dr), fabs(di)) < NEAREST;
+            const int is_node = largest(fabs(dr), fabs(di)) < NEAREST;
             hit = is_node ? j : hit;
             dr = is_node ? 1 : dr;
             di = is_node ? 0 : di;
@@ -58,7 +57,7 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
             re = complex ? re * dr - im * di : re * dr;
             im = complex ? before * di + im * dr : 0;
         }
-        const int64_t e = exponent_of(complex ? larger(fabs(re), fabs(im)) : re);
+        const int64_t e = exponent_of(complex ? largest(fabs(re), fabs(im)) : re);
         const double scale = power_of_two(-e);
         out->re[t] = re * scale;
         out->im[t] = im * scale;
@@ -125,66 +124,105 @@ void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const d
         all_products(nodes, m, points, p, mantissa, exponent, hit, 0);
 }
 
-/* x 2^e, in two steps since one factor alone may be out of range. */
+/* A power of two's exponent, as near e as a double has it. */
 static FGC_INLINE int64_t within(int64_t e) { return e < -1022 ? -1022 : e > 1023 ? 1023 : e; }
 
-/* Adds l_j(z) to row[j] (re, then im a line further), z being no node. */
-static FGC_INLINE void add_row(const double *restrict xr, const double *restrict xi,
-                               const double *restrict wr, const double *restrict wi,
-                               const int64_t *restrict we, int64_t m, double zr, double zi,
-                               double pr, double pi, int64_t pe, double *restrict row_re,
-                               double *restrict row_im, const int complex)
+/* Nodes and weights in planar layout, and a row to add up in, all of full vectors. */
+typedef struct {
+    double *xr, *xi, *wr, *wi, *re, *im;
+    const int64_t *exponent; /* of the weights, or NULL: all have `common` */
+    int64_t common, m, padded;
+} line;
+
+/* Adds l_j(z) = p 2^e w_j / (z - x_j) to the row, whatever the exponents; z is no node. */
+static FGC_INLINE void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
+                               const int complex)
 {
-    for (int64_t j = 0; j < m; j++) {
-        const int64_t e = pe + we[j], half = e >> 1;
-        const double a = power_of_two(within(half)), b = power_of_two(within(e - half));
-        const double dr = zr - xr[j];
+    for (int64_t j = 0; j < l.m; j++) {
+        /* in two steps: one factor alone may be out of range */
+        const int64_t whole = e + (l.exponent ? l.exponent[j] : l.common), half = whole >> 1;
+        const double a = power_of_two(within(half)), b = power_of_two(within(whole - half));
+        const double dr = zr - l.xr[j];
         if (!complex) {
-            row_re[j] += pr * wr[j] / dr * a * b;
+            l.re[j] += pr * l.wr[j] / dr * a * b;
             continue;
         }
-        const double di = zi - xi[j], inverse = 1 / (dr * dr + di * di);
+        const double di = zi - l.xi[j], inverse = 1 / (dr * dr + di * di);
         const double qr = (pr * dr + pi * di) * inverse, qi = (pi * dr - pr * di) * inverse;
-        row_re[j] += (qr * wr[j] - qi * wi[j]) * a * b;
-        row_im[j] += (qr * wi[j] + qi * wr[j]) * a * b;
+        l.re[j] += (qr * l.wr[j] - qi * l.wi[j]) * a * b;
+        l.im[j] += (qr * l.wi[j] + qi * l.wr[j]) * a * b;
     }
 }
 
-static FGC_INLINE void rows(const double *nodes, const double *weights, const int64_t *we,
-                            int64_t m, const double *points, int64_t p, double *out, int sum,
-                            double *work, const int complex)
+/* The same where p includes all powers of two. */
+static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, double pi,
+                                  const int complex)
 {
-    double *const xr = work, *const xi = xr + m, *const wr = xi + m, *const wi = wr + m;
-    double *const row_re = wi + m, *const row_im = row_re + m;
+    const number p = {spread(pr), spread(pi)}, z = {spread(zr), spread(zi)};
+    for (int64_t j = 0; j < l.padded; j += LANES) {
+        number d = minus(z, get(l.xr + j, l.xi + j, complex), complex);
+        const vector inverse = reciprocal(complex ? square(d, 1) : d.re);
+        if (complex)
+            d = (number){d.re * inverse, -d.im * inverse};
+        else
+            d.re = inverse;
+        const number w = get(l.wr + j, l.wi + j, complex);
+        const number value = times(times(d, w, complex), p, complex);
+        store(l.re + j, load(l.re + j) + value.re);
+        if (complex)
+            store(l.im + j, load(l.im + j) + value.im);
+    }
+}
+
+static FGC_INLINE void rows(const double *nodes, const double *weights, const int64_t *exponent,
+                            int64_t m, const double *points, int64_t p, double *out, int sum,
+                            line l, const int complex)
+{
+    int64_t least = exponent[0], most = exponent[0];
+    for (int64_t j = 1; j < m; j++) {
+        least = exponent[j] < least ? exponent[j] : least;
+        most = exponent[j] > most ? exponent[j] : most;
+    }
+    /* Nearly always: the weights fit one scale, without loss. */
+    const int alike = most - least < 400;
+    l.exponent = alike ? NULL : exponent;
+    l.common = most;
+    for (int64_t j = 0; j < l.padded; j++) {
+        const double scale = alike && j < m ? power_of_two(exponent[j] - most) : 1;
+        l.xr[j] = j < m ? nodes[complex ? 2 * j : j] : 4; /* no point */
+        l.wr[j] = j < m ? weights[complex ? 2 * j : j] * scale : 0;
+        l.xi[j] = complex && j < m ? nodes[2 * j + 1] : 0;
+        l.wi[j] = complex && j < m ? weights[2 * j + 1] * scale : 0;
+        l.re[j] = l.im[j] = 0;
+    }
     double zr[BLOCK], zi[BLOCK];
     products of;
-    memset(row_re, 0, (size_t)(2 * m) * sizeof(double));
-    for (int64_t j = 0; j < m; j++) {
-        xr[j] = nodes[complex ? 2 * j : j];
-        wr[j] = weights[complex ? 2 * j : j];
-        xi[j] = complex ? nodes[2 * j + 1] : 0;
-        wi[j] = complex ? weights[2 * j + 1] : 0;
-    }
     for (int64_t i = 0; i < p; i++) {
         const int64_t t = i % BLOCK;
         if (t == 0) {
             load_block(points, p, i, zr, zi, complex);
             block_products(nodes, m, zr, zi, &of, complex);
         }
-        if (of.hit[t] >= 0)
-            row_re[of.hit[t]] += 1;
-        else
-            add_row(xr, xi, wr, wi, we, m, zr[t], zi[t], of.re[t], of.im[t], of.exponent[t],
-                    row_re, row_im, complex);
+        const int64_t e = of.exponent[t] + most;
+        if (of.hit[t] >= 0) {
+            l.re[of.hit[t]] += 1;
+        } else if (alike && e > -400 && e < 400) {
+            const double scale = power_of_two(e);
+            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, complex);
+        } else {
+            add_any(l, zr[t], zi[t], of.re[t], of.im[t], of.exponent[t], complex);
+        }
         if (sum && i + 1 < p)
             continue;
         double *const to = out + (sum ? 0 : i * m) * (complex ? 2 : 1);
         for (int64_t j = 0; j < m; j++) {
-            to[complex ? 2 * j : j] = row_re[j];
-            if (complex)
-                to[2 * j + 1] = row_im[j];
+            to[complex ? 2 * j : j] = l.re[j];
+            l.re[j] = 0;
+            if (complex) {
+                to[2 * j + 1] = l.im[j];
+                l.im[j] = 0;
+            }
         }
-        memset(row_re, 0, (size_t)(2 * m) * sizeof(double));
     }
 }
 
@@ -193,13 +231,20 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
                                             const double *points, int64_t p, int complex, int sum,
                                             double *out)
 {
-    double *const work = malloc((size_t)(6 * m) * sizeof(double));
+    line l = {.m = m, .padded = (m + LANES - 1) / LANES * LANES};
+    double *const work = malloc((size_t)(6 * l.padded) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
+    l.xr = work;
+    l.xi = l.xr + l.padded;
+    l.wr = l.xi + l.padded;
+    l.wi = l.wr + l.padded;
+    l.re = l.wi + l.padded;
+    l.im = l.re + l.padded;
     if (complex)
-        rows(nodes, weights, weight_exponent, m, points, p, out, sum, work, 1);
+        rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 1);
     else
-        rows(nodes, weights, weight_exponent, m, points, p, out, sum, work, 0);
+        rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 0);
     free(work);
     return FGC_OK;
 }
