@@ -171,8 +171,12 @@ def _vandermonde(done):
             cells.setdefault((info["kind"], info["f"]), {})[info["solver"]] = bench
     if not cells:
         return None
-    solvers = ["Björck–Pereyra", "Björck–Pereyra, order given"]
-    rows = [["nodes, f", "numpy.linalg.solve", *solvers]]
+    solvers = {
+        "from the nodes": "with its matrix",
+        "Björck–Pereyra": "Björck–Pereyra",
+        "Björck–Pereyra, order given": "order given",
+    }
+    rows = [["nodes, f", "numpy.linalg.solve", *solvers.values()]]
     for (kind, f), found in sorted(cells.items(), reverse=False):
         lapack = [bench for solver, bench in found.items() if solver.startswith("linalg")]
         best = min(lapack, key=lambda bench: bench.stats.median, default=None)

@@ -154,9 +154,9 @@ static FGC_INLINE void add_any(line l, double zr, double zi, double pr, double p
     }
 }
 
-/* The same where p includes all powers of two. */
+/* The same where p includes all powers of two; or writes the row. */
 static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, double pi,
-                                  const int complex)
+                                  const int add, const int complex)
 {
     const number p = {spread(pr), spread(pi)}, z = {spread(zr), spread(zi)};
     for (int64_t j = 0; j < l.padded; j += LANES) {
@@ -168,9 +168,9 @@ static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, doubl
             d.re = inverse;
         const number w = get(l.wr + j, l.wi + j, complex);
         const number value = times(times(d, w, complex), p, complex);
-        store(l.re + j, load(l.re + j) + value.re);
+        store(l.re + j, add ? load(l.re + j) + value.re : value.re);
         if (complex)
-            store(l.im + j, load(l.im + j) + value.im);
+            store(l.im + j, add ? load(l.im + j) + value.im : value.im);
     }
 }
 
@@ -204,24 +204,25 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
             block_products(nodes, m, zr, zi, &of, complex);
         }
         const int64_t e = of.exponent[t] + most;
-        if (of.hit[t] >= 0) {
+        const int in_range = of.hit[t] < 0 && alike && e > -400 && e < 400;
+        const double scale = in_range ? power_of_two(e) : 0;
+        if (!sum && !in_range)
+            memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* and im, which follows */
+        if (of.hit[t] >= 0)
             l.re[of.hit[t]] += 1;
-        } else if (alike && e > -400 && e < 400) {
-            const double scale = power_of_two(e);
-            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, complex);
-        } else {
+        else if (!in_range)
             add_any(l, zr[t], zi[t], of.re[t], of.im[t], of.exponent[t], complex);
-        }
+        else if (sum)
+            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, 1, complex);
+        else
+            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, 0, complex);
         if (sum && i + 1 < p)
             continue;
         double *const to = out + (sum ? 0 : i * m) * (complex ? 2 : 1);
         for (int64_t j = 0; j < m; j++) {
             to[complex ? 2 * j : j] = l.re[j];
-            l.re[j] = 0;
-            if (complex) {
+            if (complex)
                 to[2 * j + 1] = l.im[j];
-                l.im[j] = 0;
-            }
         }
     }
 }
