@@ -402,5 +402,7 @@ def _bjorck_pereyra(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex12
     moments = np.zeros(exponent.size)
     moments[0] = 1
     order = vandermonde.roots_order(m, exponent)
-    roots = roots_of_unity(m)[exponent]
-    return vandermonde.solve(roots, moments, transpose=True, order=order)
+    return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=order)
+
+
+_roots = lru_cache(maxsize=16)(roots_of_unity)
