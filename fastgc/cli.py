@@ -13,7 +13,7 @@ from rich.console import Console
 
 from . import __version__, kernels
 from .codes import catalogue
-from .errors import NotDecodableError, WorkerFailedError
+from .errors import WorkerFailedError
 
 app = typer.Typer(
     help="Gradient coding: the exact gradient from whichever workers answered first.",
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-Workers = Annotated[int, typer.Option("--workers", "-n", help="Workers, n.")]
+Workers = Annotated[int, typer.Option("--workers", "-n", min=1, help="Workers, n.")]
 Stragglers = Annotated[
     int | None, typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. (default: n/5)")
 ]
@@ -130,6 +130,8 @@ def train(
             from . import plotting
 
             plotting.check_path(plot)
+        if json_file is not None and json_file.is_dir():
+            raise ValueError(f"{json_file} is a folder: --json names a file")
         s = workers // 5 if stragglers is None else stragglers
         schemes = {
             name: catalogue.make(name, workers, partitions, s, seed)
@@ -137,8 +139,13 @@ def train(
         }
         if model not in ("auto", "softmax", "least-squares"):
             raise ValueError(f'--model must be "auto", "softmax" or "least-squares", not {model!r}')
+        needed = any(scheme.codes_data for scheme in schemes.values())
+        if needed and model == "softmax":
+            raise ValueError(
+                "Lagrange codes decode only gradients that are quadratic in the data: use "
+                "--model least-squares"
+            )
         if model == "auto":
-            needed = any(scheme.codes_data for scheme in schemes.values())
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
@@ -177,7 +184,7 @@ def train(
         if plot is not None:
             plotting.save_error_curves(histories, plot)
             typer.echo(f"plot written to {plot}", err=True)
-    except (ValueError, TypeError, OSError, ImportError, NotDecodableError, WorkerFailedError) as e:
+    except (ValueError, TypeError, ArithmeticError, OSError, ImportError, WorkerFailedError) as e:
         typer.echo(f"fastgc: {e}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
@@ -201,6 +208,7 @@ def codes(
     """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
     from .comparison import measure
     from .progress import markdown_table, rich_table, task_bar
+    from .training import json_ready
 
     try:
         s = workers // 5 if stragglers is None else stragglers
@@ -218,11 +226,12 @@ def codes(
             for name, code in made.items():
                 figures[name] = measure(code, trials, seed)
                 advance()
-    except (ValueError, TypeError, OSError) as e:
+    except (ValueError, TypeError, ArithmeticError, OSError) as e:
         typer.echo(f"fastgc: {e}", err=True)
         raise typer.Exit(2) from None
     if as_json:
-        typer.echo(json.dumps({name: found._asdict() for name, found in figures.items()}))
+        listed = {name: json_ready(found._asdict()) for name, found in figures.items()}
+        typer.echo(json.dumps(listed, allow_nan=False))
         return
     rows = [
         [

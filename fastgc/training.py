@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -96,8 +97,18 @@ class History:
 def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
     """Write runs to a file, as a JSON list of `History.to_dict`."""
     with open(path, "w", encoding="utf-8") as file:
-        json.dump([history.to_dict() for history in histories], file, indent=1)
+        listed = [json_ready(history.to_dict()) for history in histories]
+        json.dump(listed, file, indent=1, allow_nan=False)
         file.write("\n")
+
+
+def json_ready(value: Any) -> Any:
+    """The same with None for numbers that are not finite, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def train(

@@ -153,6 +153,7 @@ def test_any_number_of_types():
     # rounded, where it does not come out even, by less than one partition
     code = BinaryCode(21, 100, stragglers=2, speeds=speeds)
     assert np.abs(code.loads - speeds * 100 / 22).max() < 1
+    assert BinaryCode(4, 8, stragglers=0, speeds=[1e308] * 4).loads.tolist() == [2] * 4
     # the slowest still compute one
     code = BinaryCode(6, 7, stragglers=1, speeds=[1000, 1000, 1, 1, 1, 1])
     assert code.loads.tolist() == [5, 5, 1, 1, 1, 1]
@@ -166,6 +167,7 @@ def test_any_number_of_types():
         ({"n": 5, "stragglers": -1}, "0 <= stragglers < n"),
         ({"n": 7, "k": 3, "stragglers": 1}, r"at least ceil\(n / \(s \+ 1\)\) = 4, not 3"),
         ({"n": 3, "stragglers": 1, "speeds": [1, 2]}, "3 workers need 3 speeds"),
+        ({"n": 3, "stragglers": 1, "speeds": 3}, "3 workers need 3 speeds"),
         ({"n": 3, "stragglers": 1, "speeds": [1, 2, 0]}, "positive and finite"),
         ({"n": 3, "stragglers": 1, "speeds": [1, 2, np.inf]}, "positive and finite"),
     ],

@@ -117,6 +117,13 @@ def test_table_of_codes_leaves_out_what_does_not_exist():
     assert "fastgc: fractional repetition needs n to be a multiple" in result.output
 
 
+def test_hopeless_code_is_one_line():
+    result = run("codes", "rs:root=1", "-n", "3000", "-s", "1500", "--trials", "1")
+    assert result.exit_code == 2
+    assert "beyond float64" in result.output
+    assert "Traceback" not in result.output
+
+
 def test_lists_of_codes():
     assert catalogue.split("rs:clusters=auto,root=1, bcc,lcc:load=4,messages=2,") == [
         "rs:clusters=auto,root=1",
@@ -127,7 +134,9 @@ def test_lists_of_codes():
     assert code.loads.tolist() == [6, 2, 3]
     assert catalogue.make("uncoded:tolerance=0.5,rescale=false", 4).rescale is False
     assert catalogue.make("bcc:loads=2/2/2,seed=4", 3, 2).load == 2
-    assert catalogue.make("rs:load=3", 6).stragglers == 2
+    assert catalogue.make("rs:load=3", 6, stragglers=4).stragglers == 2
+    assert catalogue.make("uncoded:tolerance=0.5,rescale=no", 4).rescale is False
+    assert catalogue.make("ignore", 20, 23, stragglers=4).stragglers == 4
 
 
 @pytest.mark.parametrize(
@@ -144,6 +153,12 @@ def test_lists_of_codes():
         (["--compare", "bcc:load=0"], "load must be in"),
         (["--code", "linear"], "linear:B=matrix.npy"),
         (["--code", "linear:B=nowhere.npy"], "nowhere.npy"),
+        (["--code", "linear:B=empty.npy"], "empty.npy"),
+        (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
+        (["--json", "."], "is a folder"),
+        (["-n", "0"], "--workers"),
+        (["-k", "0"], "n and k must be at least 1"),
+        (["-s", "-1"], "stragglers must be in 0"),
         (["--model", "resnet"], '--model must be "auto"'),
         (["--code", "lcc", "--model", "softmax"], "quadratic in the data"),
         (["-s", "20"], "stragglers must be"),

@@ -120,7 +120,7 @@ def test_late_worker_jumps_to_the_newest_parameters():
         os.kill(one, signal.SIGCONT)
         report = cluster.step(np.full(3, 20.0), out)
         assert report.survivors.tolist() == [1]
-        assert report.stale == 1
+        assert report.stale in (0, 1)  # whether it began before the new round did
         np.testing.assert_allclose(out, 60.0)
 
         # Worker 0 has not begun to read the parameters of round 1: they stay where they are.
@@ -134,7 +134,7 @@ def test_late_worker_jumps_to_the_newest_parameters():
         os.kill(zero, signal.SIGCONT)
         report = cluster.step(np.full(3, 7.0), out)
         assert report.survivors.tolist() == [0]
-        assert report.stale == 1
+        assert report.stale in (0, 1)  # whether it began before the new round did
         np.testing.assert_allclose(out, 21.0)
         os.kill(one, signal.SIGCONT)
 
@@ -581,11 +581,11 @@ def test_a_late_worker_leaves_a_round_between_two_messages():
             assert out[0] == 3.0 * number
         os.kill(zero, signal.SIGSTOP)
         os.kill(one, signal.SIGCONT)
-        # It was handed the first two rounds: it takes up the second, and the newest after that.
+        # It was handed the first two rounds only, sees that neither is the newest, and asks for it.
         report = cluster.step(np.full(1, 10.0), out)
         assert report.survivors.tolist() == [1]
         assert report.messages == 2
-        assert 1 <= report.stale <= 2
+        assert report.stale == 0
         assert out[0] == 30.0
         report = cluster.step(np.full(1, 11.0), out)
         assert report.survivors.tolist() == [1]
@@ -633,3 +633,24 @@ def test_a_failure_names_the_partition_of_a_later_message():
         pytest.raises(WorkerFailedError, match=r"in round 0 on partition 1:(.|\n)*ZeroDivision"),
     ):
         cluster.step(np.ones(1), np.empty(1))
+
+
+def test_no_worker_stays_behind():
+    """A worker slower than the rounds joins the newest one whenever it has sent a message."""
+    out = np.empty(1)
+    code = Uncoded(3, load=2)
+    slow = Delays(*[[0.02, 0.0, 0.0]] * 400)  # of worker 0, for each round
+    with LocalCluster(code, [1.0, 2.0, 4.0], np.multiply, 1, delays=slow) as cluster:
+        stale = 0
+        for number in range(400):
+            report = cluster.step(np.full(1, float(number)), out)
+            assert out[0] == 7.0 * number
+            stale += report.stale
+        assert stale > 0
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12])
+def test_a_timeout_beyond_all_bounds(timeout):
+    out = np.empty(1)
+    with LocalCluster(Uncoded(1), [1.0], np.multiply, 1, timeout=timeout) as cluster:
+        cluster.step(np.ones(1), out)

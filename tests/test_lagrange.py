@@ -156,6 +156,8 @@ def test_refuses_one_message_too_few():
         ({"n": 4, "load": 2, "messages": 0}, "messages must divide load"),
         ({"n": 4, "load": 1}, "7 messages are needed, but 4 workers send 4"),
         ({"n": 4, "load": 2, "nodes": "equispaced"}, '"chebyshev", "roots" or a pair'),
+        ({"n": 4, "load": 2, "nodes": None}, '"chebyshev", "roots" or a pair'),
+        ({"n": 4, "load": 2, "nodes": ([0, 1],)}, '"chebyshev", "roots" or a pair'),
         ({"n": 4, "load": 2, "nodes": ([0, 1, 2], [3, 4, 5, 6])}, "alpha must be 2 numbers"),
         ({"n": 4, "load": 2, "nodes": ([0, 1], [3, 4, 5])}, "beta must be 4 numbers"),
         ({"n": 4, "load": 2, "nodes": ([0, 1], [3, 4, 3, 6])}, "nodes must be distinct"),
@@ -177,6 +179,12 @@ def test_data_that_do_not_fit():
         code.encode_data(X[:3], y[:3])
     with pytest.raises(TypeError, match="X must be floating-point"):
         code.encode_data(np.ones((8, 2), dtype=int), y)
+    with pytest.raises(TypeError, match="complex data need real nodes"):
+        LagrangeCode(4, load=2, nodes="roots").encode_data(X + 0j, y)
+    with pytest.raises(TypeError, match="y is complex, but X is float64"):
+        code.encode_data(X, y + 0j)
+    with pytest.raises(ValueError, match="read-only"):
+        code.alpha[0] = 5
     with pytest.raises(ValueError, match="shapes do not fit: theta"):
         code.compute((X, y), np.ones(3))
     out = np.empty(2)

@@ -201,6 +201,11 @@ def test_cache_under_threads():
     assert len(code._vectors) <= 4
 
 
+def test_trust_counts_the_residual():
+    code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
+    assert code.trust([0]).relative_error == pytest.approx(7e-8, rel=0.1)
+
+
 def test_missing_is_a_lower_bound():
     code = LinearCode(BinaryCode(6, stragglers=1).matrix())
     with pytest.raises(NotDecodableError) as caught:

@@ -1,6 +1,7 @@
 """Fractional repetition, coupon collector and random assignment: cells, chance, thresholds."""
 
 import itertools
+import pickle
 from math import comb
 
 import numpy as np
@@ -167,6 +168,8 @@ def test_uncovered_is_refused_with_advice(kind):
     for seed in refused:
         with pytest.raises(ValueError, match=f"with seed={seed} no worker picks") as caught:
             kind(3, 6, load=3, seed=seed)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
         advised = int(str(caught.value).split("; seed=")[1].split()[0])
         assert advised > seed
         kind(3, 6, load=3, seed=advised)
@@ -186,6 +189,8 @@ def test_uncovered_is_refused_with_advice(kind):
     ],
 )
 def test_impossible_coupon_collector(arguments, says):
+    with pytest.raises(TypeError, match="load must be an integer"):
+        CouponCollector(4, load=[2, 1, 1, 1])
     with pytest.raises(ValueError, match=says):
         CouponCollector(4, **arguments)
 

@@ -129,6 +129,15 @@ def test_json_holds_every_round(tmp_path, digits):
     assert read["rounds"][1]["survivors"] == list(history.rounds[1].survivors)
 
 
+def test_json_of_what_diverged(tmp_path):
+    history = training.History("x", "", "", "", 0)
+    history.rounds.append(training.Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
+    training.write_json([history], tmp_path / "runs.json")
+    (read,) = json.loads((tmp_path / "runs.json").read_text())
+    assert read["rounds"][0]["loss"] is None
+    assert read["rounds"][0]["test_error"] is None
+
+
 def test_bad_rounds():
     with pytest.raises(ValueError, match="at least 1"):
         fastgc.train(fastgc.ReedSolomon(3, stragglers=1), rounds=0)

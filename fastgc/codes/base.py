@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
-from .._arrays import check_dtype, check_index, check_vector, check_workers
+from .._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
 from ..errors import NotDecodableError
 from .format import Format, Layout, real_of
 from .plans import Decoder, Encoder, Round, nonzero, require_finite
@@ -191,14 +191,19 @@ class Code(ABC):
 
     def _part(self, worker: int, index: int | None) -> slice:
         worker = check_index("worker", worker, self.n)
-        if index is None or self.message_counts[worker] == index + 1 == 1:
+        if index is None:
             return slice(None)
         self.message_number(worker, index)
+        if self.message_counts[worker] == 1:
+            return slice(None)
         each = self._row(worker)[0].size // self.message_counts[worker]
         return slice(index * each, (index + 1) * each)
 
     def matrix(self) -> NDArray[Any]:
-        """B as a dense array, a row for each message: for small n, and for tests."""
+        """B as a dense array, a row for each message: for small n, and for tests.
+
+        For codes of the data it says which coded blocks a message sums.
+        """
         return self._dense(np.arange(self.message_count))
 
     def _dense(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
@@ -277,6 +282,7 @@ class Code(ABC):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
+        self.message_number(worker, index)
         coef = self.coefficients(worker, index)
         if len(partials) != coef.size:
             what = "" if self.message_counts[worker] == 1 else f" for message {index}"
@@ -304,6 +310,9 @@ class Code(ABC):
             out = np.empty(form.message_size, dtype=form.message_dtype)
         else:
             check_vector("out", out, form.message_dtype, form.message_size, output=True)
+            inputs = [rows.arrays] if isinstance(rows.arrays, np.ndarray) else rows.arrays
+            if any(np.may_share_memory(out, array) for array in inputs):
+                raise ValueError("out shares memory with a partial gradient")
         kernels.combine(form.encode_mode, rows, coef, form.reals(out, form.encode_mode))
         return out
 
@@ -387,14 +396,19 @@ class Code(ABC):
         (f,) complex128 or float64 array
             The shortest a_F that minimises ``||a_F B_F - 1||``; a decoding vector if there is one.
         float
-            The residual, as in `Approximation`.
+            The residual, as in `Approximation`; 0 if the gradient is exact.
         """
         survivors = self._check_survivors(survivors)
         if not self._rule.missing(survivors):
-            return self.decoding_vector(survivors), 0.0
+            return self.decoding_vector(survivors), self._left_out(survivors)
         rows, target = self._design(survivors)
+        real_part = self._layout in ("complex", "complex data")
+        if real_part:  # of the combination is what the master takes
+            rows = np.concatenate([rows.real, -rows.imag])
         vector = np.linalg.lstsq(rows.T, target)[0]
         residual = np.linalg.norm(vector @ rows - target) / np.linalg.norm(target)
+        if real_part:
+            vector = vector[: survivors.size] + 1j * vector[survivors.size :]
         return vector, float(residual)
 
     def _design(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -457,7 +471,8 @@ class Code(ABC):
             Return the least-squares approximation and its residual, see `best_vector`, instead of
             raising NotDecodableError.
         check_finite : bool, default True
-            Look for NaN and Inf. With `out`, this costs a temporary of p elements, so that nothing
+            Look for NaN and Inf in what is combined (messages whose coefficient is 0 are not
+            read). With `out`, this costs a temporary of p elements, so that nothing
             is written before the messages are known to be good.
 
         Returns
@@ -596,6 +611,9 @@ class Code(ABC):
             Rounds to average over.
         seed : int
         """
+        trials = check_integer("trials", trials)
+        if trials < 1:
+            raise ValueError(f"trials must be at least 1, not {trials}")
         rng = np.random.default_rng(seed)
         senders = np.repeat(np.arange(self.n), self.message_counts)
         tracker = self._rule.tracker()

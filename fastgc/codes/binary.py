@@ -77,11 +77,11 @@ class BinaryCode(Code):
             )
         self.n, self.k, self.stragglers = n, k, s
         speed = np.ones(n) if speeds is None else np.asarray(speeds, dtype=np.float64)
-        self.speeds = None if speeds is None else [float(v) for v in speed]
         if speed.shape != (n,):
             raise ValueError(f"{n} workers need {n} speeds, not an array of shape {speed.shape}")
         if not (np.isfinite(speed) & (speed > 0)).all():
             raise ValueError(f"speeds must be positive and finite, not {speed}")
+        self.speeds = None if speeds is None else speed.tolist()
         rank = np.argsort(np.argsort(-speed, kind="stable"))
         self._class = rank % (s + 1)
         self._start, self._stop = np.empty((2, n), dtype=np.int64)
@@ -125,6 +125,7 @@ class BinaryCode(Code):
 
 def _apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole numbers of sum k, at least 1 each, in proportion to the weights: largest remainders."""
+    weight = weight / weight.max()
     ideal = k * weight / weight.sum()
     size = np.maximum(np.floor(ideal), 1).astype(np.int64)
     while (excess := int(size.sum()) - k) > 0:  # after raising slow ones to 1

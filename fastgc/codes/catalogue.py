@@ -51,7 +51,12 @@ NAMES: dict[str, _Entry] = {
     "bcc": _Entry(CouponCollector, "batched coupon collector", _seeded),
     "random": _Entry(RandomAssignment, "random assignment", _seeded),
     "uncoded": _Entry(Uncoded, "uncoded, wait for all", lambda **_: {}),
-    "ignore": _Entry(Uncoded, "uncoded, ignore stragglers", lambda s, n, **_: {"tolerance": s / n}),
+    "ignore": _Entry(
+        Uncoded,
+        "uncoded, ignore stragglers",
+        # the s largest of the shares
+        lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
+    ),
     "uc-mmc": _Entry(Uncoded, "UC-MMC", lambda load, **_: {"load": load}),
     "uc-mmc-pg": _Entry(
         Uncoded, "UC-MMC-PG, 5%", lambda load, **_: {"load": load, "tolerance": 0.05}
@@ -112,6 +117,10 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
         raise ValueError(f"unknown code {name!r}: choose among {', '.join(NAMES)}")
     entry = NAMES[name]
     k = n if k is None else k
+    if n < 1 or k < 1:
+        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    if not 0 <= stragglers < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
     load = min(-(-(stragglers + 1) * k // n), k)
     known = {"n": n, "k": k, "s": stragglers, "load": load, "seed": seed}
     arguments: dict[str, Any] = {} if entry.kind is LinearCode else {"n": n, "k": k}
@@ -125,8 +134,10 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
                 f"code {text!r}: {name} takes {', '.join(takes)}, once each; not {item}"
             )
         given[key] = _value(value)
-    if "loads" in given or "stragglers" in given:
+    if "loads" in given:
         arguments.pop("load", None)
+    if "load" in given:  # it says what is tolerated
+        arguments.pop("stragglers", None)
     arguments |= given
     if entry.kind is not LinearCode:
         try:
@@ -137,7 +148,10 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
             return entry.kind(**{**arguments, "seed": error.seed})
     if "B" not in arguments:
         raise ValueError("the code linear needs a matrix: linear:B=matrix.npy")
-    arguments["B"] = np.load(str(arguments["B"]), allow_pickle=False)
+    try:
+        arguments["B"] = np.load(str(arguments["B"]), allow_pickle=False)
+    except EOFError:
+        raise ValueError(f"{arguments['B']} is no .npy file: it is empty") from None
     code = LinearCode(**arguments)
     if code.n != n:
         raise ValueError(f"the matrix has {code.n} rows, but there are {n} workers")
@@ -145,11 +159,13 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
 
 
 def _value(text: str) -> Any:
-    if "/" in text and not text.endswith(".npy"):
-        return [_value(part) for part in text.split("/")]
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             pass
-    return {"True": True, "False": False}.get(text.capitalize(), text)
+    parts = [_value(part) for part in text.split("/")] if "/" in text else []
+    if parts and not any(isinstance(part, str) for part in parts):
+        return parts
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return words.get(text.lower(), text)

@@ -29,6 +29,7 @@ class CellCode(Code):
     """
 
     _sparse = True
+    _need: int | None = None  # partitions that must have come; None: all
     _cuts: NDArray[np.int64]
     _choices: list[NDArray[np.int64]]
 
@@ -45,7 +46,8 @@ class CellCode(Code):
 
     @cached_property
     def _rule(self) -> Cells:
-        return Cells(np.concatenate(self._choices), np.diff(self._cuts), self.k)
+        need = self.k if self._need is None else self._need
+        return Cells(np.concatenate(self._choices), np.diff(self._cuts), need)
 
     @property
     def loads(self) -> NDArray[np.int64]:  # noqa: D102

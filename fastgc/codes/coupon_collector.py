@@ -60,7 +60,7 @@ class CouponCollector(CellCode):
             raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
         self.n, self.k, self.seed = n, k, check_seed(seed)
         if load is not None:
-            sizes = check_loads(load, n, k)
+            sizes = check_loads(check_integer("load", load), n, k)
             self._given: dict[str, Any] = {"load": sizes[0]}
             self._cuts = np.append(np.arange(0, k, sizes[0]), k)
             self._choices, holders = choose(self.seed, self._cuts.size - 1, [1] * n, "batch")

@@ -102,8 +102,9 @@ class LagrangeCode(Code):
                 f"{needed} messages are needed, but {n} workers send {n * sent}: use a larger load "
                 f"or fewer blocks (threshold 2 ceil(k messages / load) - 1)"
             )
-        self._nodes = nodes
         self._alpha, self._beta = _nodes(nodes, self._points, n, sent)
+        self._nodes = nodes if isinstance(nodes, str) else (self._alpha, self._beta)
+        self._alpha.flags.writeable = self._beta.flags.writeable = False
         self._complex = self._beta.dtype.kind == "c"
         self.stragglers = n - -(-needed // sent)
 
@@ -182,6 +183,12 @@ class LagrangeCode(Code):
             raise ValueError(f"{len(X)} samples cannot be cut into k = {self.k} blocks")
         if X.dtype.kind not in "fc":
             raise TypeError(f"X must be floating-point, not {X.dtype}")
+        if X.dtype.kind == "c" and self._complex:
+            raise TypeError(
+                "complex data need real nodes: with complex ones gradients must be real"
+            )
+        if y.dtype.kind == "c" and X.dtype.kind != "c":
+            raise TypeError(f"y is complex, but X is {X.dtype}: both must be")
         dtype = np.result_type(X.dtype, np.complex64) if self._complex else X.dtype
         basis = self._basis.astype(dtype)
         coded = [self._encode_array(values.astype(X.dtype, copy=False), basis) for values in (X, y)]
@@ -266,6 +273,8 @@ def _nodes(
             return interpolation.chebyshev(K), interpolation.chebyshev(count)[at]
         if nodes == "roots":
             return interpolation.roots_of_unity(K), interpolation.roots_of_unity(count, 0.5)[at]
+        raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
+    if not isinstance(nodes, tuple | list) or len(nodes) != 2:
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []
     for name, size, points in zip(("alpha", "beta"), (K, count), nodes, strict=True):

@@ -139,6 +139,10 @@ class LinearCode(Code):
         vector[order] = sorted_vector
         return vector
 
+    def _left_out(self, survivors: NDArray[np.int64]) -> float:
+        # What rounding made of a_F B_F = 1: these vectors may be less precise than the messages.
+        return self._solution(np.sort(survivors))[1]
+
     def _solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
         """Vector and relative residual for sorted survivors, from the cache if there."""
         key = survivors.tobytes()

@@ -75,7 +75,8 @@ class Encoder:
         index: int,
     ) -> None:
         self._form = form = code._format(p, dtype)
-        self.worker = check_index("worker", worker, code.n)
+        code.message_number(worker, index)
+        self.worker = int(worker)
         self._partitions = code.partitions(worker, index)
         coefficients = code.coefficients(worker, index)
         self._coef = {int(j): coefficients[r : r + 1] for r, j in enumerate(self._partitions)}
@@ -252,8 +253,10 @@ class Round:
         size = _square_norm(gradient)
         vector = self._decoder.vector[: self._rows.count]
         spread = float(np.abs(vector) ** 2 @ self._square)
-        if size == 0:
-            return Trust(0.0 if spread == 0 else np.inf, 0.0 if spread == 0 else np.inf)
+        if size == 0 or not np.isfinite(size + spread):
+            # All is zero, or cancels, or squares are beyond a double: nothing can be said.
+            unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
+            return Trust(unknown, unknown)
         terms = int(np.count_nonzero(vector))
         return Trust.of(
             spread / size,

@@ -49,7 +49,7 @@ class RandomAssignment(CellCode):
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         loads = check_loads(load, n, k)
         self.n, self.k, self.seed = n, k, check_seed(seed)
-        self._given = load
+        self._given = load if np.ndim(load) == 0 else loads
         self._cuts = np.arange(k + 1)
         self._choices, holders = choose(self.seed, k, loads, "partition")
         self.load = max(loads)
@@ -69,8 +69,11 @@ class UncoveredError(ValueError):
     """
 
     def __init__(self, seed: int | None, message: str) -> None:
-        super().__init__(message)
+        super().__init__(seed, message)  # all arguments, so that it pickles
         self.seed = seed
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 def check_loads(load: int | Sequence[int], n: int, k: int) -> list[int]:
@@ -110,7 +113,7 @@ def choose(
     made, holders = choices(seed)
     if holders.all():
         return made, int(holders.min())
-    others = range(seed + 1, seed + SEEDS_TRIED)
+    others = range(seed + 1, seed + 1 + SEEDS_TRIED)
     better = next((other for other in others if choices(other)[1].all()), None)
     advice = f"seed={better} will" if better else f"none of the next {SEEDS_TRIED} seeds would"
     raise UncoveredError(

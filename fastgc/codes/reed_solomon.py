@@ -96,6 +96,10 @@ class ReedSolomon(Code):
 
     Notes
     -----
+    Any n - s survivors decode (in clusters, enough in each). Some smaller sets would by chance, as
+    where supports tile the partitions; this decoder does not use that, and calls them not
+    decodable.
+
     Every survivor counts: more than f of them make the decoding vector smaller and the gradient
     more precise. The vector can be had by these methods:
 

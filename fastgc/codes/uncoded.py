@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from .cells import CellCode
-from .rules import Cells
 
 __all__ = ["Uncoded"]
 
@@ -55,11 +54,12 @@ class Uncoded(CellCode):
         k = n if k is None else check_integer("k", k)
         if n < 1 or k < n:
             raise ValueError(f"an uncoded scheme needs 1 <= n <= k, not n={n}, k={k}")
+        tolerance = float(tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
-        self.n, self.k, self.tolerance, self.rescale = n, k, float(tolerance), bool(rescale)
+        self.n, self.k, self.tolerance, self.rescale = n, k, tolerance, bool(rescale)
         # rounded, so that tolerance=s/n means s workers
-        self._need = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
+        self._need: int = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
         starts = np.arange(n + 1) * k // n
         self._single = load is None
         if load is None:
@@ -84,10 +84,6 @@ class Uncoded(CellCode):
         load = {} if self._single else {"load": self.load}
         rest = {"tolerance": self.tolerance, "rescale": self.rescale}
         return {"n": self.n, "k": self.k, **load, **rest}
-
-    @cached_property
-    def _rule(self) -> Cells:
-        return super()._rule._replace(need=self._need)
 
     def _scale(self, came: int) -> float:
         return self.k / came if self.rescale else 1.0
@@ -119,7 +115,7 @@ class Uncoded(CellCode):
         sent = np.where(start <= ends[:, None], self.load - (ends[:, None] - start), 0)
         sent = np.maximum(sent, 0)
         after = start > ends[:, None]  # worker starts after e
-        lost = after.astype(np.int64) @ sent.T
+        lost = (after.astype(float) @ sent.T.astype(float)).astype(np.int64)  # by BLAS
         for first in range(step):  # by symmetry, some missing partition is among these
             reach = np.full(2 * k, np.iinfo(np.int64).max // 4)
             reach[first] = 0

@@ -46,11 +46,11 @@ Array = NDArray[Any]
 
 _COMMAND = struct.Struct("=qqd")  # round, parameter buffer, delay in seconds
 _ANNOUNCEMENT = struct.Struct("=iiiiq")  # status, worker, message, partition, round
-_DONE, _FAILED, _DIED = range(3)
+_DONE, _FAILED, _DIED, _SKIPPED = range(4)
 _NONE = -1  # no partition; also the "round" a worker announces when it has started
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
 _TRACEBACK_BYTES = 1 << 14
-_LONGEST_DELAY = 1e9  # seconds; select() takes no more than about 9e9
+_LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -166,7 +166,8 @@ class LocalCluster:
         self._live = set(range(code.n))
         # worker: the rounds it was handed and may still be at, and their parameter buffers
         self._busy: dict[int, dict[int, int]] = {}
-        # A worker that sends several messages looks for a newer round before each.
+        # A worker that sends several messages looks for a newer round before each. It is handed
+        # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self._ahead = 1 if code.messages == 1 else 2
         self._lost: list[int] = []
         self._inbox: deque[tuple[int, int, int, int, int]] = deque()
@@ -247,8 +248,8 @@ class LocalCluster:
         resources = self._resources
         context = multiprocessing.get_context("forkserver")
         memory = resources.enter_context(_Memory(self._layout.nbytes))
-        self._slots, self._thetas, self._tracebacks = self._layout.rows(memory)
-        for rows in (self._slots, self._thetas, self._tracebacks):
+        self._slots, self._thetas, self._tracebacks, self._newest = self._layout.rows(memory)
+        for rows in (self._slots, self._thetas, self._tracebacks, self._newest):
             resources.callback(rows.clear)
         resources.callback(self._round.reset)
         self._selector = resources.enter_context(selectors.DefaultSelector())
@@ -302,12 +303,14 @@ class LocalCluster:
         stale = 0
         self._listen(0.0)
         while self._inbox:
-            stale += self._next(None) is not None
+            answer = self._next(None)
+            stale += answer is not None and answer[1] != _NONE
         self._require_decodable()
 
         in_use = {buffer for rounds in self._busy.values() for buffer in rounds.values()}
         buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
         self._thetas[buffer][:] = theta
+        self._newest[0][0] = self._number
         start = time.perf_counter()
         deadline = None if self._timeout is None else start + self._timeout
         for worker in self._live:
@@ -323,7 +326,7 @@ class LocalCluster:
                 slot = self._slots[self._code.message_number(worker, index)]
                 ready = self._round.receive(worker, slot, index)
             else:
-                stale += 1
+                stale += index != _NONE
                 self._hand(worker, buffer, delays[worker])
         arrived = time.perf_counter()
         self._round.gradient(out=out)
@@ -347,7 +350,7 @@ class LocalCluster:
             raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
         if not (delays >= 0.0).all():
             raise ValueError(f"delays must not be negative or NaN, got {delays}")
-        return list(np.minimum(delays, _LONGEST_DELAY).tolist())
+        return list(delays.tolist())
 
     def _hand(self, worker: int, buffer: int, delay: float) -> None:
         rounds = self._busy.setdefault(worker, {})
@@ -371,10 +374,13 @@ class LocalCluster:
                 self._inbox.append((_DIED, key.data, _NONE, _NONE, _NONE))
 
     def _next(self, deadline: float | None) -> tuple[int, int, int] | None:
-        """Wait for an answer: (worker, message, round), or None if a worker died instead."""
+        """Wait for an answer: (worker, message, round), or None if a worker died instead.
+
+        The message is _NONE if the worker left the round, because it is not the newest.
+        """
         while not self._inbox:
             left = None if deadline is None else deadline - time.perf_counter()
-            self._listen(left)
+            self._listen(None if left is None else min(left, _LONGEST_WAIT))
             if left is not None and left <= 0.0 and not self._inbox:
                 raise TimeoutError(
                     f"round {self._number} was not decodable after {self._timeout} s; "
@@ -392,7 +398,8 @@ class LocalCluster:
             self._lost.append(worker)
             return None
         # It is at this round at least, and after its last message through with it.
-        over = number + (index == self._code.message_counts[worker] - 1)
+        last = status == _SKIPPED or index == self._code.message_counts[worker] - 1
+        over = number + last
         if still := {r: buffer for r, buffer in rounds.items() if r >= over}:
             self._busy[worker] = still
         return worker, index, number
@@ -436,6 +443,7 @@ class _Layout(NamedTuple):
         # Pages of a buffer that is never used are never allocated.
         yield self.workers * self.rounds + 1, self.size, self.dtype
         yield self.workers, _TRACEBACK_BYTES, np.dtype(np.uint8)
+        yield 1, 1, np.dtype(np.int64)  # the newest round; only the master writes it
 
     @staticmethod
     def _stride(length: int, dtype: np.dtype[Any]) -> int:
@@ -445,8 +453,8 @@ class _Layout(NamedTuple):
     def nbytes(self) -> int:
         return sum(rows * self._stride(length, dtype) for rows, length, dtype in self._blocks())
 
-    def rows(self, memory: _Memory) -> tuple[list[Array], list[Array], list[Array]]:
-        """Messages, parameters and tracebacks, one array a row."""
+    def rows(self, memory: _Memory) -> list[list[Array]]:
+        """Messages, parameters, tracebacks and the newest round, one array a row."""
         offset = 0
         blocks: list[list[Array]] = []
         for rows, length, dtype in self._blocks():
@@ -454,8 +462,7 @@ class _Layout(NamedTuple):
             shape, strides = (rows, length), (stride, dtype.itemsize)
             blocks.append(list(np.ndarray(shape, dtype, memory.map, offset, strides)))
             offset += rows * stride
-        messages, thetas, tracebacks = blocks
-        return messages, thetas, tracebacks
+        return blocks
 
 
 class _Memory:
@@ -550,7 +557,7 @@ def _work(
     kernels.threads.set_num_threads(1)
     # select() takes descriptors below 1024 only, and dup() returns the lowest that is free.
     inbox, outbox = os.dup(commands.fileno()), announcements.fileno()
-    messages, thetas, tracebacks = layout.rows(memory)
+    messages, thetas, tracebacks, [newest] = layout.rows(memory)
     for theta in thetas:
         theta.flags.writeable = False
 
@@ -577,10 +584,15 @@ def _work(
         while order := orders.wait():
             number, buffer, delay = order
             for index, shards in enumerate(messages_of_mine):
-                if not orders.sleep(delay / len(messages_of_mine)):
+                if not orders.sleep(0.0):
                     return
-                if orders.newer:  # it came while this worker slept, or computed the last message
+                if orders.newer:
                     break
+                if number < newest[0]:
+                    announce(_SKIPPED, _NONE, _NONE, number)
+                    break
+                if delay > 0.0 and not orders.sleep(delay / len(messages_of_mine)):
+                    return
                 encoders[index].reset()
                 for partition, shard in shards:
                     gradient(thetas[buffer], shard, partial)
@@ -612,7 +624,7 @@ class _Orders:
         """Sleep, and take what arrives meanwhile; False at the end, at once."""
         until = time.monotonic() + seconds
         while True:
-            left = max(0.0, until - time.monotonic())
+            left = min(max(0.0, until - time.monotonic()), _LONGEST_WAIT)
             if select.select([self._inbox], [], [], left)[0]:
                 if not self._read():
                     return False
