@@ -33,6 +33,9 @@ from .interpolation import (
 
 __all__ = ["leja_order", "roots_order", "solve"]
 
+_INT64 = np.dtype(np.int64)
+_LEJA: Literal["leja"] = "leja"  # one object: compared by identity in the hot path
+
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
 
@@ -126,7 +129,7 @@ def solve(
     b: ArrayLike,
     transpose: bool = False,
     *,
-    order: Literal["leja", "given"] | ArrayLike = "leja",
+    order: Literal["leja", "given"] | ArrayLike = _LEJA,
     refine: int = 0,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
@@ -180,14 +183,27 @@ def solve(
         and flags.aligned
         and out is None
         and not refine
-        and type(order) is str
-        and order == "leja"
         and nodes.size
+        and (order is _LEJA or _is_plain(order, shape))
     ):
         x = np.empty_like(b)
-        if kernels.solve_vandermonde(nodes, b, None, transpose, x, False):
+        # An order that names a node twice gives a result that is not finite: told below.
+        permutation = None if order is _LEJA else order
+        if kernels.solve_vandermonde(nodes, b, permutation, transpose, x, False):  # type: ignore[arg-type]
             return x
     return _solve(nodes, b, transpose, order, refine, out)
+
+
+def _is_plain(order: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an order can go to a kernel as it is: no entry is out of range."""
+    return (
+        type(order) is np.ndarray
+        and order.dtype is _INT64
+        and order.shape == shape
+        and order.flags.c_contiguous
+        and order.flags.aligned
+        and bool(order.view(np.uint64).max() < shape[0])
+    )
 
 
 def _solve(

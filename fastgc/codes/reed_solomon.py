@@ -403,7 +403,7 @@ def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
 
 def _bjorck_pereyra(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
     """The same, in O(f^2)."""
-    moments = np.zeros(exponent.size)
+    moments = np.zeros(exponent.size, dtype=np.complex128)
     moments[0] = 1
     order = vandermonde.roots_order(m, exponent)
     return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=order)
