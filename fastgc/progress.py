@@ -79,16 +79,16 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         pad_edge=False,
         collapse_padding=True,
     )
-    table.add_column("scheme", no_wrap=True)
+    table.add_column("scheme", overflow="fold", max_width=20)
     for heading in (
-        "seconds",
+        "time s",
         f"to {100 * target:g}%",
         "error",
         "loss",
         "workers",
-        "messages",
+        "msgs",
         "wait ms",
-        "decode µs",
+        "dec. µs",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for history in histories:
