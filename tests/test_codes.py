@@ -219,6 +219,12 @@ def test_best_of_too_few(code):
         found = code.decode(F, messages, p=job.p, partial="best")
         vector, residual = code.best_vector(F)
         assert found.residual == residual
+        received = code.round(job.p)
+        for m in F:
+            received.receive(code.sender(m)[0], job.messages[m], code.sender(m)[1])
+        best = received.best()
+        assert best.residual == residual
+        np.testing.assert_array_equal(best.gradient, found.gradient)
         if code.decodable(F):
             assert residual < 1e-12
             np.testing.assert_array_equal(found.gradient, job.decode(F))
@@ -242,6 +248,8 @@ def test_best_of_too_few(code):
             code.decode(F, messages, p=job.p)
     with pytest.raises(ValueError, match="without any message"):
         code.decode([], [], partial="best")
+    with pytest.raises(ValueError, match="without any message"):
+        code.round(job.p).best()
     with pytest.raises(ValueError, match=r"partial must be None or .best., not 'most'"):
         code.decode([0], job.messages[:1], partial="most")
 

@@ -578,8 +578,8 @@ class Code(ABC):
 
     @property
     def _message_steps(self) -> float:
-        """Roundings in a message: w products and sums, and the coefficients of a and B."""
-        return self.load + 2
+        """Roundings in a message: its products and sums, and the coefficients of a and B."""
+        return self.load / self.messages + 2
 
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:

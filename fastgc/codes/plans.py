@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_index, check_vector, check_workers
 from ..errors import NonFiniteMessageError
-from .trust import Trust
+from .trust import Approximation, Trust
 
 if TYPE_CHECKING:
     from .base import Code
@@ -232,15 +232,36 @@ class Round:
         NotDecodableError
             If more messages are needed.
         """
+        out = self._output(out)
+        return self._combine(self._decoder.fill(self._rows.count, method), out)
+
+    def best(self, out: NDArray[Any] | None = None) -> Approximation:
+        """What the messages received come closest to, for a master that waits no longer.
+
+        As `Code.decode` with ``partial="best"``: the gradient itself, if they suffice.
+
+        Raises
+        ------
+        ValueError
+            If there is no message.
+        """
+        out = self._output(out)
+        if not self._rows.count:
+            raise ValueError("there is no approximation without any message")
+        vector, residual = self.code.best_vector(self.survivors)
+        return Approximation(self._combine(vector, out), residual)
+
+    def _output(self, out: NDArray[Any] | None) -> NDArray[Any]:
         form = self._form
         if out is None:
-            out = np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        else:
-            check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        vector, rows = self._decoder.fill(self._rows.count, method), self._rows
+            return np.empty(form.gradient_size, dtype=form.gradient_dtype)
+        return check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+
+    def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        rows, mode = self._rows, self._form.decode_mode
         if self.code._sparse:
             vector, rows = nonzero(vector, rows)
-        kernels.combine(form.decode_mode, rows, vector, form.reals(out, form.decode_mode))
+        kernels.combine(mode, rows, vector, self._form.reals(out, mode))
         return out
 
     def trust(self) -> Trust:
