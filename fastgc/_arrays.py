@@ -11,16 +11,20 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "GRADIENT_DTYPES",
     "check_dtype",
+    "check_finite",
     "check_index",
     "check_integer",
+    "check_line",
+    "check_numbers",
+    "check_output",
     "check_vector",
     "check_workers",
 ]
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
-
 _INT64 = np.dtype(np.int64)
+_FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
@@ -73,23 +77,72 @@ def check_vector(
         return array
     if number is not None:
         what = f"{what} {number}"
-    if output and not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
+    if output:
+        return check_output(what, array, dtype, (size,))
     array = np.asarray(array)
-    if array.dtype != dtype:
-        raise TypeError(f"{what} must have dtype {dtype}, not {array.dtype}")
-    if array.shape != (size,):
-        raise ValueError(f"{what} must have shape ({size},), not {array.shape}")
-    if output and not array.flags.writeable:
-        raise ValueError(f"{what} is read-only: it must be writable")
-    if output and not array.flags.c_contiguous:
-        raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
-    if output and not array.flags.aligned:
-        raise ValueError(f"{what} must be aligned: it begins inside an element's place")
+    _check_shape(what, array, dtype, (size,))
     if not (array.flags.c_contiguous and array.flags.aligned):
         array = array.copy()
     checked: NDArray[Any] = array
     return checked
+
+
+def check_output(
+    what: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """`array`, if results of this dtype and shape can be written to it where it is."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
+    _check_shape(what, array, dtype, shape)
+    if not array.flags.writeable:
+        raise ValueError(f"{what} is read-only: it must be writable")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
+    if not array.flags.aligned:
+        raise ValueError(f"{what} must be aligned: it begins inside an element's place")
+    return array
+
+
+def _check_shape(
+    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    if array.dtype != dtype:
+        raise TypeError(f"{what} must have dtype {dtype}, not {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}, not {array.shape}")
+
+
+def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
+    """`array` as contiguous float64 or complex128 numbers, at least one; its shape is kept."""
+    array = np.asarray(array)
+    if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
+        if array.dtype.kind not in "iufc":
+            raise TypeError(f"{what} must be real or complex numbers, not {array.dtype}")
+        # beyond a double's range is Inf: reported with the other numbers that are not finite
+        with np.errstate(over="ignore"):
+            array = array.astype(_COMPLEX if array.dtype.kind == "c" else _FLOAT)
+    if not array.size:
+        raise ValueError(f"{what} must not be empty: shape {array.shape}")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = array.copy(order="C")
+    return array
+
+
+def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
+    """`check_numbers`, and one-dimensional."""
+    array = check_numbers(what, array)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    return array
+
+
+def check_finite(what: str, array: NDArray[Any]) -> None:
+    """Raise ValueError that names the first NaN or Inf."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        at = tuple(map(int, np.argwhere(~finite)[0]))
+        place = ", ".join(map(str, at))
+        raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
 
 
 def check_workers(what: str, workers: ArrayLike) -> NDArray[np.int64]:

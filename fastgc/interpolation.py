@@ -24,54 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import kernels
-from ._arrays import check_integer
+from ._arrays import check_finite, check_integer, check_line, check_numbers, check_output
 
 __all__ = ["basis", "chebyshev", "evaluate", "functional", "roots_of_unity", "weights"]
 
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
+_FARTHEST = 2.0**240  # of points from nodes: four such factors stay within a double
 _PI = np.longdouble("3.14159265358979323846264338327950288")
-
-
-def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
-    """`array` as contiguous float64 or complex128 numbers, at least one; its shape is kept."""
-    array = np.asarray(array)
-    if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
-        if array.dtype.kind not in "iufc":
-            raise TypeError(f"{what} must be real or complex numbers, not {array.dtype}")
-        # beyond a double's range is Inf: reported with the other numbers that are not finite
-        with np.errstate(over="ignore"):
-            array = array.astype(_COMPLEX if array.dtype.kind == "c" else _FLOAT)
-    if not array.size:
-        raise ValueError(f"{what} must not be empty: shape {array.shape}")
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        array = array.copy(order="C")
-    return array
-
-
-def check_line(what: str, array: ArrayLike) -> NDArray[Any]:
-    """`check_numbers`, and one-dimensional."""
-    array = check_numbers(what, array)
-    if array.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
-    return array
-
-
-def check_finite(what: str, array: NDArray[Any]) -> None:
-    """Raise ValueError that names the first NaN or Inf."""
-    finite = np.isfinite(array)
-    if not finite.all():
-        at = tuple(map(int, np.argwhere(~finite)[0]))
-        place = ", ".join(map(str, at))
-        raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
-
-
-def check_distinct(nodes: NDArray[Any]) -> None:
-    """Raise ValueError that names the first two equal nodes."""
-    order = np.argsort(nodes, kind="stable")
-    same = np.flatnonzero(nodes[order[1:]] == nodes[order[:-1]])
-    if same.size:
-        i, j = order[same[0]], order[same[0] + 1]
-        raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
 
 
 class _Nodes(NamedTuple):
@@ -85,16 +44,20 @@ class _Nodes(NamedTuple):
 
 def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
     """Check, scale, and multiply the differences of the nodes."""
-    largest = np.abs(nodes.view(_FLOAT)).max()
+    largest = farthest = np.abs(nodes.view(_FLOAT)).max()
     if points is not nodes:
         if nodes.dtype is not points.dtype:
             nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
-        largest = np.maximum(largest, np.abs(points.view(_FLOAT)).max())  # which keeps a NaN
-    if not largest < np.inf:
+        farthest = np.abs(points.view(_FLOAT)).max()
+    if not (largest < np.inf and farthest < np.inf):
         check_finite("nodes", nodes)
         check_finite("points", points)
+    if largest and farthest / _FARTHEST > largest:
+        raise ValueError(
+            f"points reach {farthest}, more than 2^240 times as far as the nodes, {largest}"
+        )
     # ldexp would overflow for the scale of subnormal numbers
-    scale = math.ldexp(1.0, min(-math.frexp(largest)[1], 1023))
+    scale = math.ldexp(1.0, min(-math.frexp(largest or farthest)[1], 1023))
     points, nodes = points * scale, nodes * scale
     product = np.empty_like(nodes)
     exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
@@ -129,7 +92,8 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     TypeError
         If the nodes are no numbers.
     ValueError
-        If two nodes coincide, or one is not finite, or there is none.
+        If two nodes coincide (are nearer than 2^-250 times the largest), or one is not finite, or
+        there is none.
     """
     nodes = check_line("nodes", nodes)
     _, inverse, exponent, _ = _prepare(nodes, nodes)
@@ -164,32 +128,17 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) 
     TypeError
         If nodes or points are no numbers, or `out` has another dtype.
     ValueError
-        If two nodes coincide, a number is not finite, or a shape does not fit.
+        If two nodes coincide, a number is not finite, points lie more than 2^240 times as far out
+        as the nodes, or a shape does not fit.
     """
     prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (prepared.points.size, prepared.nodes.size), prepared.nodes.dtype
     if out is None:
         out = np.empty(shape, dtype)
     else:
-        check_out(out, shape, dtype)
+        check_output("out", out, dtype, shape)
     kernels.lagrange_basis(*prepared, out)
     return out
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise unless results of this shape and dtype can be written to `out`."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
-    if out.dtype != dtype:
-        raise TypeError(f"out must have dtype {dtype}, not {out.dtype}")
-    if out.shape != shape:
-        raise ValueError(f"out must have shape {shape}, not {out.shape}")
-    if not out.flags.writeable:
-        raise ValueError("out is read-only: it must be writable")
-    if not out.flags.c_contiguous:
-        raise ValueError(f"out must be contiguous: it has strides {out.strides} bytes")
-    if not out.flags.aligned:
-        raise ValueError("out must be aligned: it begins inside an element's place")
 
 
 def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:

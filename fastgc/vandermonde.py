@@ -22,20 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import kernels
-from ._arrays import check_integer
-from .interpolation import (
-    check_distinct,
-    check_finite,
-    check_line,
-    check_numbers,
-    check_out,
-)
+from ._arrays import check_finite, check_integer, check_line, check_numbers, check_output
 
 __all__ = ["leja_order", "roots_order", "solve"]
 
 _INT64 = np.dtype(np.int64)
 _LEJA: Literal["leja"] = "leja"  # one object: compared by identity in the hot path
-
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
 
@@ -227,7 +219,7 @@ def _solve(
     if out is None:
         out = np.empty_like(b)
     else:
-        check_out(out, b.shape, b.dtype)
+        check_output("out", out, b.dtype, b.shape)
         if refine and np.may_share_memory(out, b):
             b = b.copy()
         if np.may_share_memory(out, nodes):
@@ -245,7 +237,7 @@ def _solve(
 
     if not run(b, out):
         check_finite("nodes", nodes)
-        check_distinct(nodes)
+        _check_distinct(nodes)
         run(b, out, True)
         warnings.warn("overflow in solving a Vandermonde system", RuntimeWarning, stacklevel=3)
         return out
@@ -255,6 +247,15 @@ def _solve(
             break
         out += correction
     return out
+
+
+def _check_distinct(nodes: NDArray[Any]) -> None:
+    """Raise ValueError that names the first two equal nodes."""
+    order = np.argsort(nodes, kind="stable")
+    same = np.flatnonzero(nodes[order[1:]] == nodes[order[:-1]])
+    if same.size:
+        i, j = order[same[0]], order[same[0] + 1]
+        raise ValueError(f"nodes {i} and {j} are both {nodes[i]}: nodes must be distinct")
 
 
 def _permutation(order: Literal["leja", "given"] | ArrayLike, m: int) -> NDArray[np.int64] | None:

@@ -50,6 +50,19 @@ def test_against_mpmath(complex_, m):
     assert 1 <= np.abs(w).max() < 2
 
 
+def test_points_far_from_the_nodes():
+    """As far as doubles go; beyond that an error that says so, not one about the nodes."""
+    nodes = np.array([0.0, 1.0, 3.0])
+    for z in (1e5, -1e60, 1e70):
+        truth, _ = wide_basis(nodes, np.array([z]))
+        np.testing.assert_allclose(basis(nodes, [z]), truth, rtol=1e-14)
+        np.testing.assert_allclose(basis(nodes * 1e-200, [z * 1e-200]), truth, rtol=1e-13)
+    for node, point in ((0.0, 1e100), (1e-300, 0.0)):
+        assert basis([node], [point]) == 1
+    with pytest.raises(ValueError, match="points reach 1e\\+100, more than 2\\^240 times as far"):
+        functional(nodes, [0.5, 1e100])
+
+
 def test_exact_at_nodes():
     for nodes in (chebyshev(30), roots_of_unity(30), np.array([4.0])):
         np.testing.assert_array_equal(basis(nodes, nodes), np.eye(nodes.size))

@@ -36,8 +36,7 @@ class CellCode(Code):
     def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         cells = self._choices[worker]
-        held = [np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells]
-        partitions = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
+        partitions = np.concatenate([np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells])
         return partitions, np.ones(partitions.size)
 
     @cached_property

@@ -148,7 +148,7 @@ class Round:
     def reset(self) -> None:
         """Forget all messages."""
         self._rows.clear()
-        self._heard: dict[int, int] = {}  # messages and their places, in order of arrival
+        self._heard: set[int] = set()  # messages
         self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
         self._square: list[float] = []  # squared norm of each message, in order of arrival
         self._tracker.reset()
@@ -211,7 +211,7 @@ class Round:
             require_finite(worker, message)
         self._decoder.survivors[len(self._square)] = number
         self._rows.append(form.reals(message, form.decode_mode))
-        self._heard[number] = len(self._square)
+        self._heard.add(number)
         self._next[worker] = index + 1
         self._square.append(square)
         self._ready = self._tracker.add(number) or self._ready
