@@ -8,7 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
+from .errors import (
+    NonFiniteMessageError,
+    NotDecodableError,
+    UnstableCodeError,
+    UnstableCodeWarning,
+    UnstableRoundError,
+    WorkerFailedError,
+)
 
 if TYPE_CHECKING:
     from .codes import (
@@ -52,6 +59,7 @@ _MODULES = (
     "models",
     "optimizers",
     "plotting",
+    "stability",
     "vandermonde",
 )
 
@@ -67,6 +75,9 @@ __all__ = [
     "RandomAssignment",
     "ReedSolomon",
     "Uncoded",
+    "UnstableCodeError",
+    "UnstableCodeWarning",
+    "UnstableRoundError",
     "WorkerFailedError",
     "backend",
     "backends",

@@ -4,7 +4,14 @@ Bad arguments raise Python's own ``ValueError`` and ``TypeError``; the classes h
 caller may want to tell apart and handle.
 """
 
-__all__ = ["NonFiniteMessageError", "NotDecodableError", "WorkerFailedError"]
+__all__ = [
+    "NonFiniteMessageError",
+    "NotDecodableError",
+    "UnstableCodeError",
+    "UnstableCodeWarning",
+    "UnstableRoundError",
+    "WorkerFailedError",
+]
 
 
 class NotDecodableError(ValueError):
@@ -56,3 +63,15 @@ class WorkerFailedError(RuntimeError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class UnstableCodeError(ValueError):
+    """A code made with ``strict=True`` would lose more than half of float64's digits."""
+
+
+class UnstableRoundError(ArithmeticError):
+    """A decoded gradient is less precise than the tracker's limit."""
+
+
+class UnstableCodeWarning(UserWarning):
+    """A code or a round loses more digits than it should."""

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import kernels
 from ._arrays import check_finite, check_integer, check_line, check_numbers, check_output
+from ._twofold import Pair, two_product, two_sum
 
 __all__ = ["leja_order", "roots_order", "solve"]
 
@@ -298,9 +299,6 @@ def _residual(
     return residual
 
 
-_Double = tuple[NDArray[Any], NDArray[Any]]  # a number as an unevaluated sum of two
-
-
 def _residual_parts(
     nodes: list[NDArray[Any]], b: list[NDArray[Any]], x: list[NDArray[Any]], transpose: bool
 ) -> list[NDArray[Any]]:
@@ -311,14 +309,14 @@ def _residual_parts(
     residual = [np.empty(shape) for _ in b]
     with np.errstate(all="ignore"):
         if transpose:
-            powers: list[_Double] = [(part, np.zeros(shape)) for part in x]
+            powers: list[Pair] = [(part, np.zeros(shape)) for part in x]
             for k in range(m):
                 for into, part, (high, low) in zip(residual, b, powers, strict=True):
                     terms = np.concatenate([part[k : k + 1], -high, -low])
                     into[k] = np.apply_along_axis(math.fsum, 0, terms)
                 powers = _times(powers, nodes)
         else:
-            value: list[_Double] = [(np.zeros(shape), np.zeros(shape)) for _ in b]
+            value: list[Pair] = [(np.zeros(shape), np.zeros(shape)) for _ in b]
             for k in range(m - 1, -1, -1):
                 value = [_plus(v, part[k]) for v, part in zip(_times(value, nodes), x, strict=True)]
             for into, part, (high, low) in zip(residual, b, value, strict=True):
@@ -327,7 +325,7 @@ def _residual_parts(
     return residual
 
 
-def _times(a: list[_Double], t: list[NDArray[Any]]) -> list[_Double]:
+def _times(a: list[Pair], t: list[NDArray[Any]]) -> list[Pair]:
     """Product of a (real, or real and imaginary parts) and doubles."""
     if len(t) == 1:
         return [_scaled(a[0], t[0])]
@@ -335,36 +333,16 @@ def _times(a: list[_Double], t: list[NDArray[Any]]) -> list[_Double]:
     return [_sum(_scaled(re, tr), _scaled(im, -ti)), _sum(_scaled(re, ti), _scaled(im, tr))]
 
 
-def _scaled(a: _Double, t: NDArray[Any]) -> _Double:
-    product, error = _two_product(a[0], t)
-    return _two_sum(product, error + a[1] * t)
+def _scaled(a: Pair, t: NDArray[Any]) -> Pair:
+    product, error = two_product(a[0], t)
+    return two_sum(product, error + a[1] * t)
 
 
-def _plus(a: _Double, t: NDArray[Any]) -> _Double:
-    total, error = _two_sum(a[0], t)
-    return _two_sum(total, error + a[1])
+def _plus(a: Pair, t: NDArray[Any]) -> Pair:
+    total, error = two_sum(a[0], t)
+    return two_sum(total, error + a[1])
 
 
-def _sum(a: _Double, b: _Double) -> _Double:
-    total, error = _two_sum(a[0], b[0])
-    return _two_sum(total, error + (a[1] + b[1]))
-
-
-def _two_sum(a: NDArray[Any], b: NDArray[Any]) -> _Double:
-    """Sum and its rounding error (Knuth)."""
-    total = a + b
-    rest = total - a
-    return total, (a - (total - rest)) + (b - rest)
-
-
-def _two_product(a: NDArray[Any], b: NDArray[Any]) -> _Double:
-    """Product and its rounding error (Dekker)."""
-    product = a * b
-    (ah, al), (bh, bl) = _halves(a), _halves(b)
-    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
-
-
-def _halves(a: NDArray[Any]) -> _Double:
-    large = a * 134217729.0  # 2^27 + 1
-    high = large - (large - a)
-    return high, a - high
+def _sum(a: Pair, b: Pair) -> Pair:
+    total, error = two_sum(a[0], b[0])
+    return two_sum(total, error + (a[1] + b[1]))

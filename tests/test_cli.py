@@ -117,6 +117,7 @@ def test_table_of_codes_leaves_out_what_does_not_exist():
     assert "fastgc: fractional repetition needs n to be a multiple" in result.output
 
 
+@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
 def test_hopeless_code_is_one_line():
     result = run("codes", "rs:root=1", "-n", "3000", "-s", "1500", "--trials", "1")
     assert result.exit_code == 2
@@ -147,7 +148,10 @@ def test_lists_of_codes():
         (["--code", "turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
         (["--code", "rs:root=x"], 'root, unless "stable", must be an integer'),
         (["--code", "rs:root=4"], "not coprime"),
-        (["--code", "rs:roots=1"], "rs takes stragglers, load, root, packed, clusters, once each"),
+        (
+            ["--code", "rs:roots=1"],
+            "rs takes stragglers, load, root, packed, clusters, strict, once each",
+        ),
         (["--code", "rs:root"], "once each; not root"),
         (["--code", "rs:clusters=9"], "clusters must be"),
         (["--compare", "bcc:load=0"], "load must be in"),

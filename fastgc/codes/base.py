@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
 from .._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
-from ..errors import NotDecodableError
+from ..errors import NotDecodableError, UnstableCodeError, UnstableCodeWarning
 from .format import Format, Layout, real_of
 from .plans import Decoder, Encoder, Round, nonzero, require_finite
 from .rules import Rule
@@ -28,6 +29,9 @@ from .trust import Approximation, Trust
 __all__ = ["Code", "Recovery"]
 
 VectorFunction = Callable[[int, str], None]
+
+# Relative error from which on a code counts as unstable: half of float64's digits are lost.
+UNSTABLE = 2.0**-26
 
 
 class Recovery(NamedTuple):
@@ -587,6 +591,68 @@ class Code(ABC):
         values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
         return np.array([float(np.sum(np.abs(v) ** 2)) for v in values]) / self.k
 
+    def _deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+        """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is."""
+        total = np.full(self.k, -1, dtype=np.result_type(vector, np.longdouble))
+        for number, a in zip(survivors.tolist(), vector.astype(total.dtype), strict=True):
+            if a:
+                sender = self.sender(number)
+                total[self.partitions(*sender)] += a * self.coefficients(*sender)
+        return total.real if self._layout == "complex" else total
+
+    def _circles(self) -> list[NDArray[np.int64]]:
+        """Workers in rings along which neighbouring stragglers may do the most harm."""
+        return [np.arange(self.n)]
+
+    def _computation_roundings(self, terms: int) -> int:
+        """Roundings in a worker's computation that count as the code's: none, but see there."""
+        return 0
+
+    @cached_property
+    def _row_sums(self) -> NDArray[np.float64]:
+        """Sum of each message's ``|B_ij|``; Inf beyond float64."""
+        values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
+        return np.array([float(np.abs(v).sum()) for v in values])
+
+    @cached_property
+    def _log_row_sums(self) -> NDArray[np.float64]:
+        """Their logarithms; schemes whose coefficients may be beyond float64 redefine this."""
+        return np.log(self._row_sums)
+
+    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        """``log|a_i|``; -Inf for zeros. Schemes that can say more than float64 redefine this."""
+        with np.errstate(divide="ignore"):
+            logs: NDArray[np.float64] = np.log(np.abs(self.decoding_vector(survivors)))
+        return logs
+
+    def _typical_error(self) -> float:
+        """Relative error to expect in float64, as many workers straggling as may."""
+        rng = np.random.default_rng(0)
+        numbers = np.arange(self.message_count)
+        first = np.array(self._first)
+        errors = []
+        for _ in range(5):
+            heard = np.zeros(self.n, dtype=bool)
+            heard[rng.permutation(self.n)[self.stragglers :]] = True
+            came = numbers[heard[np.searchsorted(first, numbers, side="right") - 1]]
+            try:
+                errors.append(self.trust(came).relative_error)
+            except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
+                errors.append(np.inf)
+        return float(np.median(errors))
+
+    def _check_stability(self, strict: bool, remedy: str) -> None:
+        """Warn, or raise if `strict`, when rounding would leave nothing worth having."""
+        error = self._typical_error()
+        if error > UNSTABLE:
+            text = (
+                f"{self!r} is numerically unstable: with {self.stragglers} random stragglers the "
+                f"gradient's relative error is about {error:.0e} in float64; {remedy}"
+            )
+            if strict:
+                raise UnstableCodeError(text)
+            warnings.warn(text, UnstableCodeWarning, stacklevel=3)
+
     @property
     def communication_load(self) -> float:
         """Size of the messages that the master receives in the worst case, in gradients.
@@ -678,7 +744,9 @@ class Code(ABC):
 
 
 def _make(kind: Callable[..., Code], parameters: dict[str, Any]) -> Code:
-    return kind(**parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnstableCodeWarning)  # it was said when it was first made
+        return kind(**parameters)
 
 
 def _second(survivors: NDArray[np.int64]) -> int:

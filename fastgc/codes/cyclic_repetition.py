@@ -37,11 +37,16 @@ class CyclicRepetition(LinearCode):
         For H.
     cache : int, default 256
         Survivor sets whose decoding vectors are kept.
+    strict : bool, default False
+        Refuse codes that lose more than half of float64's digits when as many random workers
+        straggle as may; else an `UnstableCodeWarning` says so.
 
     Raises
     ------
     ValueError
         If no code has these parameters; says why.
+    UnstableCodeError
+        If the code is unstable, and `strict`.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class CyclicRepetition(LinearCode):
         stragglers: int,
         seed: int = 0,
         cache: int = 256,
+        strict: bool = False,
     ) -> None:
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
@@ -64,6 +70,7 @@ class CyclicRepetition(LinearCode):
         group = np.repeat(np.arange(n), k // n + (np.arange(n) < k % n))
         self._set_matrix(_matrix(n, s, self.seed)[:, group], cache)
         self.stragglers = s
+        self._check_stability(strict, 'use BinaryCode, or ReedSolomon with clusters="auto"')
 
     def _parameters(self) -> dict[str, Any]:
         return {

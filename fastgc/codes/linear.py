@@ -44,12 +44,17 @@ class LinearCode(Code):
         For complex matrices, as in `ReedSolomon`.
     cache : int, default 256
         Survivor sets whose vectors are kept.
+    strict : bool, default False
+        Refuse codes that lose more than half of float64's digits when as many random workers
+        straggle as may; else an `UnstableCodeWarning` says so.
 
     Raises
     ------
     ValueError
         If a row or column is zero, an entry is not finite, not even all messages determine the
         gradient, or there are too many sets to find out what the matrix tolerates.
+    UnstableCodeError
+        If the code is unstable, and `strict`.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class LinearCode(Code):
         stragglers: int | None = None,
         packed: bool = True,
         cache: int = 256,
+        strict: bool = False,
     ) -> None:
         self._set_matrix(np.asarray(B), cache)
         self.packed = bool(packed)
@@ -71,6 +77,7 @@ class LinearCode(Code):
             self.stragglers = check_integer("stragglers", stragglers)
             if not 0 <= self.stragglers < self.n:
                 raise ValueError(f"stragglers must be in 0 .. n-1 = {self.n - 1}, not {stragglers}")
+        self._check_stability(strict, "use a matrix whose rows are better conditioned")
 
     def _set_matrix(self, B: NDArray[Any], cache: int) -> None:
         if B.ndim != 2 or 0 in B.shape:
@@ -123,6 +130,11 @@ class LinearCode(Code):
                 if self._solve(np.delete(np.arange(self.n), lost))[1] > SOLVED:
                     return s - 1
         return self.n - 1
+
+    def _typical_error(self) -> float:
+        error = super()._typical_error()
+        self._vectors.clear()  # of sets that nobody asked for
+        return error
 
     # ------------------------------------------------------------------------------ decoding
 

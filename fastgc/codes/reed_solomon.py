@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from .. import kernels, vandermonde
 from .._arrays import check_index, check_integer
 from ..interpolation import roots_of_unity
-from ..kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, Status, cyclic_tables, sines
+from ..kernels.cyclic import (
+    LOCATOR,
+    LOOKUP,
+    CyclicPlan,
+    Status,
+    cyclic_tables,
+    log_magnitudes,
+    sines,
+)
 from .base import Code, VectorFunction
 from .rules import Blocks
 
@@ -88,11 +96,16 @@ class ReedSolomon(Code):
         Split workers and partitions into so many groups, each with a code of its own. Load and
         worst-case tolerance stay; decoding is cheaper and better conditioned, and is possible from
         many smaller sets of survivors. "auto": as many as can be, floor(n / (s+1)) where k allows.
+    strict : bool, default False
+        Refuse codes that lose more than half of float64's digits when as many random workers
+        straggle as may; else an `UnstableCodeWarning` says so.
 
     Raises
     ------
     ValueError
         If no code has these parameters; says why.
+    UnstableCodeError
+        If the code is unstable, and `strict`.
 
     Notes
     -----
@@ -108,6 +121,7 @@ class ReedSolomon(Code):
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
     - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2);
+      ``"natural"`` takes its nodes as they come, which loses all digits from f = 40 or so on;
     - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
       number;
     - ``"auto"``: the fastest.
@@ -125,7 +139,7 @@ class ReedSolomon(Code):
     """
 
     _complex = True
-    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "solve")
+    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "natural", "solve")
 
     def __init__(
         self,
@@ -137,6 +151,7 @@ class ReedSolomon(Code):
         root: Literal["stable"] | int = "stable",
         packed: bool = True,
         clusters: Literal["auto"] | int = 1,
+        strict: bool = False,
     ) -> None:
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
@@ -164,6 +179,8 @@ class ReedSolomon(Code):
         self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.complex128]]] = {}
         self.load = max(c.w for c in made)
         self.stragglers = min(c.tolerance for c in made)
+        other = 'root="stable"' if root != "stable" else 'clusters="auto"'
+        self._check_stability(strict, f"use {other}")
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -196,6 +213,59 @@ class ReedSolomon(Code):
             self._rows[worker] = row = held, coefficients
         return row
 
+    # ----------------------------------------------------------------------------- stability
+
+    def _typical_error(self) -> float:
+        """As for any code, from samples: making a code takes no longer for it."""
+        rng = np.random.default_rng(0)
+        c = max(self._clusters, key=lambda c: c.m)
+        d = -(-c.m * c.w // c.k)
+        column = _logs_of_tau(c.m, d, c.q)
+        found = []
+        for _ in range(5):
+            chosen = rng.choice(c.m, min(c.tolerance + 64, c.m), replace=False)
+            lost, came = np.split(chosen, [c.tolerance])
+            steps = c.q * (came[:, None] - lost) % c.m
+            logs = np.log(2 * np.sin(np.pi / c.m * steps)).sum(axis=1) - math.log(c.m)
+            # u sqrt(steps sum_i |a_i|^2 ||c_i||^2), the average ||c_i||^2 being that of B's columns
+            square = np.logaddexp.reduce(2 * logs) + math.log((c.m - c.tolerance) / came.size)
+            square += np.logaddexp.reduce(2 * column) + math.log((c.w + 2) / c.m)
+            found.append(square / 2 - 53 * math.log(2))
+        return math.exp(min(float(np.median(found)), 709.0))
+
+    @cached_property
+    def _log_row_sums(self) -> NDArray[np.float64]:
+        sums = np.empty(self.n)
+        for c in self._clusters:
+            offset, weight = c.columns()
+            total = np.full(c.m, -np.inf)
+            for d in np.unique(weight):
+                logs = _logs_of_tau(c.m, int(d), c.q)
+                top = logs.max()
+                begin = np.bincount(offset[weight == d], minlength=c.m).astype(float)
+                part = np.zeros(c.m)
+                for place, size in enumerate(np.exp(logs - top)):
+                    part += size * np.roll(begin, place)
+                with np.errstate(divide="ignore"):
+                    total = np.logaddexp(total, top + np.log(part))
+            sums[c.first_worker : c.first_worker + c.m] = total
+        return sums
+
+    @cached_property
+    def _row_sums(self) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):
+            return np.exp(self._log_row_sums)
+
+    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        survivors = self._check_survivors(survivors)
+        if self._rule.missing(survivors):
+            self._raise_too_few(survivors)
+        return log_magnitudes(self._plan.tables, survivors)
+
+    def _circles(self) -> list[NDArray[np.int64]]:
+        # in the order of their roots
+        return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
+
     # ------------------------------------------------------------------------------ decoding
 
     @cached_property
@@ -226,15 +296,14 @@ class ReedSolomon(Code):
                 status = run(LOCATOR, f)
             elif method == "lookup":
                 status = run(LOOKUP, f)
-            elif method in ("fft", "vandermonde", "solve"):
+            elif method in ("fft", *_SOLVERS):
                 chosen = self._check_survivors(survivors[:f])
                 if self._rule.missing(chosen):
                     self._raise_too_few(chosen)
                 if method == "fft":
                     kernels.fourier_vector(self._plan.tables, chosen, vector)
                 else:
-                    solve = _lapack if method == "solve" else _bjorck_pereyra
-                    vector[:f] = self._solve(chosen, solve)
+                    vector[:f] = self._solve(chosen, _SOLVERS[method])
                 beyond = ~np.isfinite(vector[:f])
                 if beyond.any():
                     self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -353,20 +422,32 @@ def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
 def stable_root(m: int, d: int) -> int:
     """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
 
-    log|tau(x)| = log m - P(x) - P(d-1-x) with P(t) = sum over u = 1 .. t of log|1 - alpha^u|, so
-    that a root costs O(d). q and m - q give conjugate codes: half of them suffice.
+    A root costs O(d). q and m - q give conjugate codes: half of them suffice.
     """
-    log_table = np.zeros(m)
-    log_table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
+    log_sines = _log_sines(m)
     u = np.arange(d, dtype=np.int64)
     best, best_size = 1, np.inf
     for q in range(1, m // 2 + 1):
         if math.gcd(q, m) == 1:
-            partial = np.cumsum(log_table[q * u % m])
+            partial = np.cumsum(log_sines[q * u % m])
             size = -(partial + partial[::-1]).min()
             if size < best_size - 1e-9:
                 best, best_size = q, size
     return best
+
+
+def _log_sines(m: int) -> NDArray[np.float64]:
+    """log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, and 0 at t = 0."""
+    table = np.zeros(m)
+    table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
+    return table
+
+
+def _logs_of_tau(m: int, d: int, q: int) -> NDArray[np.float64]:
+    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|."""
+    partial = np.cumsum(_log_sines(m)[q * np.arange(d, dtype=np.int64) % m])
+    logs: NDArray[np.float64] = math.log(m) - partial - partial[::-1]
+    return logs
 
 
 @lru_cache(maxsize=256)
@@ -401,12 +482,20 @@ def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
     return found
 
 
-def _bjorck_pereyra(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
+def _bjorck_pereyra(
+    m: int, exponent: NDArray[np.int64], natural: bool = False
+) -> NDArray[np.complex128]:
     """The same, in O(f^2)."""
     moments = np.zeros(exponent.size, dtype=np.complex128)
     moments[0] = 1
-    order = vandermonde.roots_order(m, exponent)
+    order = np.argsort(exponent) if natural else vandermonde.roots_order(m, exponent)
     return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=order)
 
 
 _roots = lru_cache(maxsize=16)(roots_of_unity)
+
+_SOLVERS: dict[str, Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]] = {
+    "vandermonde": _bjorck_pereyra,
+    "natural": partial(_bjorck_pereyra, natural=True),
+    "solve": _lapack,
+}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "Where",
     "cyclic_tables",
     "fourier_vector",
+    "log_magnitudes",
     "sines",
 ]
 
@@ -149,6 +151,28 @@ def _cyclic_convolution(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArr
     return product if length == m else product[:m] + np.append(product[m : 2 * m - 1], 0.0)
 
 
+def _log_magnitudes(tables: CyclicTables, b: int, lost: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Logarithm of block b's locator products, without 1/m: a cyclic convolution."""
+    m = lost.size
+    half = tables.sine[tables.offset[b] + m : tables.offset[b] + 2 * m]
+    # log of the zero at t = 0 only ever reaches the stragglers' own, unused entries
+    log_table = np.log(np.abs(half), out=np.zeros(m), where=half != 0)
+    return _cyclic_convolution(lost.astype(float), log_table)
+
+
+def log_magnitudes(tables: CyclicTables, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    """``log|a_i|`` of the decoding vector, O(n log n): cannot overflow."""
+    start = tables.start
+    lost = np.ones(int(start[-1]), dtype=bool)
+    lost[survivors] = False
+    blocks = [
+        _log_magnitudes(tables, b, lost[lo:hi]) - np.log(hi - lo)
+        for b, (lo, hi) in enumerate(pairwise(start.tolist()))
+    ]
+    found: NDArray[np.float64] = np.concatenate(blocks)[survivors]
+    return found
+
+
 def fourier_vector(
     tables: CyclicTables, survivors: NDArray[np.int64], out: NDArray[np.complex128]
 ) -> None:
@@ -165,11 +189,8 @@ def fourier_vector(
     for b, q in enumerate(tables.q):
         lo, hi = tables.start[b], tables.start[b + 1]
         m = int(hi - lo)
-        half = tables.sine[tables.offset[b] + m : tables.offset[b] + 2 * m]
-        # log of the zero at t = 0 only ever reaches the stragglers' own, unused entries
-        log_table = np.log(np.abs(half), out=np.zeros(m), where=half != 0)
         lost = straggles[lo:hi]
-        log_size = _cyclic_convolution(lost.astype(float), log_table)
+        log_size = _log_magnitudes(tables, b, lost)
         index = np.flatnonzero(lost)
         # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and the
         # angles add up exactly: sum r = s x - sum(y) + m #{y > x}, x = q i mod m, y = q j mod m.

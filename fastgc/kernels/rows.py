@@ -20,6 +20,9 @@ PACKED = 1  # complex coefficients; rows and output are reals that stand for com
 REAL_PART = 2  # complex coefficients, complex rows, output is the real part
 EXPAND = 3  # complex coefficients, real rows, complex output
 
+# Rows added up before their sum is added to the rest: what bounds of rounding errors count on.
+GROUP = 4
+
 
 class Rows:
     """Up to `capacity` contiguous vectors of one length and dtype, addressed where they lie.

@@ -1,0 +1,19 @@
+"""How precise decoded gradients are: predicted, bounded, measured, tracked."""
+
+from .bounds import amplification, error_bound, residual
+from .comparison import StabilityRow, compare, write_csv
+from .measured import MeasuredError, measured_error
+from .search import WorstCase, worst_survivors
+
+__all__ = [
+    "MeasuredError",
+    "StabilityRow",
+    "WorstCase",
+    "amplification",
+    "compare",
+    "error_bound",
+    "measured_error",
+    "residual",
+    "worst_survivors",
+    "write_csv",
+]

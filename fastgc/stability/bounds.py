@@ -1,0 +1,173 @@
+"""What rounding can do at most: before any message is there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..codes import Code
+from ..kernels.rows import GROUP
+
+__all__ = ["amplification", "error_bound", "residual"]
+
+_DOUBLE = 2.0**-53
+_EXTENDED = float(np.finfo(np.longdouble).eps) / 2
+
+
+def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> float:
+    """By how much decoding can multiply rounding errors: sum_i |a_i| sum_j |B_ij|.
+
+    What is decoded is a sum of k partial gradients; on the way, numbers that are so many times as
+    large as one of them are added up. k is the best there is. For coefficients 0 and 1 it is the
+    sum of the loads of the messages used.
+
+    Parameters
+    ----------
+    code : Code
+    survivors : (f,) integer array
+        Numbers of the messages, as in `Code.decoding_vector`.
+    log : bool, default False
+        Return the natural logarithm, which is finite even where the factor is beyond float64.
+
+    Returns
+    -------
+    float
+        Inf, unless `log`, where it is beyond float64.
+
+    Raises
+    ------
+    NotDecodableError
+        If more messages are needed.
+
+    Notes
+    -----
+    O(f s + n) once the row sums of the code are known, O(n d), and B is never formed. For codes of
+    the data (`LagrangeCode`), B's entries are the products of two Lagrange basis polynomials.
+    """
+    checked = code._check_survivors(survivors)
+    if log:
+        logs = code._log_vector(checked) + code._log_row_sums[checked]
+        return float(np.logaddexp.reduce(logs))
+    try:
+        vector = code.decoding_vector(checked)
+    except OverflowError:
+        return math.inf
+    used = np.flatnonzero(vector)
+    with np.errstate(over="ignore"):
+        return float(np.abs(vector[used]) @ code._row_sums[checked[used]])
+
+
+def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
+    """How far a decoding vector, as computed, is from one: ``max_j |(a_F B_F - 1)_j|``.
+
+    Parameters
+    ----------
+    code : Code
+    survivors : (f,) integer array
+    vector : (f,) array, optional
+        Default: ``code.decoding_vector(survivors)``.
+
+    Returns
+    -------
+    float
+        0 to a few 1e-16 times the largest |a_i B_ij| for a vector as good as float64 allows.
+        Codes that are not exact (`Uncoded` with a tolerance) have a large one.
+
+    Notes
+    -----
+    O(n d); computed in float64, so that it has a rounding error of its own.
+    """
+    checked = code._check_survivors(survivors)
+    a = code.decoding_vector(checked) if vector is None else np.asarray(vector)
+    if a.shape != checked.shape:
+        raise ValueError(f"{checked.size} survivors, but a vector of shape {a.shape}")
+    return float(np.abs(code._deviation(checked, a)).max())
+
+
+def error_bound(
+    code: Code,
+    survivors: ArrayLike,
+    dtype: DTypeLike = np.float64,
+    *,
+    vector: NDArray[Any] | None = None,
+    streaming: bool = False,
+    terms: int = 0,
+) -> float:
+    """A bound on the decoded gradient's error, whatever the partial gradients are.
+
+    ``||decoded - exact|| <= error_bound * sqrt(k) * max_j ||g_j||`` in the 2-norm, for partial
+    gradients g_j taken as exact; the unit on the right is the norm of the gradient itself where
+    partial gradients are equally long and orthogonal to each other.
+
+    Parameters
+    ----------
+    code : Code
+    survivors : (f,) integer array
+    dtype : numpy dtype
+        Of the messages.
+    vector : (f,) array, optional
+        Default: ``code.decoding_vector(survivors)``.
+    streaming : bool, default False
+        Messages were built up by `Code.encoder`, rounded after each partial gradient.
+    terms : int, default 0
+        For codes of the data: the longest sum in a worker's computation, rows of a block plus
+        features. These codes amplify its rounding like that of the coding. The unit is then
+        ``sqrt(k) max_jj' || |X_j|' (|X_j'| |theta| + |y_j'|) ||``.
+
+    Returns
+    -------
+    float
+        Inf where the vector is beyond float64.
+
+    Notes
+    -----
+    Standard analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1): m
+    roundings of unit u make a relative error of at most gamma_m = m u / (1 - m u). Those of the
+    messages and of their combination are multiplied by the amplification; what the coefficients
+    lack enters through the computed residual. Overflow and underflow are left out.
+    """
+    checked = code._check_survivors(survivors)
+    if vector is None:
+        try:
+            vector = code.decoding_vector(checked)
+        except OverflowError:
+            return math.inf
+    used = np.flatnonzero(vector)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = np.abs(vector[used]) * code._row_sums[checked[used]]
+        lacking = float(np.abs(code._deviation(checked, vector)).sum())
+        lacking += _gamma(3 * used.size + 3, _EXTENDED) * (float(factors.sum()) + code.k)
+        rounding = float(factors @ _roundings(code, dtype, used.size, streaming, terms))
+        bound = (rounding + lacking) / math.sqrt(code.k)
+    return bound if math.isfinite(bound) else math.inf
+
+
+def _roundings(
+    code: Code, dtype: DTypeLike, used: int, streaming: bool, terms: int
+) -> NDArray[np.float64]:
+    """Relative error of what is amplified: from each message, and from combining them."""
+    kind = np.dtype(dtype)
+    message = _unit(kind)
+    wide = _DOUBLE if kind.itemsize > 2 else 2.0**-24  # the accumulators'
+    parts = 2 if code._complex else 1  # roundings in a product
+    w = -(-code.load // code.messages)
+    encode = _gamma(GROUP * parts + -(-w // GROUP) + 1, wide)
+    encode += _gamma(1 + (w + 1 if streaming else 0), message)
+    work = _gamma(code._computation_roundings(terms), message)
+    # Rows are added in their order, in groups: the first go through the most sums.
+    sums = np.arange(used, 0, -1) // GROUP + GROUP * parts + 2
+    combine = sums * wide / (1 - sums * wide) + max(message, wide)
+    # each part of a complex number has its own errors
+    errors: NDArray[np.float64] = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
+    return errors
+
+
+def _unit(dtype: np.dtype[Any]) -> float:
+    return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
+
+
+def _gamma(count: float, unit: float) -> float:
+    return count * unit / (1 - count * unit) if count * unit < 1 else math.inf

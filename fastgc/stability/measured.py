@@ -1,0 +1,219 @@
+"""What rounding did: decoded gradients against exact ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._twofold import Pair, exact_sum, two_product
+from ..codes import Code
+from ..models import least_squares_gradient
+from .bounds import error_bound
+
+__all__ = ["Experiment", "MeasuredError", "measured_error"]
+
+_ROWS = 3  # samples of each block, for codes of the data
+_FEATURES = 8
+
+
+class MeasuredError(NamedTuple):
+    """Error of a decoded gradient, in the 2-norm.
+
+    Attributes
+    ----------
+    relative : float
+        Over the norm of the exact gradient.
+    scaled : float
+        Over the unit of `error_bound`, ``sqrt(k) max_j ||g_j||``: what the bound bounds.
+    """
+
+    relative: float
+    scaled: float
+
+
+def _exact_least_squares(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) -> Pair:
+    """``X' (X theta - y)`` in about twice float64's precision."""
+    X, y, theta = X.astype(np.float64), y.astype(np.float64), theta.astype(np.float64)
+    products = two_product(X, theta)
+    r, rest = exact_sum(np.concatenate([*(part.T for part in products), -y[None]]))
+    products = two_product(X, r[:, None])
+    return exact_sum(np.concatenate([*products, X * rest[:, None]]))
+
+
+def _largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: int) -> float:
+    """``max || |X_j|' (|X_j'| |theta| + |y_j'|) ||`` over pairs of blocks."""
+    padded = np.zeros((-(-len(X) // rows) * rows, X.shape[1]))
+    padded[: len(X)] = np.abs(X)
+    size = padded @ np.abs(theta).astype(np.float64)
+    size[: len(y)] += np.abs(y)
+    size = size.reshape(-1, rows).T
+    blocks = padded.reshape(-1, rows, X.shape[1])
+    return max(float(np.linalg.norm(block.T @ size, axis=0).max()) for block in blocks)
+
+
+class _Work(NamedTuple):
+    computed: Sequence[NDArray[Any]]  # what workers have to encode
+    exact: Pair
+    unit: float  # of error_bound
+    terms: int  # of error_bound
+
+
+def _gradients(
+    code: Code, partials: Any, dtype: np.dtype[Any], p: int, rng: np.random.Generator
+) -> _Work:
+    if partials is None:
+        partials = rng.standard_normal((code.k, p)).astype(dtype)
+    computed = np.asarray(partials)
+    if computed.ndim != 2 or len(computed) != code.k:
+        raise ValueError(
+            f"partials must be of shape ({code.k}, p), a row for each partition, not "
+            f"{computed.shape}"
+        )
+    norms = np.linalg.norm(computed.astype(np.result_type(computed, np.float64)), axis=1)
+    unit = math.sqrt(code.k) * float(norms.max())
+    return _Work(list(computed), exact_sum(computed), unit, 0)
+
+
+def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> _Work:
+    if data is None:
+        rows = _ROWS * code.k
+        shapes: list[tuple[int, ...]] = [(rows, _FEATURES), (rows,), (_FEATURES,)]
+        data = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    if len(data) != 3:
+        raise ValueError("codes of the data take (X, y, theta), not partial gradients")
+    X, y, theta = map(np.asarray, data)
+    if X.ndim != 2 or y.shape != X.shape[:1] or theta.shape != X.shape[1:]:
+        raise ValueError(
+            "X, y and theta must be of shape (N, features), (N,) and (features,), not "
+            f"{X.shape}, {y.shape}, {theta.shape}"
+        )
+    computed = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
+    rows = -(-len(X) // code.k)
+    unit = math.sqrt(code.k) * _largest_pair(X, y, theta, rows)
+    return _Work(computed, _exact_least_squares(X, y, theta), unit, rows + theta.size)
+
+
+class Experiment:
+    """Partial gradients, what every worker sends of them, and the exact gradient.
+
+    Parameters
+    ----------
+    code : Code
+    partials : (k, p) array, or (X, y, theta) for codes of the data, optional
+        Default: random normal numbers.
+    dtype : numpy dtype
+        Of the random numbers; of the messages alone where it has two bytes, the numbers then being
+        float32.
+    p : int
+        Elements of random partial gradients. Codes of the data take least squares of 8 features.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        partials: ArrayLike | tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        *,
+        dtype: DTypeLike = np.float64,
+        p: int = 64,
+        seed: int = 0,
+    ) -> None:
+        self.code = code
+        self.dtype = np.dtype(dtype)
+        rng = np.random.default_rng(seed)
+        kind = np.dtype(np.float32) if self.dtype.itemsize == 2 else self.dtype
+        if code.codes_data:
+            work = _data(code, partials, kind, rng)
+        else:
+            work = _gradients(code, partials, kind, p, rng)
+        self._exact, self.unit, self._terms = work.exact, work.unit, work.terms
+        self.norm = float(np.linalg.norm(work.exact[0]))
+        self.messages = np.array(
+            [
+                code.encode(w, [work.computed[j] for j in code.partitions(w, t)], index=t)
+                for w, t in map(code.sender, range(code.message_count))
+            ]
+        )
+
+    def error(self, survivors: NDArray[np.int64], method: str = "auto") -> MeasuredError:
+        """Decode, and compare."""
+        try:
+            decoded = self.code.decode(
+                survivors,
+                self.messages[survivors],
+                p=self._exact[0].size,
+                method=method,
+                check_finite=False,
+            )
+        except OverflowError:
+            return MeasuredError(math.inf, math.inf)
+        return self.compare(decoded)
+
+    def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
+        """`error_bound`, over the norm of the exact gradient."""
+        bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
+        return _over(bound * self.unit, self.norm)
+
+    def compare(self, decoded: NDArray[Any]) -> MeasuredError:
+        """The error of a gradient decoded elsewhere."""
+        wide = decoded.astype(np.result_type(decoded, np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = float(np.linalg.norm((wide - self._exact[0]) - self._exact[1]))
+        if math.isnan(error):
+            error = math.inf
+        return MeasuredError(_over(error, self.norm), _over(error, self.unit))
+
+
+def _over(error: float, size: float) -> float:
+    if size:
+        return error / size
+    return math.inf if error else 0.0
+
+
+def measured_error(
+    code: Code,
+    survivors: ArrayLike,
+    partials: ArrayLike | tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    *,
+    dtype: DTypeLike = np.float64,
+    p: int = 64,
+    seed: int = 0,
+    method: str = "auto",
+) -> MeasuredError:
+    """Error of the gradient that these survivors' messages decode to.
+
+    Encodes partial gradients, decodes, and compares with their sum, which is computed without
+    rounding.
+
+    Parameters
+    ----------
+    code : Code
+    survivors : (f,) integer array
+        Numbers of the messages, as in `Code.decode`.
+    partials : (k, p) array, or (X, y, theta) for codes of the data, optional
+        Default: random normal numbers.
+    dtype : numpy dtype
+        Of random partial gradients, and so of the messages. Where it has two bytes, that of the
+        messages alone: float32 numbers are coded.
+    p : int
+        Elements of random partial gradients; codes of the data take least squares of 8 features.
+    seed : int
+    method : str
+        As in `Code.decoding_vector`.
+
+    Returns
+    -------
+    MeasuredError
+        Inf where the decoding vector is beyond float64.
+
+    Raises
+    ------
+    NotDecodableError
+        If more messages are needed.
+    """
+    checked = code._check_survivors(survivors)
+    return Experiment(code, partials, dtype=dtype, p=p, seed=seed).error(checked, method)
