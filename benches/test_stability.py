@@ -12,7 +12,7 @@ CODES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.parametrize(("n", "s"), [(20, 4), (80, 12), (256, 32), (1000, 100)])
 @pytest.mark.parametrize("kind", CODES)
 def test_relative_error(benchmark, note, n, s, kind):

@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    InstabilityWarning,
     NonFiniteMessageError,
     NotDecodableError,
     UnstableCodeError,
-    UnstableCodeWarning,
     UnstableRoundError,
     WorkerFailedError,
 )
@@ -68,6 +68,7 @@ __all__ = [
     "CouponCollector",
     "CyclicRepetition",
     "FractionalRepetition",
+    "InstabilityWarning",
     "LagrangeCode",
     "LinearCode",
     "NonFiniteMessageError",
@@ -76,7 +77,6 @@ __all__ = [
     "ReedSolomon",
     "Uncoded",
     "UnstableCodeError",
-    "UnstableCodeWarning",
     "UnstableRoundError",
     "WorkerFailedError",
     "backend",

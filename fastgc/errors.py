@@ -5,10 +5,10 @@ caller may want to tell apart and handle.
 """
 
 __all__ = [
+    "InstabilityWarning",
     "NonFiniteMessageError",
     "NotDecodableError",
     "UnstableCodeError",
-    "UnstableCodeWarning",
     "UnstableRoundError",
     "WorkerFailedError",
 ]
@@ -73,5 +73,5 @@ class UnstableRoundError(ArithmeticError):
     """A decoded gradient is less precise than the tracker's limit."""
 
 
-class UnstableCodeWarning(UserWarning):
+class InstabilityWarning(UserWarning):
     """A code or a round loses more digits than it should."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["check_path", "error_curves", "save_error_curves"]
+    from .stability import StabilityRow, StabilityTracker
+
+__all__ = [
+    "check_path",
+    "error_curves",
+    "save_error_curves",
+    "save_stability_curves",
+    "save_tracking_curves",
+    "stability_curves",
+    "tracking_curves",
+]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette, which colour-blind readers tell apart; the dashes serve print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MORE_COLOURS = (*_COLOURS, "#999999", "#882255", "#999933", "#332288")
 _DASHES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 _DECADE = 10.0
+_NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _WIDE = 4.0  # a span from which on a logarithmic axis shows more
 
 
@@ -131,6 +144,154 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
     figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
 
 
+def stability_curves(rows: Sequence[StabilityRow], ax: Axes, against: str = "n") -> Axes:
+    """Draw relative errors of `fastgc.stability.compare`, one line a code.
+
+    Lines are medians; bars reach up to the largest error. Above 1, where nothing of the gradient is
+    left, the axis ends.
+
+    Parameters
+    ----------
+    rows : sequence of StabilityRow
+        Of one dtype and one pattern.
+    ax : matplotlib Axes
+    against : {"n", "stragglers"}
+        What the horizontal axis shows.
+    """
+    styles = zip(cycle(_MORE_COLOURS), cycle(_MARKERS), cycle(_DASHES), strict=False)
+    names = dict.fromkeys(row.code for row in rows)
+    for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
+        mine = [row for row in rows if row.code == name]
+        # side by side, so that the bars of equal points can be told apart
+        x = [getattr(row, against) * 1.012 ** (number - len(names) / 2) for row in mine]
+        y = [_drawn(row.error) for row in mine]
+        up = [_drawn(row.worst_error) - middle for row, middle in zip(mine, y, strict=True)]
+        bars = [[0.0] * len(up), up]
+        ax.errorbar(
+            x,
+            y,
+            yerr=bars,
+            fmt=marker,
+            linestyle=dash,
+            color=colour,
+            label=name,
+            markersize=4,
+            linewidth=1.2,
+            elinewidth=0.6,
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(1e-17, _NOTHING_LEFT)
+    ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
+    ax.text(0.01, 5, "nothing left", transform=ax.get_yaxis_transform(), va="center", color="0.4")
+    shown = sorted({getattr(row, against) for row in rows})
+    ax.set_xticks(shown, [str(value) for value in shown])
+    ax.set_xticks([], minor=True)
+    ax.set_xlabel("workers n" if against == "n" else "silent workers s")
+    ax.set_ylabel("relative error of the gradient")
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def save_stability_curves(
+    by_workers: Sequence[StabilityRow],
+    by_stragglers: Sequence[StabilityRow],
+    path: str | os.PathLike[str],
+) -> None:
+    """Write a picture of two panels, error against workers and against stragglers, to a file.
+
+    Both of the same codes; see `stability_curves`.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``.
+    ImportError
+        If matplotlib is not installed.
+    """
+    check_path(path)
+    figure = _new_figure(11, 5.5)
+    left, right = figure.subplots(1, 2, sharey=True)
+    stability_curves(by_workers, left, "n")
+    stability_curves(by_stragglers, right, "stragglers")
+    right.set_ylabel("")
+    first, second = by_workers[0], by_stragglers[0]
+    share = round(first.n / max(first.stragglers, 1))
+    left.set_title(f"s = n/{share} random stragglers, {first.dtype}")
+    right.set_title(f"n = {second.n} workers, random stragglers, {second.dtype}")
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize="small"
+    )
+    figure.suptitle(f"median, and up to the worst of {first.sets} sets of survivors", fontsize=10)
+    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=160)
+
+
+def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
+    """Draw the predicted and measured errors of tracked runs, round by round.
+
+    Parameters
+    ----------
+    tracks : mapping of names to StabilityTracker
+    ax : matplotlib Axes, optional
+        Where to draw; else a new figure, ``ax.figure``.
+
+    Raises
+    ------
+    ValueError
+        If no round was tracked.
+    """
+    if not any(tracker.rounds for tracker in tracks.values()):
+        raise ValueError("nothing to draw: no round was tracked")
+    if ax is None:
+        ax = _new_figure().add_subplot()
+    for (name, tracker), colour in zip(tracks.items(), cycle(_COLOURS), strict=False):
+        rounds = [each for each in tracker.rounds if math.isfinite(each.predicted)]
+        ax.plot(
+            [each.round for each in rounds],
+            [each.predicted for each in rounds],
+            color=colour,
+            linewidth=1,
+            label=f"{name}, predicted",
+        )
+        rounds = [each for each in tracker.rounds if math.isfinite(each.measured)]
+        if rounds:
+            ax.plot(
+                [each.round for each in rounds],
+                [each.measured for each in rounds],
+                linestyle="none",
+                marker="o",
+                markersize=3,
+                color=colour,
+                label=f"{name}, measured",
+            )
+    ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("relative error of the gradient")
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def save_tracking_curves(
+    tracks: Mapping[str, StabilityTracker], path: str | os.PathLike[str]
+) -> None:
+    """Write the picture that `tracking_curves` draws to a file, as `save_error_curves` does."""
+    check_path(path)
+    figure = _new_figure()
+    tracking_curves(tracks, figure.add_subplot())
+    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
+
+
+def _drawn(error: float) -> float:
+    """An error inside the axis, or a little beyond its end."""
+    return min(max(error, 1e-17), 100 * _NOTHING_LEFT) if math.isfinite(error) else _NOTHING_LEFT
+
+
 def check_path(path: str | os.PathLike[str]) -> None:
     """Raise what `save_error_curves` would, before the runs it is to draw are there."""
     if Path(path).suffix.lower() not in _SUFFIXES:
@@ -147,12 +308,12 @@ def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]
     return x, y
 
 
-def _new_figure() -> Figure:
+def _new_figure(width: float = 7, height: float = 4.5) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "fastgc[plot]"') from error
-    return Figure(figsize=(7, 4.5), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _percent(axis: Axis) -> None:

@@ -117,7 +117,7 @@ def test_table_of_codes_leaves_out_what_does_not_exist():
     assert "fastgc: fractional repetition needs n to be a multiple" in result.output
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_hopeless_code_is_one_line():
     result = run("codes", "rs:root=1", "-n", "3000", "-s", "1500", "--trials", "1")
     assert result.exit_code == 2

@@ -101,7 +101,7 @@ def test_every_message_counts_once_decodable():
         np.testing.assert_allclose(vector @ powers, wanted, atol=1e-11)
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.any_backend
 def test_spread_nodes_decode_better_than_neighbouring_ones():
     spread = LagrangeCode(40, load=8, messages=8, nodes="roots")

@@ -294,7 +294,7 @@ def test_no_stragglers_means_one_over_n():
     np.testing.assert_allclose(code.decoding_vector(range(30)), 1 / 30, rtol=1e-15)
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
 def test_thousands_of_factors(method):
     """Two arcs of stragglers: products pass e^-1200 on the way to a result within doubles."""
@@ -321,7 +321,7 @@ def test_thousands_of_factors(method):
     assert checked == 7
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
 def test_beyond_doubles_is_an_error(method):
     code = ReedSolomon(8192, stragglers=4000, root=1)
@@ -436,13 +436,13 @@ def test_unknown_method():
         ReedSolomon(8, stragglers=3).decoding_vector(range(8), "lu")
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_root_one_of_many_workers_overflows_with_advice():
     with pytest.raises(OverflowError, match='root="stable"'):
         ReedSolomon(20000, load=2500, root=1).coefficients(0)
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_trust_tells_the_stable_root_from_the_papers():
     survivors = np.random.default_rng(0).permutation(256)[:224]
     assert ReedSolomon(256, stragglers=32).trust(survivors).relative_error < 1e-9

@@ -181,7 +181,7 @@ def test_ready_as_soon_as_can_be(order):
         assert ready or t + 1 < code.threshold
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.UnstableCodeWarning")
+@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_more_messages_make_it_more_precise():
     """Every |a_i| falls to 1/n. With root 1, so that precision is not at its limit anyway."""
     code = ReedSolomon(64, stragglers=20, root=1)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
 from .._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
-from ..errors import NotDecodableError, UnstableCodeError, UnstableCodeWarning
+from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
 from .plans import Decoder, Encoder, Round, nonzero, require_finite
 from .rules import Rule
@@ -504,6 +504,19 @@ class Code(ABC):
             raise ValueError("there is no approximation without any message")
         else:
             vector, residual = self.best_vector(survivors)
+        gradient = self._decode_by(vector, survivors, messages, out, p, check_finite)
+        return gradient if partial is None else Approximation(gradient, residual)
+
+    def _decode_by(
+        self,
+        vector: NDArray[Any],
+        survivors: NDArray[np.int64],
+        messages: NDArray[Any] | Sequence[NDArray[Any]],
+        out: NDArray[Any] | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> NDArray[Any]:
+        """The combination of messages by a decoding vector."""
         first = np.asarray(messages[0])
         form = self._message_format(first, out, p)
         numbers = survivors if self.messages == 1 else [self.sender(m)[0] for m in survivors]
@@ -530,8 +543,8 @@ class Code(ABC):
                 require_finite(int(worker), row)
         if out is not None and not direct:
             out[:] = gradient
-            gradient = out
-        return gradient if partial is None else Approximation(gradient, residual)
+            return out
+        return gradient
 
     def _message_format(
         self, message: NDArray[Any], out: NDArray[Any] | None, p: int | None
@@ -566,7 +579,9 @@ class Code(ABC):
         """
         survivors = self._check_survivors(survivors)
         vector = self.decoding_vector(survivors)
-        weights = np.abs(vector) ** 2 * self._row_norms[survivors]
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = np.abs(vector) ** 2 * self._row_norms[survivors]
+        weights[vector == 0] = 0  # of messages that are not read
         terms = int(np.count_nonzero(vector))
         return Trust.of(
             float(weights.sum()),
@@ -589,7 +604,8 @@ class Code(ABC):
     def _row_norms(self) -> NDArray[np.float64]:
         """Squared 2-norm of each message, that of the gradient being 1."""
         values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
-        return np.array([float(np.sum(np.abs(v) ** 2)) for v in values]) / self.k
+        with np.errstate(over="ignore"):
+            return np.array([float(np.sum(np.abs(v) ** 2)) for v in values]) / self.k
 
     def _deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is."""
@@ -651,7 +667,7 @@ class Code(ABC):
             )
             if strict:
                 raise UnstableCodeError(text)
-            warnings.warn(text, UnstableCodeWarning, stacklevel=3)
+            warnings.warn(text, InstabilityWarning, stacklevel=3)
 
     @property
     def communication_load(self) -> float:
@@ -745,7 +761,7 @@ class Code(ABC):
 
 def _make(kind: Callable[..., Code], parameters: dict[str, Any]) -> Code:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnstableCodeWarning)  # it was said when it was first made
+        warnings.simplefilter("ignore", InstabilityWarning)  # it was said when it was first made
         return kind(**parameters)
 
 

@@ -53,7 +53,7 @@ class LagrangeCode(Code):
         alpha, then n * messages points beta, message by message.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `UnstableCodeWarning` says so.
+        straggle as may; else an `InstabilityWarning` says so.
 
     Raises
     ------

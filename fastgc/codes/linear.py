@@ -46,7 +46,7 @@ class LinearCode(Code):
         Survivor sets whose vectors are kept.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `UnstableCodeWarning` says so.
+        straggle as may; else an `InstabilityWarning` says so.
 
     Raises
     ------

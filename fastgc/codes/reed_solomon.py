@@ -52,11 +52,7 @@ class _Cluster(NamedTuple):
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First row and weight of each column of the mask (Algorithm 4)."""
-        d_low, heavy = divmod(self.m * self.w, self.k)
-        d_high = d_low + (heavy > 0)
-        j = np.arange(self.k, dtype=np.int64)
-        offset = np.where(j < heavy, j * d_high, heavy * d_high + (j - heavy) * d_low)
-        return offset % self.m, np.where(j < heavy, d_high, d_low)
+        return _columns(self.m, self.k, self.w)
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Partitions of a worker, and for each the place m and weight d of its tau_d(m)."""
@@ -64,6 +60,17 @@ class _Cluster(NamedTuple):
         place = (worker - self.first_worker - offset) % self.m
         held = np.flatnonzero(place < weight)
         return held + self.first_partition, place[held], weight[held]
+
+
+@lru_cache(maxsize=64)
+def _columns(m: int, k: int, w: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    d_low, heavy = divmod(m * w, k)
+    d_high = d_low + (heavy > 0)
+    j = np.arange(k, dtype=np.int64)
+    offset = np.where(j < heavy, j * d_high, heavy * d_high + (j - heavy) * d_low) % m
+    weight = np.where(j < heavy, d_high, d_low)
+    offset.flags.writeable = weight.flags.writeable = False
+    return offset, weight
 
 
 class ReedSolomon(Code):
@@ -98,7 +105,7 @@ class ReedSolomon(Code):
         many smaller sets of survivors. "auto": as many as can be, floor(n / (s+1)) where k allows.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `UnstableCodeWarning` says so.
+        straggle as may; else an `InstabilityWarning` says so.
 
     Raises
     ------
@@ -120,8 +127,9 @@ class ReedSolomon(Code):
     - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for thousands of stragglers;
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
-    - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2);
-      ``"natural"`` takes its nodes as they come, which loses all digits from f = 40 or so on;
+    - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2), its nodes
+      in golden-section steps; in Leja's order with ``"leja"``, and around the circle with
+      ``"natural"``, which from f = 40 or so on loses all digits;
     - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
       number;
     - ``"auto"``: the fastest.
@@ -139,7 +147,7 @@ class ReedSolomon(Code):
     """
 
     _complex = True
-    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "natural", "solve")
+    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "leja", "natural", "solve")
 
     def __init__(
         self,
@@ -483,19 +491,24 @@ def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
 
 
 def _bjorck_pereyra(
-    m: int, exponent: NDArray[np.int64], natural: bool = False
+    m: int, exponent: NDArray[np.int64], order: str = "golden"
 ) -> NDArray[np.complex128]:
     """The same, in O(f^2)."""
     moments = np.zeros(exponent.size, dtype=np.complex128)
     moments[0] = 1
-    order = np.argsort(exponent) if natural else vandermonde.roots_order(m, exponent)
-    return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=order)
+    taken: Any = order
+    if order == "golden":
+        taken = vandermonde.roots_order(m, exponent)
+    elif order == "natural":
+        taken = np.argsort(exponent)
+    return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=taken)
 
 
 _roots = lru_cache(maxsize=16)(roots_of_unity)
 
 _SOLVERS: dict[str, Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]] = {
     "vandermonde": _bjorck_pereyra,
-    "natural": partial(_bjorck_pereyra, natural=True),
+    "leja": partial(_bjorck_pereyra, order="leja"),
+    "natural": partial(_bjorck_pereyra, order="natural"),
     "solve": _lapack,
 }

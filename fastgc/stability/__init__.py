@@ -4,10 +4,13 @@ from .bounds import amplification, error_bound, residual
 from .comparison import StabilityRow, compare, write_csv
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
+from .tracker import StabilityTracker, TrackedRound
 
 __all__ = [
     "MeasuredError",
     "StabilityRow",
+    "StabilityTracker",
+    "TrackedRound",
     "WorstCase",
     "amplification",
     "compare",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -135,14 +135,36 @@ def error_bound(
             vector = code.decoding_vector(checked)
         except OverflowError:
             return math.inf
+    return assess(code, checked, vector, dtype, streaming=streaming, terms=terms).bound
+
+
+class Assessment(NamedTuple):
+    """`amplification`, `error_bound` and `residual` of one decoding vector."""
+
+    amplification: float
+    bound: float
+    residual: float
+
+
+def assess(
+    code: Code,
+    survivors: NDArray[np.int64],
+    vector: NDArray[Any],
+    dtype: DTypeLike,
+    *,
+    streaming: bool = False,
+    terms: int = 0,
+) -> Assessment:
+    """All three at once, for checked arguments."""
     used = np.flatnonzero(vector)
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = np.abs(vector[used]) * code._row_sums[checked[used]]
-        lacking = float(np.abs(code._deviation(checked, vector)).sum())
-        lacking += _gamma(3 * used.size + 3, _EXTENDED) * (float(factors.sum()) + code.k)
+        factors = np.abs(vector[used]) * code._row_sums[survivors[used]]
+        factor = float(factors.sum())
+        deviation = np.abs(code._deviation(survivors, vector)).astype(np.float64)
+        lacking = float(deviation.sum()) + _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
         rounding = float(factors @ _roundings(code, dtype, used.size, streaming, terms))
         bound = (rounding + lacking) / math.sqrt(code.k)
-    return bound if math.isfinite(bound) else math.inf
+    return Assessment(factor, bound if math.isfinite(bound) else math.inf, float(deviation.max()))
 
 
 def _roundings(

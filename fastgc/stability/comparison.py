@@ -44,7 +44,8 @@ class StabilityRow(NamedTuple):
     predicted : float
         Median of what `Code.trust` says beforehand.
     bound : float
-        The `error_bound` of the set with the largest amplification, for the same partial gradients.
+        The larger `error_bound` of the two sets with the largest amplification and error, over the
+        norm of the same gradient.
     amplification, worst_amplification : float
         Median and largest.
     """
@@ -154,7 +155,7 @@ def _measure(
     errors: list[float] = []
     factors: list[float] = []
     predicted: list[float] = []
-    bound, largest = math.inf, -1.0
+    decoded: list[NDArray[np.int64]] = []
     for lost in silent:
         survivors = messages_without(code, lost)
         try:
@@ -162,23 +163,27 @@ def _measure(
         except NotDecodableError:
             continue
         factors.append(factor)
+        decoded.append(survivors)
         if experiment is None or math.isinf(factor):
             errors.append(math.inf)
             predicted.append(math.inf)
-            largest, bound = factor, math.inf
             continue
-        errors.append(experiment.error(survivors, method).relative)
-        expected = code.trust(survivors, experiment.dtype).relative_error
         vector = code.decoding_vector(survivors, method)
+        errors.append(experiment.error(survivors, vector).relative)
+        expected = code.trust(survivors, experiment.dtype).relative_error
         if method != "auto":  # what this method's vector lacks is not in trust
             lacking = np.linalg.norm(code._deviation(survivors, vector).astype(vector.dtype))
             expected = float(np.hypot(expected, lacking / math.sqrt(code.k)))
         predicted.append(expected)
-        if factor > largest:
-            largest = factor
-            bound = experiment.bound(survivors, vector)
     if not factors:
         return None
+    bound = math.inf
+    if experiment is not None and math.isfinite(max(factors)):
+        worst = [decoded[int(np.argmax(each))] for each in (factors, errors)]
+        bound = max(
+            experiment.bound(survivors, code.decoding_vector(survivors, method))
+            for survivors in worst
+        )
     error, expected, factor = (float(np.median(v)) for v in (errors, predicted, factors))
     return len(factors), error, max(errors), expected, bound, factor, max(factors)
 

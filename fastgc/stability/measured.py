@@ -139,33 +139,28 @@ class Experiment:
             ]
         )
 
-    def error(self, survivors: NDArray[np.int64], method: str = "auto") -> MeasuredError:
-        """Decode, and compare."""
-        try:
-            decoded = self.code.decode(
-                survivors,
-                self.messages[survivors],
-                p=self._exact[0].size,
-                method=method,
-                check_finite=False,
-            )
-        except OverflowError:
-            return MeasuredError(math.inf, math.inf)
-        return self.compare(decoded)
+    def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
+        """Decode with this vector, and compare."""
+        decoded = self.code._decode_by(
+            vector, survivors, self.messages[survivors], None, self._exact[0].size, False
+        )
+        wide = decoded.astype(np.result_type(decoded, np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = _norm((wide - self._exact[0]) - self._exact[1])
+        return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
     def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
         """`error_bound`, over the norm of the exact gradient."""
         bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
         return _over(bound * self.unit, self.norm)
 
-    def compare(self, decoded: NDArray[Any]) -> MeasuredError:
-        """The error of a gradient decoded elsewhere."""
-        wide = decoded.astype(np.result_type(decoded, np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = float(np.linalg.norm((wide - self._exact[0]) - self._exact[1]))
-        if math.isnan(error):
-            error = math.inf
-        return MeasuredError(_over(error, self.norm), _over(error, self.unit))
+
+def _norm(x: NDArray[Any]) -> float:
+    """2-norm; Inf if any element is not finite, but not because squares overflow."""
+    largest = float(np.abs(x).max())
+    if not math.isfinite(largest):
+        return math.inf
+    return largest * float(np.linalg.norm(x / largest)) if largest else 0.0
 
 
 def _over(error: float, size: float) -> float:
@@ -208,7 +203,7 @@ def measured_error(
     Returns
     -------
     MeasuredError
-        Inf where the decoding vector is beyond float64.
+        Inf where the coefficients are beyond float64.
 
     Raises
     ------
@@ -216,4 +211,9 @@ def measured_error(
         If more messages are needed.
     """
     checked = code._check_survivors(survivors)
-    return Experiment(code, partials, dtype=dtype, p=p, seed=seed).error(checked, method)
+    try:
+        vector = code.decoding_vector(checked, method)
+        experiment = Experiment(code, partials, dtype=dtype, p=p, seed=seed)
+    except OverflowError:
+        return MeasuredError(math.inf, math.inf)
+    return experiment.error(checked, vector)

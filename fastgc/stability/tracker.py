@@ -1,0 +1,200 @@
+"""Precision followed round by round."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_integer
+from .._twofold import exact_sum
+from ..codes import Code
+from ..errors import InstabilityWarning, UnstableRoundError
+from .bounds import assess
+
+__all__ = ["StabilityTracker", "TrackedRound"]
+
+Action = Literal["warn", "raise", "wait"]
+
+
+class TrackedRound(NamedTuple):
+    """How precise one decoded gradient is.
+
+    Attributes
+    ----------
+    round : int
+        From 1.
+    messages : int
+        Messages it was decoded from.
+    predicted : float
+        Estimated error over the gradient's norm: `Round.trust`, or `Code.trust` where the messages'
+        norms are not known.
+    amplification : float
+        As `fastgc.stability.amplification`.
+    bound : float
+        As `fastgc.stability.error_bound`, in its unit.
+    residual : float
+        As `fastgc.stability.residual`.
+    measured : float
+        Error over the gradient's norm, NaN where it was not measured.
+    """
+
+    round: int
+    messages: int
+    predicted: float
+    amplification: float
+    bound: float
+    residual: float
+    measured: float = math.nan
+
+
+class StabilityTracker:
+    """Follows how precise decoded gradients are; warns, raises or waits when they are not.
+
+    Give it to `Code.round`, `Code.decode`, `fastgc.train` or `fastgc.engines.local.LocalCluster`.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Predicted relative error beyond which a round is bad. Default: no round is.
+    action : {"warn", "raise", "wait"}, default "warn"
+        What to do about a bad round. "warn": an `InstabilityWarning`. "raise": an
+        `UnstableRoundError`, before the gradient is written. "wait": go on receiving messages, as
+        more of them make decoding better conditioned, until the round is good or all messages are
+        there; then warn, if it still is bad.
+    measure_every : int, default 0
+        Measure the error of every so many-th round, the first among them, where the partial
+        gradients can be had (`fastgc.train` computes them once more, exactly added up). 0: never.
+
+    Attributes
+    ----------
+    rounds : list of TrackedRound
+        Of each attribute of which the tracker has an array by the same name:
+        ``tracker.amplification``, ``tracker.measured``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgc
+    >>> tracker = fastgc.stability.StabilityTracker(limit=1e-8, action="raise")
+    >>> code = fastgc.BinaryCode(6, stragglers=1)
+    >>> g = np.ones((6, 4))
+    >>> messages = [code.encode(i, g[code.partitions(i)]) for i in range(5)]
+    >>> code.decode(range(5), messages, tracker=tracker)
+    array([6., 6., 6., 6.])
+    >>> tracker.amplification, tracker.residual
+    (array([6.]), array([0.]))
+    """
+
+    def __init__(
+        self,
+        limit: float | None = None,
+        action: Action = "warn",
+        measure_every: int = 0,
+    ) -> None:
+        if limit is not None and not limit > 0:
+            raise ValueError(f"limit must be positive, not {limit}")
+        if action not in ("warn", "raise", "wait"):
+            raise ValueError(f'action must be "warn", "raise" or "wait", not {action!r}')
+        self.limit = math.inf if limit is None else float(limit)
+        self.action = action
+        self.measure_every = check_integer("measure_every", measure_every)
+        if self.measure_every < 0:
+            raise ValueError(f"measure_every must not be negative, but is {measure_every}")
+        self.rounds: list[TrackedRound] = []
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name not in TrackedRound._fields or "rounds" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return np.array([getattr(each, name) for each in self.rounds])
+
+    # ------------------------------------------------------------- what rounds and decoders call
+
+    def enough(self, code: Code, survivors: NDArray[np.int64], dtype: np.dtype[Any]) -> bool:
+        """Whether to decode from these messages, which suffice, or to wait for more."""
+        if self.action != "wait" or math.isinf(self.limit):
+            return True
+        try:
+            return code.trust(survivors, dtype).relative_error <= self.limit
+        except OverflowError:
+            return False
+
+    def record(
+        self,
+        code: Code,
+        survivors: NDArray[np.int64],
+        vector: NDArray[Any],
+        dtype: np.dtype[Any],
+        predicted: float,
+    ) -> None:
+        """Take down a round that was decoded with this vector.
+
+        Raises
+        ------
+        UnstableRoundError
+            If it is bad, and the action "raise". The round is taken down all the same.
+        """
+        found = assess(code, survivors, vector, dtype, streaming=True)
+        number = len(self.rounds) + 1
+        self.rounds.append(TrackedRound(number, survivors.size, predicted, *found))
+        if predicted > self.limit:
+            text = (
+                f"round {number}: the gradient decoded from {survivors.size} messages has a "
+                f"relative error of about {predicted:.0e}, beyond the limit {self.limit:.0e}"
+            )
+            if self.action == "raise":
+                raise UnstableRoundError(text)
+            warnings.warn(text, InstabilityWarning, stacklevel=4)
+
+    # ----------------------------------------------------------------------------- measuring
+
+    @property
+    def due(self) -> bool:
+        """Whether the round taken down last should be measured."""
+        return bool(self.measure_every) and (len(self.rounds) - 1) % self.measure_every == 0
+
+    def measure(
+        self, gradient: NDArray[Any], partials: NDArray[Any] | Sequence[NDArray[Any]]
+    ) -> float:
+        """Compare the gradient decoded last with the exact sum of its partial gradients.
+
+        Parameters
+        ----------
+        gradient : (p,) array
+        partials : (k, p) array or sequence of k arrays
+
+        Returns
+        -------
+        float
+            Relative error, also kept as `measured` of the last round.
+        """
+        if not self.rounds:
+            raise ValueError("no round has been decoded yet")
+        exact, rest = exact_sum(np.asarray(partials))
+        error = float(np.linalg.norm((gradient - exact) - rest))
+        size = float(np.linalg.norm(exact))
+        measured = error / size if size else math.inf if error else 0.0
+        self.rounds[-1] = self.rounds[-1]._replace(measured=measured)
+        return measured
+
+    # ------------------------------------------------------------------------------- results
+
+    @property
+    def worst(self) -> float:
+        """Largest predicted error so far; 0 before the first round."""
+        return max((each.predicted for each in self.rounds), default=0.0)
+
+    def write_jsonl(self, path: str | os.PathLike[str]) -> None:
+        """Write a line of JSON for each round; numbers that are not finite become null."""
+        with open(path, "w", encoding="utf-8") as file:
+            for each in self.rounds:
+                line = {
+                    name: value if math.isfinite(value) else None
+                    for name, value in each._asdict().items()
+                }
+                file.write(json.dumps(line) + "\n")
