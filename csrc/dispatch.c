@@ -136,7 +136,7 @@ fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
                                    out);
 }
 
-/* The vector's entries of block b. present[] marks the block's survivors (from its first worker on);
+/* The vector's entries of block b by the lookup, or else by the locator. present[] marks the block's survivors (from its first worker on);
  * value[] receives (re, im) for each of its workers. */
 static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
                          const unsigned char *present, int64_t *index, double *product,
@@ -186,6 +186,59 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     }
 }
 
+/* Keep `need` of the workers marked in present[] and unmark the rest: those that are spread best, in
+ * Leja order, each with the largest product of distances to those before it. O(m need). */
+static void keep_spread(const double *sine, int64_t m, int64_t need, unsigned char *present,
+                        double *score)
+{
+    enum { KEPT = 2 };
+    for (int64_t i = 0; i < m; i++)
+        score[i] = present[i];
+    for (int64_t step = 0; step < need; step++) {
+        int64_t best = -1;
+        double largest = 0;
+        /* Many are as far by symmetry: rounding must not decide which of them is first. */
+        for (int64_t i = 0; i < m; i++)
+            if (score[i] > largest * (1 + 1e-9)) {
+                largest = score[i];
+                best = i;
+            }
+        if (best < 0) /* what is left has underflowed */
+            for (best = 0; present[best] != 1; best++)
+                continue;
+        present[best] = KEPT;
+        const double *const distance = sine + m - best;
+        const double scale = largest > 0 ? 1 / largest : 1;
+        for (int64_t i = 0; i < m; i++)
+            score[i] *= fabs(distance[i]) * scale;
+    }
+    for (int64_t i = 0; i < m; i++)
+        present[i] = present[i] == KEPT;
+}
+
+/* FGC_SPREAD's second look at block b, decoded by the locator: whether it was decoded again. */
+static int respread(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
+                    double *product, int64_t *exponent, double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b], need = code->need[b];
+    int64_t count = 0;
+    double norm = 0;
+    for (int64_t i = 0; i < m; i++)
+        if (present[i]) {
+            count++;
+            norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
+        }
+    if (count == need || norm <= 1)
+        return 0;
+    keep_spread(code->sine + code->offset[b], m, need, present, product);
+    decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, product,
+                 exponent, value);
+    for (int64_t i = 0; i < m; i++)
+        if (!present[i])
+            value[2 * i] = value[2 * i + 1] = 0;
+    return 1;
+}
+
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
                                int64_t *where, fgc_method method, int64_t f)
 {
@@ -225,16 +278,19 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors,
             status = FGC_TOO_FEW;
     }
     if (!status) {
+        int again = 0;
         for (int64_t b = 0; b < code->blocks; b++) {
             const int64_t s = code->start[b];
             decode_block(code, method, b, present + s, index, product, exponent, value + 2 * s);
+            if (method == FGC_SPREAD)
+                again |= respread(code, b, present + s, index, product, exponent, value + 2 * s);
         }
         for (l = 0; l < f; l++) {
             out[2 * l] = value[2 * survivors[l]];
             out[2 * l + 1] = value[2 * survivors[l] + 1];
         }
         /* One run of factors stays within a double. */
-        if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN)
+        if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN || again)
             for (l = 0; l < 2 * f; l++)
                 if (!isfinite(out[l])) {
                     *where = l / 2;

@@ -23,7 +23,9 @@ typedef enum {
 
 typedef enum {
     FGC_LOCATOR, /* product over the stragglers, O(f s) */
-    FGC_LOOKUP   /* Algorithm 3: product over the other survivors, O(f^2) */
+    FGC_LOOKUP,  /* Algorithm 3: product over the other survivors, O(f^2) */
+    FGC_SPREAD   /* locator; blocks with more survivors than needed whose vector's 2-norm is over 1
+                    are decoded again from the `need` that are spread best, O(f need), others' 0 */
 } fgc_method;
 
 /* A direct sum of cyclic codes: block b is worker start[b] .. start[b+1]-1, a Reed-Solomon code of

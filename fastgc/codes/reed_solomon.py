@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from ..interpolation import roots_of_unity
 from ..kernels.cyclic import (
     LOCATOR,
     LOOKUP,
+    SPREAD,
     CyclicPlan,
     Status,
     cyclic_tables,
@@ -120,10 +122,14 @@ class ReedSolomon(Code):
     where supports tile the partitions; this decoder does not use that, and calls them not
     decodable.
 
-    Every survivor counts: more than f of them make the decoding vector smaller and the gradient
-    more precise. The vector can be had by these methods:
+    With more survivors than needed there is a choice of vectors, and the better ones make the
+    gradient more precise. The vector can be had by these methods:
 
-    - ``"locator"``: a_i = (1/n) prod over stragglers j of (1 - alpha^(i-j)), O(f s);
+    - ``"locator"``: a_i = (1/n) prod over stragglers j of (1 - alpha^(i-j)), O(f s), from every
+      message that came;
+    - ``"spread"``: the same; but where that amplifies errors, and a cluster has more survivors than
+      it needs, from those whose roots are spread best, in Leja order, O(f^2). Others' entries are
+      0. At n = 4096, s = 1024 in clusters this takes the error from 1e-3 to 1e-15;
     - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for thousands of stragglers;
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
@@ -132,7 +138,7 @@ class ReedSolomon(Code):
       ``"natural"``, which from f = 40 or so on loses all digits;
     - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
       number;
-    - ``"auto"``: the fastest.
+    - ``"auto"``: "spread", or "fft" if that is faster and precise.
 
     Examples
     --------
@@ -147,7 +153,17 @@ class ReedSolomon(Code):
     """
 
     _complex = True
-    methods = ("auto", "locator", "fft", "lookup", "vandermonde", "leja", "natural", "solve")
+    methods = (
+        "auto",
+        "locator",
+        "spread",
+        "fft",
+        "lookup",
+        "vandermonde",
+        "leja",
+        "natural",
+        "solve",
+    )
 
     def __init__(
         self,
@@ -188,6 +204,7 @@ class ReedSolomon(Code):
         self.load = max(c.w for c in made)
         self.stragglers = min(c.tolerance for c in made)
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
+        self._sparse = self.clusters > 1  # with one, all messages that come are needed
         self._check_stability(strict, f"use {other}")
 
     def _parameters(self) -> dict[str, Any]:
@@ -229,14 +246,17 @@ class ReedSolomon(Code):
         c = max(self._clusters, key=lambda c: c.m)
         d = -(-c.m * c.w // c.k)
         column = _logs_of_tau(c.m, d, c.q)
+        s = -(-self.stragglers * c.m // self.n)  # its share; the whole, if it is alone
         found = []
         for _ in range(5):
-            chosen = rng.choice(c.m, min(c.tolerance + 64, c.m), replace=False)
-            lost, came = np.split(chosen, [c.tolerance])
+            chosen = rng.choice(c.m, min(s + 64, c.m), replace=False)
+            lost, came = np.split(chosen, [s])
             steps = c.q * (came[:, None] - lost) % c.m
             logs = np.log(2 * np.sin(np.pi / c.m * steps)).sum(axis=1) - math.log(c.m)
             # u sqrt(steps sum_i |a_i|^2 ||c_i||^2), the average ||c_i||^2 being that of B's columns
-            square = np.logaddexp.reduce(2 * logs) + math.log((c.m - c.tolerance) / came.size)
+            square = np.logaddexp.reduce(2 * logs) + math.log((c.m - s) / came.size)
+            if s < c.tolerance:
+                square = min(square, 0)  # "spread" sees to that
             square += np.logaddexp.reduce(2 * column) + math.log((c.w + 2) / c.m)
             found.append(square / 2 - 53 * math.log(2))
         return math.exp(min(float(np.median(found)), 709.0))
@@ -268,6 +288,9 @@ class ReedSolomon(Code):
         survivors = self._check_survivors(survivors)
         if self._rule.missing(survivors):
             self._raise_too_few(survivors)
+        if survivors.size > self._rule.need.sum():  # a choice, which "spread" may take
+            with suppress(OverflowError):
+                return super()._log_vector(survivors)
         return log_magnitudes(self._plan.tables, survivors)
 
     def _circles(self) -> list[NDArray[np.int64]]:
@@ -298,9 +321,12 @@ class ReedSolomon(Code):
         fft_below = self.n - FFT_FROM  # survivors
 
         def fill(f: int, method: str) -> None:
-            if method == "auto":
-                method = "locator" if f >= fft_below else "fft"
-            if method == "locator":  # the hot path: nothing in Python beside the call
+            auto = method == "auto"
+            if auto:
+                method = "spread" if f >= fft_below else "fft"
+            if method == "spread":  # the hot path: nothing in Python beside the call
+                status = run(SPREAD, f)
+            elif method == "locator":
                 status = run(LOCATOR, f)
             elif method == "lookup":
                 status = run(LOOKUP, f)
@@ -310,6 +336,8 @@ class ReedSolomon(Code):
                     self._raise_too_few(chosen)
                 if method == "fft":
                     kernels.fourier_vector(self._plan.tables, chosen, vector)
+                    if auto and self._could_be_better(chosen, vector[:f]):
+                        return fill(f, "spread")
                 else:
                     vector[:f] = self._solve(chosen, _SOLVERS[method])
                 beyond = ~np.isfinite(vector[:f])
@@ -322,6 +350,16 @@ class ReedSolomon(Code):
                 self._raise(Status(status), where[0], survivors[:f])
 
         return fill
+
+    def _could_be_better(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+    ) -> bool:
+        """Whether "spread" would decode some cluster anew."""
+        block, need = self._rule
+        count = np.bincount(block[survivors], minlength=need.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
+        return bool(((count > need) & ~(norm <= 1)).any())
 
     def _solve(
         self, survivors: NDArray[np.int64], solve: Callable[[int, Any], Any]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import threads
-from .cyclic import LOCATOR, LOOKUP, CyclicPlan, Decode, Status, Where, fourier_vector
+from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where, fourier_vector
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "PACKED",
     "REAL",
     "REAL_PART",
+    "SPREAD",
     "CyclicPlan",
     "Decode",
     "Rows",

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 __all__ = [
     "LOCATOR",
     "LOOKUP",
+    "SPREAD",
     "CyclicPlan",
     "CyclicTables",
     "Decode",
@@ -36,6 +37,7 @@ __all__ = [
 # The numbers are csrc/fastgc.h's fgc_method.
 LOCATOR = 0  # product over the stragglers, O(f s)
 LOOKUP = 1  # Algorithm 3 of Halbawi et al.: product over the other survivors, O(f^2)
+SPREAD = 2  # locator, or where that is ill-conditioned, from the survivors that are spread best
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
 PAD = 8  # ones after each table, so that full vectors may be read at its end

@@ -18,7 +18,7 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from . import cyclic
-from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Where
+from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -99,6 +99,45 @@ def _decode_block(tables, b, method, present, value):
 
 
 @_njit
+def _keep_spread(sine, need, present):
+    """Unmark all but the `need` survivors that are spread best; see csrc/dispatch.c."""
+    m = present.size
+    kept = np.zeros(m, dtype=np.bool_)
+    score = present.astype(np.float64)
+    for _ in range(need):
+        best, largest = -1, 0.0
+        for i in range(m):
+            if score[i] > largest * (1 + 1e-9):
+                best, largest = i, score[i]
+        if best < 0:
+            best = np.flatnonzero(present & ~kept)[0]
+        kept[best] = True
+        distance = sine[m - best : 2 * m - best]
+        scale = 1 / largest if largest > 0 else 1.0
+        for i in range(m):
+            score[i] *= abs(distance[i]) * scale
+    present[:] = kept
+
+
+@_njit
+def _respread(tables, b, present, value):
+    need, m = tables.need[b], present.size
+    count, norm = 0, 0.0
+    for i in range(m):
+        if present[i]:
+            count += 1
+            norm += value[i].real ** 2 + value[i].imag ** 2
+    if count == need or norm <= 1:
+        return
+    at = tables.offset[b]
+    _keep_spread(tables.sine[at : at + 2 * m], need, present)
+    _decode_block(tables, b, LOOKUP if 2 * need < m else LOCATOR, present, value)
+    for i in range(m):
+        if not present[i]:
+            value[i] = 0
+
+
+@_njit
 def decoding_vector(tables, method, survivors, out):
     """Decoding vector of a direct sum of cyclic codes (Halbawi et al., Algorithm 3).
 
@@ -107,7 +146,7 @@ def decoding_vector(tables, method, survivors, out):
     tables : CyclicTables
         ``code.tables``.
     method : int
-        ``LOCATOR`` (0) or ``LOOKUP`` (1).
+        ``LOCATOR`` (0), ``LOOKUP`` (1) or ``SPREAD`` (2).
     survivors : (f,) int64 array
     out : (f,) complex128 array
 
@@ -135,6 +174,8 @@ def decoding_vector(tables, method, survivors, out):
     for b in range(tables.q.size):
         lo, hi = tables.start[b], tables.start[b + 1]
         _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
+        if method == SPREAD:
+            _respread(tables, b, present[lo:hi], value[lo:hi])
     status, where = 0, 0
     for at in range(survivors.size):
         out[at] = value[survivors[at]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cyclic import LOOKUP, CyclicPlan, CyclicTables, Decode, Status, Where
+from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Status, Where
 from .rows import PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -57,6 +58,40 @@ def _decode_block(
         return np.asarray(magnitude * (phase * quarter))
 
 
+def _keep_spread(
+    sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """The `need` survivors that are spread best, in Leja order; see csrc/dispatch.c."""
+    m = present.size
+    kept = np.zeros(m, dtype=np.bool_)
+    score = present.astype(float)
+    for _ in range(need):
+        best, largest = -1, 0.0
+        for i in np.flatnonzero(score > 0):
+            if score[i] > largest * (1 + 1e-9):
+                best, largest = int(i), score[i]
+        if best < 0:
+            best = int(np.flatnonzero(present & ~kept)[0])
+        kept[best] = True
+        score *= np.abs(sine[m - best : 2 * m - best]) * (1 / largest if largest > 0 else 1.0)
+    return kept
+
+
+def _spread_block(
+    tables: CyclicTables, b: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    value = _decode_block(tables, b, LOCATOR, present)
+    need, m = int(tables.need[b]), present.size
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = float(np.sum(np.abs(value[present]) ** 2))
+    if np.count_nonzero(present) == need or norm <= 1:
+        return value
+    at = tables.offset[b]
+    kept = _keep_spread(tables.sine[at : at + 2 * m], need, present)
+    value = _decode_block(tables, b, LOOKUP if 2 * need < m else LOCATOR, kept)
+    return np.where(kept, value, 0)
+
+
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
 ) -> tuple[Decode, Where]:
@@ -83,12 +118,12 @@ def bind_decoding_vector(
         missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
         if (missing > 0).any():
             return Status.TOO_FEW, int(missing[missing > 0].sum())
-        value = np.concatenate(
-            [
-                _decode_block(tables, b, method, present[tables.start[b] : tables.start[b + 1]])
-                for b in range(tables.q.size)
-            ]
-        )
+        blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
+        if method == SPREAD:
+            values = [_spread_block(tables, b, block) for b, block in enumerate(blocks)]
+        else:
+            values = [_decode_block(tables, b, method, block) for b, block in enumerate(blocks)]
+        value = np.concatenate(values)
         out[:f] = value[chosen]
         finite = np.isfinite(out[:f])
         if not finite.all():
