@@ -121,6 +121,22 @@ def train(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the history of every round to this file.")
     ] = None,
+    track: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write how precise each gradient is to this file, as JSON lines; with --plot, "
+            "draw it too, beside the plot."
+        ),
+    ] = None,
+    measure_every: Annotated[
+        int, typer.Option(min=0, help="Measure the error of every so many-th round, too.")
+    ] = 0,
+    max_error: Annotated[
+        float | None, typer.Option(help="Predicted error of a gradient that is too much.")
+    ] = None,
+    on_error: Annotated[
+        str, typer.Option(help='What to do then: "warn", "raise", or "wait" for more messages.')
+    ] = "warn",
 ) -> None:
     """Train a model on worker processes that straggle, with coded gradients."""
     from . import data as datasets
@@ -128,11 +144,13 @@ def train(
     from .models import LeastSquares, SoftmaxRegression
     from .optimizers import Nesterov
     from .progress import comparison_table
+    from .stability import StabilityTracker, write_jsonl
     from .training import train as run
     from .training import write_json
 
+    trackers: dict[str, StabilityTracker] = {}
     try:
-        for path in (plot, json_file):
+        for path in (plot, json_file, track):
             _check_folder(path)
         if plot is not None:
             from . import plotting
@@ -143,6 +161,9 @@ def train(
             name: catalogue.make(name, workers, partitions, s, seed)
             for name in [code.strip(), *catalogue.split(compare)]
         }
+        if on_error not in ("warn", "raise", "wait"):
+            raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {on_error!r}')
+        action: Any = on_error
         if model not in ("auto", "softmax", "least-squares"):
             raise ValueError(f'--model must be "auto", "softmax" or "least-squares", not {model!r}')
         needed = any(scheme.codes_data for scheme in schemes.values())
@@ -169,20 +190,24 @@ def train(
                 f"load {scheme.load} of {scheme.k} partitions",
                 err=True,
             )
-        histories = [
-            run(
-                scheme,
-                dataset,
-                model=trained,
-                optimizer=Nesterov(lr=rate),
-                rounds=rounds,
-                delays=delay,
-                seed=seed,
-                name=name,
-                progress=True,
+        histories = []
+        for name, scheme in schemes.items():
+            if track is not None or measure_every or max_error is not None:
+                trackers[name] = StabilityTracker(max_error, action, measure_every)
+            histories.append(
+                run(
+                    scheme,
+                    dataset,
+                    model=trained,
+                    optimizer=Nesterov(lr=rate),
+                    rounds=rounds,
+                    delays=delay,
+                    seed=seed,
+                    name=name,
+                    progress=True,
+                    tracker=trackers.get(name),
+                )
             )
-            for name, scheme in schemes.items()
-        ]
         Console().print(comparison_table(histories, target))
         if json_file is not None:
             write_json(histories, json_file)
@@ -190,12 +215,20 @@ def train(
         if plot is not None:
             plotting.save_error_curves(histories, plot)
             typer.echo(f"plot written to {plot}", err=True)
+        if plot is not None and track is not None:
+            beside = plot.with_stem(f"{plot.stem}-precision")
+            plotting.save_tracking_curves(trackers, beside)
+            typer.echo(f"plot written to {beside}", err=True)
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError, WorkerFailedError) as e:
         typer.echo(f"fastgc: {e}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
         raise typer.Exit(130) from None
+    finally:
+        if track is not None and any(tracker.rounds for tracker in trackers.values()):
+            write_jsonl(trackers, track)
+            typer.echo(f"precision written to {track}", err=True)
 
 
 @app.command()

@@ -254,7 +254,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
             [each.predicted for each in rounds],
             color=colour,
             linewidth=1,
-            label=f"{name}, predicted",
+            label=name,
         )
         rounds = [each for each in tracker.rounds if math.isfinite(each.measured)]
         if rounds:
@@ -263,17 +263,18 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
                 [each.measured for each in rounds],
                 linestyle="none",
                 marker="o",
-                markersize=3,
+                markersize=4,
                 color=colour,
-                label=f"{name}, measured",
             )
     ax.set_yscale("log")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_title("lines: predicted, dots: measured", fontsize="medium")
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
 

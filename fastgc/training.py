@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from .delays import DelayModel
 from .engines.local import LocalCluster
 from .models import LeastSquares, Model, SoftmaxRegression
 from .optimizers import Nesterov, Optimizer
+
+if TYPE_CHECKING:
+    from .stability import StabilityTracker
 
 __all__ = ["History", "Record", "train", "write_json"]
 
@@ -46,6 +49,8 @@ class Record:
         Mean training loss after the round.
     test_error : float
         Fraction of the test set misclassified after the round.
+    rounding : float
+        Estimated relative error of the decoded gradient; NaN without a tracker.
     """
 
     round: int
@@ -57,6 +62,7 @@ class Record:
     stale: int
     loss: float
     test_error: float
+    rounding: float = math.nan
 
 
 @dataclass
@@ -124,6 +130,7 @@ def train(
     name: str | None = None,
     progress: bool = False,
     callback: Callable[[Record], object] | None = None,
+    tracker: StabilityTracker | None = None,
 ) -> History:
     """Train a model on the worker processes of this machine, with coded gradients.
 
@@ -154,6 +161,10 @@ def train(
         Show a progress bar (needs ``fastgc[cli]``).
     callback : callable, optional
         Called with each `Record`.
+    tracker : StabilityTracker, optional
+        Takes down how precise each gradient is; warns, raises or waits for more messages where one
+        is not. Where it measures, all partial gradients are computed once more, in this process;
+        the time does not count.
 
     Returns
     -------
@@ -163,7 +174,7 @@ def train(
     ------
     ValueError
         If the code's data are coded, and the model's gradient is not quadratic in them.
-    NotDecodableError, WorkerFailedError, TimeoutError
+    NotDecodableError, UnstableRoundError, WorkerFailedError, TimeoutError
         As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
 
     Notes
@@ -195,7 +206,8 @@ def train(
 
         shown = training_bar(history.name, rounds, code.n)
 
-    shards = code.encode_data(*model.prepare(X, y))
+    prepared = model.prepare(X, y)
+    shards = code.encode_data(*prepared)
     with (
         shown as show,
         LocalCluster(
@@ -207,12 +219,17 @@ def train(
             delays=delays,
             seed=seed,
             timeout=timeout,
+            tracker=tracker,
         ) as cluster,
     ):
         elapsed = 0.0
         for number in range(1, rounds + 1):
             start = time.perf_counter()
             report = cluster.step(optimizer.point, out=gradient)
+            if tracker is not None and tracker.due:
+                paused = time.perf_counter()
+                tracker.measure(gradient, _partials(model, optimizer.point, prepared, code.k))
+                start += time.perf_counter() - paused
             model.add_regularisation(optimizer.point, gradient)
             gradient /= len(X)
             optimizer.step(gradient)
@@ -227,6 +244,7 @@ def train(
                 report.stale,
                 model.loss(optimizer.theta, X, y),
                 model.error(optimizer.theta, dataset.X_test, dataset.y_test),
+                math.nan if tracker is None else tracker.rounds[-1].predicted,
             )
             history.rounds.append(record)
             show(record)
@@ -234,3 +252,12 @@ def train(
                 callback(record)
     history.theta = optimizer.theta.copy()
     return history
+
+
+def _partials(model: Model, theta: NDArray[Any], prepared: Any, k: int) -> NDArray[Any]:
+    """Every partial gradient, computed here."""
+    X, y = prepared
+    partials = np.empty((k, theta.size), dtype=theta.dtype)
+    for shard, partial in zip(datasets.partition(X, y, k), partials, strict=True):
+        model.partial_gradient(theta, shard, partial)
+    return partials

@@ -22,7 +22,7 @@ from .. import data, kernels
 from .._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
-from .plans import Decoder, Encoder, Round, nonzero, require_finite
+from .plans import Decoder, Encoder, Round, Watch, nonzero, require_finite
 from .rules import Rule
 from .trust import Approximation, Trust
 
@@ -430,6 +430,7 @@ class Code(ABC):
         method: str = "auto",
         partial: None = None,
         check_finite: bool = True,
+        tracker: Watch | None = None,
     ) -> NDArray[Any]: ...
 
     @overload
@@ -443,6 +444,7 @@ class Code(ABC):
         method: str = "auto",
         partial: Literal["best"],
         check_finite: bool = True,
+        tracker: Watch | None = None,
     ) -> Approximation: ...
 
     def decode(
@@ -455,6 +457,7 @@ class Code(ABC):
         method: str = "auto",
         partial: Literal["best"] | None = None,
         check_finite: bool = True,
+        tracker: Watch | None = None,
     ) -> NDArray[Any] | Approximation:
         """The gradient, from any messages that determine it.
 
@@ -478,6 +481,8 @@ class Code(ABC):
             Look for NaN and Inf in what is combined (messages whose coefficient is 0 are not
             read). With `out`, this costs a temporary of p elements, so that nothing
             is written before the messages are known to be good.
+        tracker : StabilityTracker, optional
+            Takes down how precise the gradient is, as `trust` predicts.
 
         Returns
         -------
@@ -490,6 +495,8 @@ class Code(ABC):
             If more messages are needed; says how many.
         NonFiniteMessageError
             If a message holds NaN or Inf; says whose.
+        UnstableRoundError
+            If the tracker finds the gradient too imprecise and is to raise.
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
@@ -498,12 +505,17 @@ class Code(ABC):
             raise ValueError(f"{survivors.size} survivors, but {len(messages)} messages")
         if partial not in (None, "best"):
             raise ValueError(f'partial must be None or "best", not {partial!r}')
+        residual = 0.0
         if partial is None:
             vector = self.decoding_vector(survivors, method)
         elif survivors.size == 0:
             raise ValueError("there is no approximation without any message")
         else:
             vector, residual = self.best_vector(survivors)
+        if tracker is not None:
+            dtype = np.asarray(messages[0]).dtype
+            predicted = residual or self.trust(survivors, dtype).relative_error
+            tracker.record(self, survivors, vector, dtype, predicted)
         gradient = self._decode_by(vector, survivors, messages, out, p, check_finite)
         return gradient if partial is None else Approximation(gradient, residual)
 
@@ -565,9 +577,21 @@ class Code(ABC):
             )
         return form
 
-    def round(self, p: int, dtype: DTypeLike = np.float64) -> Round:
-        """One iteration at the master: messages in, gradient out; reusable."""
-        return Round(self, p, dtype)
+    def round(
+        self, p: int, dtype: DTypeLike = np.float64, *, tracker: Watch | None = None
+    ) -> Round:
+        """One iteration at the master: messages in, gradient out; reusable.
+
+        Parameters
+        ----------
+        p : int
+            The gradient dimension.
+        dtype : numpy dtype
+            The gradient's.
+        tracker : StabilityTracker, optional
+            Takes down how precise each gradient is, and may ask for more messages.
+        """
+        return Round(self, p, dtype, tracker)
 
     # -------------------------------------------------------------------------- what to expect
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -15,7 +15,24 @@ from .trust import Approximation, Trust
 if TYPE_CHECKING:
     from .base import Code
 
-__all__ = ["Decoder", "Encoder", "Round", "require_finite"]
+__all__ = ["Decoder", "Encoder", "Round", "Watch", "require_finite"]
+
+
+class Watch(Protocol):
+    """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
+
+    def enough(self, code: Code, survivors: NDArray[np.int64], dtype: np.dtype[Any]) -> bool:
+        """Whether to decode from these messages, which suffice, or to wait for more."""
+
+    def record(
+        self,
+        code: Code,
+        survivors: NDArray[np.int64],
+        vector: NDArray[Any],
+        dtype: np.dtype[Any],
+        predicted: float,
+    ) -> None:
+        """Take down a round that was decoded with this vector, or raise."""
 
 
 class Decoder:
@@ -133,10 +150,19 @@ class Round:
         The gradient dimension.
     dtype : numpy dtype
         The gradient's.
+    tracker : StabilityTracker, optional
+        Takes down how precise each gradient is, and may ask for more messages.
     """
 
-    def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
+    def __init__(
+        self,
+        code: Code,
+        p: int,
+        dtype: DTypeLike = np.float64,
+        tracker: Watch | None = None,
+    ) -> None:
         self.code = code
+        self._watch = tracker
         self._form = form = code._format(p, dtype)
         reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
         per_element = form.message_dtype.itemsize // reals.itemsize
@@ -152,7 +178,7 @@ class Round:
         self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
         self._square: list[float] = []  # squared norm of each message, in order of arrival
         self._tracker.reset()
-        self._ready = False
+        self._decodable = self._ready = False
 
     @property
     def survivors(self) -> NDArray[np.int64]:
@@ -160,8 +186,13 @@ class Round:
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
-    def ready(self) -> bool:
+    def decodable(self) -> bool:
         """Whether the gradient can be decoded."""
+        return self._decodable
+
+    @property
+    def ready(self) -> bool:
+        """Whether it should be decoded now: a tracker may prefer to wait for more messages."""
         return self._ready
 
     def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
@@ -180,7 +211,7 @@ class Round:
         Returns
         -------
         bool
-            Whether the gradient can be decoded now.
+            Whether the round is `ready`.
 
         Raises
         ------
@@ -214,7 +245,13 @@ class Round:
         self._heard.add(number)
         self._next[worker] = index + 1
         self._square.append(square)
-        self._ready = self._tracker.add(number) or self._ready
+        self._decodable = self._tracker.add(number) or self._decodable
+        if self._decodable and not self._ready:
+            self._ready = (
+                self._watch is None
+                or self._rows.count == code.message_count
+                or self._watch.enough(code, self.survivors, form.message_dtype)
+            )
         return self._ready
 
     def gradient(self, out: NDArray[Any] | None = None, method: str = "auto") -> NDArray[Any]:
@@ -231,9 +268,19 @@ class Round:
         ------
         NotDecodableError
             If more messages are needed.
+        UnstableRoundError
+            If the tracker finds the gradient too imprecise and is to raise; `out` is as it was.
         """
         out = self._output(out)
-        return self._combine(self._decoder.fill(self._rows.count, method), out)
+        vector = self._decoder.fill(self._rows.count, method)
+        if self._watch is None:
+            return self._combine(vector, out)
+        gradient = self._combine(vector, np.empty_like(out))
+        predicted = self._trust(gradient, vector).relative_error
+        dtype = self._form.message_dtype
+        self._watch.record(self.code, self.survivors, vector, dtype, predicted)
+        out[:] = gradient
+        return out
 
     def best(self, out: NDArray[Any] | None = None) -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
@@ -270,9 +317,11 @@ class Round:
         From the norms of the messages and of the gradient itself, so that cancellation between
         partial gradients counts too. Decodes once more.
         """
-        gradient = self.gradient()
+        vector = self._decoder.fill(self._rows.count)
+        return self._trust(self._combine(vector, self._output(None)), vector)
+
+    def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
         size = _square_norm(gradient)
-        vector = self._decoder.vector[: self._rows.count]
         spread = float(np.abs(vector) ** 2 @ self._square)
         if size == 0 or not np.isfinite(size + spread):
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.

@@ -29,7 +29,7 @@ from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -39,6 +39,9 @@ from .._arrays import check_dtype, check_vector
 from ..codes import Code
 from ..delays import DelayModel
 from ..errors import NotDecodableError, WorkerFailedError
+
+if TYPE_CHECKING:
+    from ..stability import StabilityTracker
 
 __all__ = ["LocalCluster", "RoundReport"]
 
@@ -117,6 +120,9 @@ class LocalCluster:
         The seed of the delays.
     timeout : float, optional
         The longest a round may wait, in seconds.
+    tracker : StabilityTracker, optional
+        Takes down how precise each gradient is. If it is to wait for more messages when few make it
+        imprecise, a round waits until it is content, no worker is left, or the time is out.
 
     Notes
     -----
@@ -146,6 +152,7 @@ class LocalCluster:
         delays: DelayModel | None = None,
         seed: int = 0,
         timeout: float | None = None,
+        tracker: StabilityTracker | None = None,
     ) -> None:
         if len(shards) != code.shard_count:
             raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
@@ -171,7 +178,7 @@ class LocalCluster:
         self._ahead = 1 if code.messages == 1 else 2
         self._lost: list[int] = []
         self._inbox: deque[tuple[int, int, int, int, int]] = deque()
-        self._round = code.round(self._size, dtype=self._dtype)
+        self._round = code.round(self._size, dtype=self._dtype, tracker=tracker)
         self._layout = _Layout(
             code.n,
             self._ahead,
@@ -228,6 +235,8 @@ class LocalCluster:
             If so many worker processes have died that the others cannot decode.
         NonFiniteMessageError
             If a message holds NaN or Inf.
+        UnstableRoundError
+            If the tracker finds the gradient too imprecise and is to raise.
         TimeoutError
             If the round was not ready within ``timeout`` seconds.
 
@@ -317,17 +326,24 @@ class LocalCluster:
             self._hand(worker, buffer, delays[worker])
         ready = False
         while not ready:
-            answer = self._next(deadline)
+            try:
+                answer = self._next(deadline)
+            except TimeoutError:
+                if not self._round.decodable:
+                    raise
+                break
             if answer is None:
                 self._require_decodable()
-                continue
-            worker, index, number = answer
-            if number == self._number:
+            elif answer[2] == self._number:
+                worker, index, _ = answer
                 slot = self._slots[self._code.message_number(worker, index)]
                 ready = self._round.receive(worker, slot, index)
             else:
+                worker, index, _ = answer
                 stale += index != _NONE
                 self._hand(worker, buffer, delays[worker])
+            # A tracker may want more messages than there will be.
+            ready = ready or (self._round.decodable and not self._busy)
         arrived = time.perf_counter()
         self._round.gradient(out=out)
         heard = self._round.survivors.tolist()

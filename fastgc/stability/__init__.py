@@ -4,7 +4,7 @@ from .bounds import amplification, error_bound, residual
 from .comparison import StabilityRow, compare, write_csv
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
-from .tracker import StabilityTracker, TrackedRound
+from .tracker import StabilityTracker, TrackedRound, write_jsonl
 
 __all__ = [
     "MeasuredError",
@@ -19,4 +19,5 @@ __all__ = [
     "residual",
     "worst_survivors",
     "write_csv",
+    "write_jsonl",
 ]
