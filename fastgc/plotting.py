@@ -247,6 +247,8 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
         raise ValueError("nothing to draw: no round was tracked")
     if ax is None:
         ax = _new_figure().add_subplot()
+    from matplotlib.ticker import MaxNLocator
+
     for (name, tracker), colour in zip(tracks.items(), cycle(_COLOURS), strict=False):
         rounds = [each for each in tracker.rounds if math.isfinite(each.predicted)]
         ax.plot(
@@ -267,7 +269,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
                 color=colour,
             )
     ax.set_yscale("log")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title("lines: predicted, dots: measured", fontsize="medium")
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")

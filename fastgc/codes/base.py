@@ -633,8 +633,9 @@ class Code(ABC):
 
     def _deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is."""
-        total = np.full(self.k, -1, dtype=np.result_type(vector, np.longdouble))
-        for number, a in zip(survivors.tolist(), vector.astype(total.dtype), strict=True):
+        wide = np.clongdouble if self._complex else np.longdouble
+        total = np.full(self.k, -1, dtype=wide)
+        for number, a in zip(survivors.tolist(), vector.astype(wide), strict=True):
             if a:
                 sender = self.sender(number)
                 total[self.partitions(*sender)] += a * self.coefficients(*sender)

@@ -292,7 +292,7 @@ class LagrangeCode(Code):
 
     def _computation_roundings(self, terms: int) -> int:
         # Data coded from K blocks enter a gradient twice; complex products have two roundings.
-        return (2 * (self._points + 2) + terms) * (2 if self._complex else 1)
+        return 2 * (self._points + 2) + terms + self._complex
 
     @cached_property
     def _row_sums(self) -> NDArray[np.float64]:

@@ -126,7 +126,7 @@ def _candidates(
         yield "contiguous", lost
     for ring in code._circles()[:_RINGS]:
         m = ring.size
-        sizes = {min(s, m), *(min(s, m * part // 8) for part in range(1, 8))}
+        sizes = {min(s, max(1, m * part // 8)) for part in range(1, 9)}
         for step in range(1, min(_STEPS, m) + 1):
             for size in sorted(sizes):
                 at = np.arange(size) * step % m

@@ -1,0 +1,573 @@
+"""Amplification, bounds, measured errors, worst survivors, comparisons, unstable codes."""
+
+import csv
+import itertools
+import math
+import pickle
+import warnings
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CouponCollector,
+    CyclicRepetition,
+    FractionalRepetition,
+    InstabilityWarning,
+    LagrangeCode,
+    LinearCode,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    UnstableCodeError,
+    stability,
+)
+from fastgc._twofold import exact_sum, two_product
+from fastgc.stability.comparison import PATTERNS
+from fastgc.stability.measured import Experiment
+from fastgc.stability.search import messages_without
+
+unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+
+
+def decodable_sets(code, rng, count):
+    """Random sets of messages, each worker's in order, from just enough to all."""
+    numbers = np.arange(code.message_count)
+    found = []
+    while len(found) < count:
+        silent = rng.permutation(code.n)[: rng.integers(0, code.stragglers + 1)]
+        F = messages_without(code, silent)
+        found.append(rng.permutation(F if code.decodable(F) else numbers))
+    return found
+
+
+def products(code):
+    """B, for codes of the data the products of two basis polynomials, and its target."""
+    if code.codes_data:
+        basis = code._basis
+        rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
+        return rows, np.eye(basis.shape[1]).ravel(), code.load // code.messages
+    return code.matrix(), np.ones(code.k), 1
+
+
+# ------------------------------------------------------------------------------ amplification
+
+
+@pytest.mark.parametrize("code", SMALL + LARGE[:9], ids=SMALL_IDS + LARGE_IDS[:9])
+def test_amplification_and_residual_by_definition(code):
+    B, target, weight = products(code)
+    for F in decodable_sets(code, np.random.default_rng(1), 5):
+        a = code.decoding_vector(F)
+        expected = weight * (np.abs(a) @ np.abs(B[F]).sum(axis=1))
+        found = stability.amplification(code, F)
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert stability.amplification(code, F, log=True) == pytest.approx(math.log(expected))
+        combined = a @ B[F]
+        if code.codes_data or not code.packed:
+            combined = combined.real
+        rounding = 4e-16 * len(F) * (np.abs(a) @ np.abs(B[F])).max()
+        expected = np.abs(combined - target).max()
+        assert stability.residual(code, F) == pytest.approx(expected, abs=rounding)
+        assert stability.residual(code, F, a * 1.5) == pytest.approx(
+            np.abs(1.5 * combined - target).max(), abs=2 * rounding
+        )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BinaryCode(11, stragglers=3),
+        BinaryCode(30, 41, stragglers=6, speeds=np.arange(1, 31)),
+        FractionalRepetition(12, stragglers=3),
+        CouponCollector(20, load=5, seed=1),
+        Uncoded(7, 9),
+        Uncoded(6, load=3),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
+    rng = np.random.default_rng(0)
+    for F in decodable_sets(code, rng, 20):
+        a = code.decoding_vector(F)
+        if (a < 0).any():  # a path through blocks of different classes subtracts some
+            continue
+        used = [code.partitions(*code.sender(m)).size for m in F[a != 0].tolist()]
+        assert stability.amplification(code, F) == sum(used) >= code.k
+        assert stability.residual(code, F) == 0
+
+
+@unstable
+def test_amplification_beyond_float64():
+    """The logarithm against exact products, of the code's coefficients and its vector."""
+    n, s = 1600, 900
+    code = ReedSolomon(n, stragglers=s, root=1)
+    F = np.arange(n - s)
+    assert stability.amplification(code, F) == math.inf
+    assert stability.error_bound(code, F) == math.inf
+    assert stability.measured_error(code, F) == (math.inf, math.inf)
+    d = s + 1
+    with mpmath.workdps(30):
+        sines = [mpmath.log(2 * mpmath.sinpi(mpmath.mpf(t) / n)) for t in range(1, n)]
+        total = [mpmath.mpf(0), *itertools.accumulate(sines)]  # of the first t
+        # |tau(x)| = n / (prod u=1..x, prod u=1..d-1-x); |a_i|: survivor i sees n-s-i .. n-1-i
+        tau = [mpmath.exp(mpmath.log(n) - total[x] - total[d - 1 - x]) for x in range(d)]
+        a = [mpmath.exp(total[n - 1 - i] - total[n - s - i - 1] - mpmath.log(n)) for i in F]
+        expected = float(mpmath.log(mpmath.fsum(tau)) + mpmath.log(mpmath.fsum(a)))
+    assert expected > 710
+    assert stability.amplification(code, F, log=True) == pytest.approx(expected, rel=1e-10)
+
+
+def test_amplification_needs_survivors_that_decode():
+    code = ReedSolomon(9, stragglers=2)
+    for log in (False, True):
+        with pytest.raises(NotDecodableError):
+            stability.amplification(code, range(6), log=log)
+    with pytest.raises(ValueError, match="a second time"):
+        stability.amplification(code, [0, 0, 1, 2, 3, 4, 5])
+    with pytest.raises(ValueError, match="7 survivors, but a vector of shape"):
+        stability.residual(code, range(7), np.ones(6))
+
+
+# ------------------------------------------------------------------------------ exact references
+
+
+@pytest.mark.any_backend
+@given(
+    st.lists(
+        st.floats(-1e200, 1e200, allow_subnormal=False).filter(lambda x: not 0 < abs(x) < 1e-200),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_exact_sum(terms):
+    total, rest = exact_sum(np.array(terms)[:, None])
+    expected = sum(map(Fraction, terms))
+    lacking = expected - Fraction(float(total[0])) - Fraction(float(rest[0]))
+    assert abs(lacking) <= abs(expected) / 10**30 + Fraction(1, 10**300)
+    assert float(total[0]) == float(expected)
+
+
+@pytest.mark.any_backend
+def test_exact_sum_of_complex_numbers():
+    terms = np.array([1 + 1e-20j, 1e20 - 1j, -1e20 + 1j])[:, None]
+    total, rest = exact_sum(terms)
+    assert total[0] == 1 + 1e-20j
+    assert rest[0] == 0
+
+
+@pytest.mark.any_backend
+def test_exact_least_squares():
+    """Against mpmath: an ill-conditioned problem, whose gradient nearly vanishes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-6, 6, (7, 1))
+    theta = rng.standard_normal(3)
+    y = X @ theta
+    from fastgc.stability.measured import _exact_least_squares
+
+    total, rest = _exact_least_squares(X, y, theta)
+    with mpmath.workdps(60):
+        A, b, t = (mpmath.matrix(a.tolist()) for a in (X, y, theta))
+        expected = A.T * (A * t - b)
+        for found, lacking, exact in zip(total, rest, expected, strict=True):
+            assert abs(mpmath.mpf(found) + mpmath.mpf(lacking) - exact) <= abs(exact) * 1e-20
+    product, rest = two_product(np.array(0.1), np.array(0.3))
+    assert Fraction(float(product)) + Fraction(float(rest)) == Fraction(0.1) * Fraction(0.3)
+
+
+# ---------------------------------------------------------------------------------- bounds
+
+MEDIUM = [
+    ReedSolomon(24, stragglers=5),
+    ReedSolomon(24, 30, stragglers=5, clusters="auto"),
+    ReedSolomon(11, stragglers=3, root=1, packed=False),
+    BinaryCode(23, stragglers=4),
+    CyclicRepetition(16, stragglers=3),
+    CyclicRepetition(20, stragglers=7, seed=3),
+    LagrangeCode(16, load=4),
+    LagrangeCode(12, load=3, messages=3),
+    LagrangeCode(12, load=4, messages=2, nodes="roots"),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_bounds_are_bounds(data):
+    """Partial gradients of any sizes, encoded at once or one by one; float32 and float64."""
+    code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]), label="dtype")
+    seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
+    rng = np.random.default_rng(seed)
+    (F,) = decodable_sets(code, rng, 1)
+    if code.codes_data:
+        rows, features = code.k * int(rng.integers(1, 4)), int(rng.integers(1, 6))
+        X = rng.standard_normal((rows, features)) * 10.0 ** rng.integers(-3, 4, (rows, 1))
+        given_ = [X, rng.standard_normal(rows), rng.standard_normal(features)]
+        given_ = tuple(array.astype(dtype) for array in given_)
+        terms = -(-rows // code.k) + features
+    else:
+        p = int(rng.integers(1, 9))
+        given_ = rng.standard_normal((code.k, p)) * 10.0 ** rng.integers(-3, 4, (code.k, 1))
+        given_ = given_.astype(dtype)
+        terms = 0
+    found = stability.measured_error(code, F, given_)
+    bound = stability.error_bound(code, F, dtype, terms=terms)
+    assert found.scaled <= bound
+    if code.codes_data:
+        return
+    streamed = []
+    for number in F.tolist():
+        worker, index = code.sender(number)
+        encoder = code.encoder(worker, p, dtype, index=index)
+        for j in code.partitions(worker, index).tolist():
+            encoder.add(j, given_[j])
+        streamed.append(encoder.message())
+    decoded = code.decode(F, streamed, p=p)
+    total, rest = exact_sum(given_)
+    error = np.linalg.norm((decoded.astype(float) - total) - rest)
+    unit = math.sqrt(code.k) * np.linalg.norm(given_.astype(float), axis=1).max()
+    longer = stability.error_bound(code, F, dtype, streaming=True)
+    assert error <= longer * unit
+    assert longer >= bound
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *MEDIUM,
+        ReedSolomon(80, stragglers=12),
+        ReedSolomon(256, stragglers=32),
+        ReedSolomon(256, stragglers=32, clusters="auto"),
+        BinaryCode(256, stragglers=32),
+        CyclicRepetition(60, stragglers=6),
+        LagrangeCode(60, load=10, nodes="roots"),
+    ],
+    ids=repr,
+)
+def test_bounds_are_within_a_thousand_times_the_worst_error(code, dtype):
+    experiment = Experiment(code, dtype=dtype, p=4)
+    ratios = []
+    for F in decodable_sets(code, np.random.default_rng(3), 300):
+        vector = code.decoding_vector(F)
+        bound = stability.error_bound(code, F, dtype, vector=vector, terms=experiment._terms)
+        ratios.append(experiment.error(F, vector).scaled / bound)
+    assert 1e-3 < max(ratios) <= 1
+
+
+def test_inexact_codes_are_bounded_by_what_they_leave_out():
+    code = Uncoded(10, tolerance=0.3, rescale=False)
+    F = np.arange(7)
+    assert stability.residual(code, F) == 1
+    assert stability.error_bound(code, F) == pytest.approx(3 / math.sqrt(10))
+    found = stability.measured_error(code, F, np.ones((10, 1)))
+    assert found.scaled == pytest.approx(3 / math.sqrt(10))
+    assert found.relative == pytest.approx(0.3)
+
+
+# --------------------------------------------------------------------------------- measuring
+
+
+def test_measured_error_of_numbers_that_need_no_rounding_is_zero():
+    code = BinaryCode(7, stragglers=2)
+    partials = np.arange(21.0).reshape(7, 3)
+    assert stability.measured_error(code, range(2, 7), partials) == (0.0, 0.0)
+    assert stability.measured_error(code, range(2, 7), np.zeros((7, 3))) == (0.0, 0.0)
+
+
+def test_measured_error_finds_a_wrong_vector():
+    code = ReedSolomon(9, stragglers=2)
+    experiment = Experiment(code, np.ones((9, 4)))
+    F = np.arange(1, 9)
+    vector = code.decoding_vector(F)
+    assert experiment.error(F, vector).relative < 1e-14
+    found = experiment.error(F, 1.25 * vector)
+    assert found.relative == pytest.approx(0.25)
+    assert found.scaled == pytest.approx(0.25 * 9 / 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_measured_error_of_given_gradients(dtype):
+    code = ReedSolomon(9, stragglers=2)
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((9, 5)).astype(dtype)
+    if partials.dtype.kind == "c":
+        partials *= 1 + 2j
+    unit = np.finfo(dtype).eps
+    assert 0 < stability.measured_error(code, range(7), partials).relative < 50 * unit
+
+
+def test_measured_error_refuses_what_does_not_fit():
+    code = ReedSolomon(9, stragglers=2)
+    with pytest.raises(ValueError, match=r"partials must be of shape \(9, p\)"):
+        stability.measured_error(code, range(7), np.ones((8, 3)))
+    data = LagrangeCode(9, load=2)
+    with pytest.raises(ValueError, match=r"\(X, y, theta\)"):
+        stability.measured_error(data, range(9), np.ones((9, 3)))
+    with pytest.raises(ValueError, match=r"X, y and theta must be of shape"):
+        stability.measured_error(data, range(9), (np.ones((9, 3)), np.ones(8), np.ones(3)))
+
+
+# ------------------------------------------------------------------------------------- search
+
+
+@unstable
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(9, stragglers=3),
+        ReedSolomon(10, stragglers=4, root=1),
+        ReedSolomon(10, stragglers=3, clusters="auto"),
+        CyclicRepetition(9, stragglers=3),
+        LagrangeCode(9, load=3),
+    ],
+    ids=repr,
+)
+def test_worst_survivors_against_all_sets(code):
+    sizes = []
+    for t in range(code.stragglers + 1):
+        for lost in itertools.combinations(range(code.n), t):
+            sizes.append(stability.amplification(code, messages_without(code, lost), log=True))
+    found = stability.worst_survivors(code)
+    assert found.log10_amplification * math.log(10) == pytest.approx(max(sizes), abs=0.3)
+    assert found.log10_amplification * math.log(10) <= max(sizes) + 1e-9
+    assert stability.amplification(code, found.survivors, log=True) == pytest.approx(
+        found.log10_amplification * math.log(10)
+    )
+    np.testing.assert_array_equal(messages_without(code, found.stragglers), found.survivors)
+
+
+def test_worst_survivors_of_the_papers_root_are_neighbours():
+    with pytest.warns(InstabilityWarning):
+        code = ReedSolomon(64, stragglers=20, root=1)
+    found = stability.worst_survivors(code, trials=0)
+    gaps = np.diff(np.sort(found.stragglers))
+    assert found.pattern == "contiguous"
+    assert (gaps != 1).sum() <= 1
+
+
+def test_worst_survivors_are_reproducible_and_checked():
+    code = CyclicRepetition(12, stragglers=3)
+    first, second = (stability.worst_survivors(code, trials=30, seed=5) for _ in range(2))
+    np.testing.assert_array_equal(first.survivors, second.survivors)
+    with pytest.raises(ValueError, match=r"stragglers must be in 0 \.\. n-1 = 11, not 12"):
+        stability.worst_survivors(code, 12)
+    with pytest.raises(NotDecodableError, match="tolerates 0"):
+        stability.worst_survivors(Uncoded(5), 1)
+    one = stability.worst_survivors(Uncoded(5))
+    assert one.stragglers.size == 0
+    assert one.log10_amplification == pytest.approx(math.log10(5))
+
+
+# ---------------------------------------------------------------------------------- comparison
+
+
+def test_comparison_is_tidy(tmp_path):
+    codes = {
+        "rs": ReedSolomon(12, stragglers=2),
+        "lu": (ReedSolomon(12, stragglers=2), "solve"),
+        "binary": BinaryCode(12, stragglers=2),
+    }
+    done = []
+    rows = stability.compare(
+        codes,
+        patterns=PATTERNS,
+        dtypes=["float64", "float32"],
+        sets=9,
+        progress=lambda: done.append(1),
+    )
+    assert len(rows) == len(done) == 18
+    assert [row.code for row in rows[::6]] == list(codes)
+    for row in rows:
+        assert row.error <= row.worst_error <= row.bound
+        assert row.amplification <= row.worst_amplification
+        assert 1e-18 < row.error < (1e-13 if row.dtype == "float64" else 1e-5)
+        assert row.error / 30 < row.predicted < 30 * row.error
+        assert row.sets == (1 if row.pattern == "adversarial" else 9)
+    assert rows == stability.compare(codes, patterns=PATTERNS, dtypes=["f8", "f4"], sets=9)
+    path = tmp_path / "rows.csv"
+    stability.write_csv(rows, path)
+    with open(path, newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [float(line["bound"]) for line in read] == [row.bound for row in rows]
+    assert list(read[0]) == list(stability.StabilityRow._fields)
+
+
+def test_comparison_leaves_out_what_cannot_be_decoded():
+    rows = stability.compare({"all": Uncoded(6), "some": BinaryCode(6, stragglers=1)}, stragglers=1)
+    assert [row.code for row in rows] == ["some"]
+
+
+def test_comparison_checks_its_arguments():
+    code = {"rs": ReedSolomon(6, stragglers=1)}
+    with pytest.raises(ValueError, match="unknown pattern 'rare': choose among random"):
+        stability.compare(code, patterns=["rare"])
+    with pytest.raises(ValueError, match="sets must be at least 1"):
+        stability.compare(code, sets=0)
+    with pytest.raises(ValueError, match="stragglers must be in"):
+        stability.compare(code, stragglers=6)
+
+
+@unstable
+def test_comparison_of_hopeless_codes():
+    code = ReedSolomon(4096, stragglers=2000, root=1)  # not even B fits float64
+    (row,) = stability.compare({"hopeless": code}, sets=2, patterns=["contiguous"])
+    assert row.error == row.bound == row.predicted == row.amplification == math.inf
+
+
+@pytest.mark.parametrize(("n", "s"), [(256, 32), (1000, 100)])
+def test_figures_promised_over_1000_sets(n, s):
+    codes = {
+        "clustered": ReedSolomon(n, stragglers=s, clusters="auto"),
+        "binary": BinaryCode(n, stragglers=s),
+        "one": ReedSolomon(n, stragglers=s),
+    }
+    clustered, binary, one = stability.compare(codes, sets=1000, p=8)
+    assert clustered.error < 1e-13
+    assert clustered.worst_error < 1e-11
+    if n <= 256:
+        assert clustered.error < 10 * binary.error
+        assert clustered.worst_error < 10 * binary.worst_error
+        assert one.error < 1e-12
+
+
+# -------------------------------------------------------------------------------- unstable codes
+
+
+@pytest.mark.any_backend
+def test_the_papers_construction_is_detected():
+    with pytest.warns(InstabilityWarning, match=r'relative error is about 1e\+1\d .*root="stable"'):
+        code = ReedSolomon(256, stragglers=32, root=1)
+    with pytest.raises(UnstableCodeError, match='root="stable"'):
+        ReedSolomon(256, stragglers=32, root=1, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(pickle.dumps(code))  # as every worker process does
+        ReedSolomon(256, stragglers=32, strict=True)
+        ReedSolomon(1000, stragglers=100, clusters="auto", strict=True)
+        ReedSolomon(16, stragglers=3, root=1, strict=True)
+    assert again.root == 1
+    assert "strict" not in repr(code)
+
+
+@pytest.mark.any_backend
+def test_other_unstable_codes_are_detected():
+    with pytest.raises(UnstableCodeError, match='clusters="auto"'):
+        ReedSolomon(4096, stragglers=1024, strict=True)
+    with pytest.raises(UnstableCodeError, match='nodes="roots"'):
+        LagrangeCode(
+            40, load=4, nodes=(np.linspace(0, 1, 10), np.linspace(1.1, 2, 40)), strict=True
+        )
+    with pytest.raises(UnstableCodeError, match="better conditioned"):
+        LinearCode([[1, 0], [1, 1e-9]], strict=True)
+    with pytest.warns(InstabilityWarning, match="LinearCode"):
+        LinearCode([[1, 0], [1, 1e-9]])
+
+
+@unstable
+@pytest.mark.parametrize("root", ["stable", 1])
+@pytest.mark.parametrize(("n", "s"), [(16, 4), (80, 12), (256, 32), (1000, 100)])
+def test_the_quick_estimate_agrees_with_trust(n, s, root):
+    """Within a factor of 30, of errors from 1e-16 to 1e+82."""
+    code = ReedSolomon(n, stragglers=s, root=root)
+    rng = np.random.default_rng(1)
+    trusted = [code.trust(rng.permutation(n)[s:]).relative_error for _ in range(50)]
+    assert code._typical_error() / 30 < np.median(trusted) < 30 * code._typical_error()
+
+
+# -------------------------------------------------------------------- choices among the survivors
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "s"), [(20, 20, 4), (64, 64, 16), (90, 70, 29), (256, 256, 64), (50, 60, 24)]
+)
+def test_spread_is_an_exact_and_shorter_vector(n, k, s):
+    code = ReedSolomon(n, k, stragglers=s, clusters="auto")
+    B = code.matrix()
+    block, need = code._rule
+    rng = np.random.default_rng(n)
+    decoded_anew = 0
+    for trial in range(30):
+        silent = rng.permutation(n)[: s if trial % 2 else s // 2]
+        F = rng.permutation(np.setdiff1d(np.arange(n), silent))
+        locator, spread = (code.decoding_vector(F, m) for m in ("locator", "spread"))
+        assert np.abs(spread @ B[F] - 1).max() < 1e-9 * np.linalg.norm(spread)
+        np.testing.assert_array_equal(spread, code.decoding_vector(F))
+        for b in range(need.size):
+            mine = block[F] == b
+            norms = [np.linalg.norm(vector[mine]) for vector in (locator, spread)]
+            if mine.sum() > need[b] and norms[0] > 1 + 1e-12:
+                decoded_anew += 1
+                assert np.count_nonzero(spread[mine]) == need[b]
+                assert norms[1] < max(1.5 * norms[0], 2)
+            elif norms[0] < 1 - 1e-12:
+                np.testing.assert_array_equal(spread[mine], locator[mine])
+    assert decoded_anew or n == 20
+
+
+def test_spread_chooses_by_leja_order():
+    """By definition: each next root with the largest product of distances; ties to the first."""
+    m, need = 21, 6
+    code = ReedSolomon(m, 5, load=4)
+    assert code.threshold == need
+    rng = np.random.default_rng(2)
+    seen = 0
+    for _ in range(200):
+        F = np.sort(rng.permutation(m)[: rng.integers(need + 1, m)])
+        vector = code.decoding_vector(F, "spread")
+        if np.count_nonzero(vector) == F.size:
+            continue
+        seen += 1
+        q = code._clusters[0].q
+        roots = np.exp(2j * np.pi * (q * np.arange(m) % m) / m)
+        kept = []
+        for _ in range(need):
+            size = [np.prod(np.abs(roots[i] - roots[kept])) if i not in kept else 0 for i in F]
+            kept.append(next(i for i, x in zip(F, size, strict=True) if x > max(size) * (1 - 1e-8)))
+        np.testing.assert_array_equal(F[vector != 0], np.sort(kept))
+        expected = code.decoding_vector(np.sort(kept), "locator")
+        np.testing.assert_allclose(vector[vector != 0], expected, rtol=1e-12)
+    assert seen > 20
+
+
+def test_spread_of_survivors_whose_distances_underflow():
+    """Half a circle of 3000 roots is silent: products of distances leave the range of doubles."""
+    n = 3000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        code = ReedSolomon(n, n, load=1600, root=1)
+    F = np.arange(code.threshold + 20)
+    try:
+        vector = code.decoding_vector(F, "spread")
+    except OverflowError:
+        return
+    assert np.count_nonzero(vector) in (code.threshold, F.size)
+
+
+@unstable
+def test_many_stragglers_spread_too():
+    """From a thousand on the logarithms are transformed, and then looked at again."""
+    code = ReedSolomon(6000, stragglers=1400, clusters="auto")
+    rng = np.random.default_rng(0)
+    F = rng.permutation(6000)[1400:]
+    fft, auto = (code.decoding_vector(F, method) for method in ("fft", "auto"))
+    assert np.linalg.norm(auto) < 5 < 1e3 < np.linalg.norm(fft)
+    assert stability.measured_error(code, F, p=2).relative < 1e-13
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+def test_lagrange_codes_decode_from_messages_that_are_spread(nodes):
+    code = LagrangeCode(64, load=9, nodes=nodes)
+    silent = np.arange(20, 28)
+    F = np.setdiff1d(np.arange(64), silent)
+    vector = code.decoding_vector(F)
+    assert np.count_nonzero(vector) == code.threshold
+    assert stability.measured_error(code, F).relative < 1e-14
+    everything = fastgc.interpolation.functional(code.beta[F], code.alpha)
+    assert np.linalg.norm(everything) > 1e3 * np.linalg.norm(vector)

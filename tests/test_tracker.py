@@ -1,0 +1,289 @@
+"""Precision followed round by round: in rounds, decoders, training and on the local engine."""
+
+import doctest
+import json
+import math
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    InstabilityWarning,
+    LagrangeCode,
+    ReedSolomon,
+    UnstableRoundError,
+    stability,
+)
+from fastgc.delays import Pareto
+from fastgc.engines.local import LocalCluster
+from fastgc.models import LeastSquares
+from fastgc.stability import StabilityTracker
+
+unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+
+
+def messages_of(code, p=5, seed=0):
+    partials = np.random.default_rng(seed).standard_normal((code.k, p))
+    return partials, [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
+
+
+def papers_code(n=64, s=16):
+    with pytest.warns(InstabilityWarning):
+        return ReedSolomon(n, stragglers=s, root=1)
+
+
+def test_rounds_are_taken_down():
+    code = ReedSolomon(12, stragglers=3)
+    partials, messages = messages_of(code)
+    tracker = StabilityTracker(measure_every=2)
+    received = code.round(5, tracker=tracker)
+    rng = np.random.default_rng(1)
+    sets = []
+    for _ in range(5):
+        received.reset()
+        for worker in rng.permutation(12).tolist():
+            if received.receive(worker, messages[worker]):
+                break
+        gradient = received.gradient()
+        np.testing.assert_allclose(gradient, partials.sum(axis=0), rtol=1e-12)
+        trusted = received.trust().relative_error
+        assert tracker.predicted[-1] == pytest.approx(trusted)
+        sets.append(received.survivors)
+        assert tracker.due == (len(sets) % 2 == 1)
+        if tracker.due:
+            found = tracker.measure(gradient, partials)
+            assert found == tracker.measured[-1] < 1e-14
+    assert len(tracker.rounds) == 5
+    np.testing.assert_array_equal(tracker.round, [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(tracker.messages, 9)
+    np.testing.assert_array_equal(np.isnan(tracker.measured), [False, True, False, True, False])
+    for t, F in enumerate(sets):
+        assert tracker.amplification[t] == pytest.approx(stability.amplification(code, F))
+        assert tracker.bound[t] == stability.error_bound(code, F, streaming=True)
+        assert tracker.residual[t] == stability.residual(code, F)
+    assert tracker.worst == tracker.predicted.max()
+
+
+def test_decode_is_taken_down():
+    code = BinaryCode(9, stragglers=2)
+    partials, messages = messages_of(code)
+    tracker = StabilityTracker()
+    out = np.empty(5)
+    code.decode(range(2, 9), messages[2:], out, tracker=tracker)
+    np.testing.assert_allclose(out, partials.sum(axis=0), rtol=1e-13)
+    assert tracker.amplification.tolist() == [9.0]
+    assert tracker.predicted[0] == code.trust(range(2, 9)).relative_error
+    code.decode([0, 3], [messages[0], messages[3]], partial="best", tracker=tracker)
+    assert tracker.predicted[1] == code.best_vector([0, 3])[1] > 0.1
+
+
+@pytest.mark.parametrize("through", ["round", "decode"])
+def test_bad_rounds_warn_or_raise_before_anything_is_written(through):
+    code = papers_code()
+    _, messages = messages_of(code)
+    F = np.random.default_rng(0).permutation(64)[16:].tolist()
+    out = np.full(5, 7.0)
+
+    def decode(tracker):
+        if through == "decode":
+            return code.decode(F, [messages[i] for i in F], out, tracker=tracker)
+        received = code.round(5, tracker=tracker)
+        for i in F:
+            received.receive(i, messages[i])
+        return received.gradient(out)
+
+    stern = StabilityTracker(limit=1e-10, action="raise")
+    with pytest.raises(UnstableRoundError, match=r"round 1: the gradient decoded from 48 messages"):
+        decode(stern)
+    assert (out == 7).all()
+    assert len(stern.rounds) == 1
+    mild = StabilityTracker(limit=1e-10)
+    with pytest.warns(InstabilityWarning, match="beyond the limit 1e-10"):
+        assert decode(mild) is out
+    assert (out != 7).all()
+    decode(StabilityTracker(limit=1.0, action="raise"))
+    decode(StabilityTracker())
+
+
+def test_waiting_for_more_messages():
+    """Each more makes it better; with all of them every coefficient is 1/n."""
+    code = ReedSolomon(128, stragglers=64)
+    _, messages = messages_of(code)
+    order = np.random.default_rng(5).permutation(128).tolist()
+    counts = []
+    for limit in (1.0, 1e-14, 2e-15, 1e-18):
+        tracker = StabilityTracker(limit=limit, action="wait")
+        received = code.round(5, tracker=tracker)
+        for heard, worker in enumerate(order, 1):
+            ready = received.receive(worker, messages[worker])
+            assert received.decodable == (heard >= 64)
+            assert received.ready == ready
+            if ready:
+                break
+            if received.decodable:
+                assert code.trust(received.survivors).relative_error > limit
+        counts.append(heard)
+        if heard < 128:
+            assert code.trust(received.survivors).relative_error <= limit
+            received.gradient()
+        else:
+            with pytest.warns(InstabilityWarning):
+                received.gradient()
+        received.reset()
+        assert not received.decodable
+    assert counts[0] == 64
+    assert counts == sorted(counts)
+    assert 64 < counts[1] < counts[2] < counts[3] == 128
+
+
+@unstable
+def test_waiting_past_vectors_beyond_float64():
+    code = ReedSolomon(3000, stragglers=2800, root=1)
+    tracker = StabilityTracker(limit=1e-3, action="wait")
+    assert not tracker.enough(code, np.arange(200), np.dtype(float))
+
+
+@pytest.mark.any_backend
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="limit must be positive, not 0"):
+        StabilityTracker(limit=0)
+    with pytest.raises(ValueError, match='action must be "warn", "raise" or "wait", not'):
+        StabilityTracker(action="ignore")
+    with pytest.raises(ValueError, match="measure_every must not be negative"):
+        StabilityTracker(measure_every=-1)
+    tracker = StabilityTracker()
+    with pytest.raises(ValueError, match="no round has been decoded yet"):
+        tracker.measure(np.ones(3), np.ones((1, 3)))
+    with pytest.raises(AttributeError, match="no attribute 'bonds'"):
+        _ = tracker.bonds
+    assert tracker.worst == 0
+    assert tracker.bound.size == 0
+    assert not tracker.due
+
+
+@unstable
+def test_json_lines(tmp_path):
+    code = ReedSolomon(600, stragglers=400, root=1)
+    tracker = StabilityTracker()
+    tracker.record(code, np.arange(200), code.decoding_vector(np.arange(200)), np.dtype(float), 1e9)
+    tracker.record(code, np.arange(600), np.full(600, 1 / 600), np.dtype(float), math.inf)
+    tracker.measure(np.ones(2), np.ones((1, 2)))
+    path = tmp_path / "rounds.jsonl"
+    tracker.write_jsonl(path)
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert list(first) == list(stability.TrackedRound._fields)
+    assert first["predicted"] == 1e9
+    assert first["measured"] is None
+    assert second["predicted"] is None
+    assert second["measured"] == 0
+    stability.write_jsonl({"a": tracker, "b": tracker}, path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["run"] for line in lines] == ["a", "a", "b", "b"]
+    assert {key: value for key, value in lines[2].items() if key != "run"} == first
+
+
+@pytest.mark.any_backend
+def test_docstring_example():
+    from fastgc.stability import tracker
+
+    failed, tried = doctest.testmod(tracker, extraglobs={"fastgc": fastgc})
+    assert tried > 0
+    assert failed == 0
+
+
+# ------------------------------------------------------------------------------ on the engine
+
+
+def test_training_is_tracked():
+    tracker = StabilityTracker(measure_every=3)
+    history = fastgc.train(
+        ReedSolomon(6, 8, stragglers=2), rounds=7, delays=Pareto(0.001, 1.1), tracker=tracker
+    )
+    assert [record.rounding for record in history.rounds] == tracker.predicted.tolist()
+    np.testing.assert_array_equal(np.flatnonzero(tracker.measured >= 0), [0, 3, 6])
+    assert np.nanmax(tracker.measured) < 1e-13
+    assert (tracker.amplification >= 8).all()
+
+
+@pytest.mark.any_backend
+def test_training_measures_codes_of_the_data():
+    tracker = StabilityTracker(measure_every=1)
+    fastgc.train(LagrangeCode(5, load=2), rounds=2, tracker=tracker, model=LeastSquares(64, 10))
+    assert 0 < tracker.measured.max() < 1e-10
+
+
+@pytest.mark.any_backend
+def test_untracked_training_says_nothing():
+    history = fastgc.train(BinaryCode(3, stragglers=1), rounds=1)
+    assert math.isnan(history.rounds[0].rounding)
+
+
+class Silent:
+    """Workers 0 to count - 1 sleep for long."""
+
+    def __init__(self, count, seconds):
+        self.count, self.seconds = count, seconds
+
+    def sample(self, round, workers, seed):
+        return np.where(np.arange(workers) < self.count, self.seconds, 0.0)
+
+
+def gradient(theta, shard, out):
+    out[:] = theta * shard
+
+
+def cluster(code, tracker, **options):
+    shards = list(range(1, code.k + 1))
+    return LocalCluster(code, shards, gradient, 3, tracker=tracker, **options)
+
+
+@pytest.mark.any_backend
+def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
+    code = ReedSolomon(8, stragglers=3)
+    hopeless = StabilityTracker(limit=1e-18, action="wait")
+    theta, out = np.ones(3), np.empty(3)
+    with cluster(code, hopeless) as run:
+        with pytest.warns(InstabilityWarning):
+            report = run.step(theta, out)
+        assert report.messages == 8
+        np.testing.assert_allclose(out, 36)
+        # With two gone, the six others are all that will come.
+        for process in run._processes[:2]:
+            process.kill()
+            process.join()
+        with pytest.warns(InstabilityWarning):
+            report = run.step(theta, out)
+        assert report.messages == 6
+        np.testing.assert_allclose(out, 36)
+
+
+@pytest.mark.any_backend
+def test_engine_waits_no_longer_than_its_timeout():
+    code = ReedSolomon(8, stragglers=3)
+    hopeless = StabilityTracker(limit=1e-18, action="wait")
+    out = np.empty(3)
+    with cluster(code, hopeless, delays=Silent(2, 60.0), timeout=1.0) as run:
+        with pytest.warns(InstabilityWarning):
+            report = run.step(np.ones(3), out)
+        assert report.messages == 6
+        assert report.wait_seconds >= 1.0
+        np.testing.assert_allclose(out, 36)
+    with (
+        cluster(code, hopeless, delays=Silent(4, 60.0), timeout=1.0) as run,
+        pytest.raises(TimeoutError),
+    ):
+        run.step(np.ones(3), out)
+
+
+@pytest.mark.any_backend
+def test_engine_raises_and_leaves_the_gradient_alone():
+    code = ReedSolomon(6, stragglers=1)
+    out = np.full(3, 5.0)
+    with (
+        cluster(code, StabilityTracker(limit=1e-18, action="raise")) as run,
+        pytest.raises(UnstableRoundError),
+    ):
+        run.step(np.ones(3), out)
+    assert (out == 5).all()
