@@ -23,6 +23,7 @@ __all__ = [
     "save_stability_curves",
     "save_tracking_curves",
     "stability_curves",
+    "stability_figure",
     "tracking_curves",
 ]
 
@@ -195,23 +196,16 @@ def stability_curves(rows: Sequence[StabilityRow], ax: Axes, against: str = "n")
     return ax
 
 
-def save_stability_curves(
-    by_workers: Sequence[StabilityRow],
-    by_stragglers: Sequence[StabilityRow],
-    path: str | os.PathLike[str],
-) -> None:
-    """Write a picture of two panels, error against workers and against stragglers, to a file.
+def stability_figure(
+    by_workers: Sequence[StabilityRow], by_stragglers: Sequence[StabilityRow]
+) -> Figure:
+    """Draw two panels, error against workers and against stragglers; see `stability_curves`.
 
-    Both of the same codes; see `stability_curves`.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``.
-    ImportError
-        If matplotlib is not installed.
+    Parameters
+    ----------
+    by_workers, by_stragglers : sequence of StabilityRow
+        Of the same codes.
     """
-    check_path(path)
     figure = _new_figure(11, 5.5)
     left, right = figure.subplots(1, 2, sharey=True)
     stability_curves(by_workers, left, "n")
@@ -223,9 +217,28 @@ def save_stability_curves(
     right.set_title(f"n = {second.n} workers, random stragglers, {second.dtype}")
     handles, names = left.get_legend_handles_labels()
     figure.legend(
-        handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize="small"
+        handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
     )
     figure.suptitle(f"median, and up to the worst of {first.sets} sets of survivors", fontsize=10)
+    return figure
+
+
+def save_stability_curves(
+    by_workers: Sequence[StabilityRow],
+    by_stragglers: Sequence[StabilityRow],
+    path: str | os.PathLike[str],
+) -> None:
+    """Write the picture that `stability_figure` draws to a file.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``.
+    ImportError
+        If matplotlib is not installed.
+    """
+    check_path(path)
+    figure = stability_figure(by_workers, by_stragglers)
     figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=160)
 
 

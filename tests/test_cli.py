@@ -184,3 +184,105 @@ def test_says_what_is_missing_without_typer(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit, match=r"fastgc\[cli\]"):
         main()
+
+
+# ---------------------------------------------------------------------------------- stability
+
+
+def test_stability_table_json_and_csv(tmp_path):
+    path = tmp_path / "figures.csv"
+    arguments = ("stability", "rs:root=1,rs@leja,binary", "--sizes", "16,12/3", "-s", "0.25")
+    options = ("--dtype", "float64,float32", "--patterns", "random,adversarial", "--trials", "5")
+    result = run(*arguments, *options, "--csv", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert len(rows) == 3 * 2 * 2 * 2
+    assert {(row["n"], row["stragglers"]) for row in rows} == {(16, 4), (12, 3)}
+    assert {row["code"] for row in rows} == {"rs:root=1", "rs@leja", "binary"}
+    assert path.read_text().count("\n") == 25
+    table = run(*arguments, *options)
+    assert table.stdout.count("float32, adversarial stragglers") == 1
+    assert table.stdout.count("binary ") == 8
+    assert max(map(len, table.stdout.splitlines()[:30])) <= 80
+    markdown = run(*arguments, *options, "--markdown").stdout
+    assert "| Reed-Solomon, by Björck–Pereyra, Leja order | 16 | 4 |" in markdown
+
+
+def test_stability_says_what_does_not_exist():
+    result = run("stability", "fractional,binary", "--sizes", "16/4", "--trials", "2")
+    assert result.exit_code == 0
+    assert "fractional, n=16, s=4: fractional repetition needs n to be a multiple" in result.output
+    result = run("stability", "fractional", "--sizes", "16/4")
+    assert result.exit_code == 2
+    assert "fastgc: none of these codes exists: fractional, n=16, s=4" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
+        (["binary@solve"], "binary has no method 'solve': choose one of auto"),
+        (["turbo"], "unknown code 'turbo'"),
+        (["rs", "--sizes", "many"], "--sizes and --stragglers are lists of numbers"),
+        (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
+        (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
+        (["rs", "--dtype", "float7"], "float7"),
+        (["rs", "--dtype", "int64"], "gradients must be of one of the dtypes"),
+        (["rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
+        (["rs", "--plot", "out.bmp"], "must end in .png"),
+    ],
+)
+def test_stability_errors_are_one_line(arguments, text):
+    result = run("stability", *arguments, "--trials", "2")
+    assert result.exit_code == 2
+    assert text in result.output
+    assert "Traceback" not in result.output
+
+
+def test_stability_plot(tmp_path, monkeypatch):
+    from fastgc import cli
+
+    monkeypatch.setattr(cli, "PLOTTED", (8, 16))
+    monkeypatch.setattr(cli, "PLOTTED_STRAGGLERS", (1, 2))
+    plot = tmp_path / "errors.svg"
+    result = run("stability", "rs,rs@solve", "--sizes", "8", "--trials", "2", "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    picture = plot.read_text()
+    assert picture.startswith("<?xml")
+    assert f"plot written to {plot}" in result.output
+
+
+def test_training_can_be_tracked(tmp_path):
+    small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "none", "--compare", "binary")
+    track, plot = tmp_path / "rounds.jsonl", tmp_path / "runs.svg"
+    result = run(
+        "train", *small, "--track", str(track), "--measure-every", "2", "--plot", str(plot)
+    )
+    assert result.exit_code == 0, result.output
+    assert "rounding" in result.stdout
+    lines = [json.loads(line) for line in track.read_text().splitlines()]
+    assert [(line["run"], line["round"]) for line in lines] == [
+        (name, number) for name in ("rs", "binary") for number in (1, 2, 3)
+    ]
+    assert [line["measured"] is None for line in lines] == [False, True, False] * 2
+    assert (tmp_path / "runs-precision.svg").exists()
+    track.unlink()
+    result = run(
+        "train", *small, "--track", str(track), "--max-error", "1e-18", "--on-error", "raise"
+    )
+    assert result.exit_code == 2
+    assert "fastgc: round 1: the gradient decoded from" in result.output
+    assert track.read_text().count("\n") == 1
+    result = run("train", *small, "--on-error", "panic")
+    assert result.exit_code == 2
+    assert '--on-error must be "warn", "raise" or "wait"' in result.output
+
+
+@pytest.mark.filterwarnings("default::fastgc.errors.InstabilityWarning")
+def test_unstable_codes_are_warned_about_in_one_line():
+    result = run("codes", "rs:root=1", "-n", "128", "-s", "16", "--trials", "1")
+    assert result.exit_code == 0
+    assert "fastgc: warning: ReedSolomon(n=128" in result.output
+    result = run("codes", "rs:root=1,strict=yes", "-n", "128", "-s", "16", "--trials", "1")
+    assert result.exit_code == 2
+    assert "is numerically unstable" in result.output

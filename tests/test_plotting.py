@@ -168,3 +168,86 @@ def test_without_matplotlib(tmp_path, monkeypatch):
     ):
         with pytest.raises(ImportError, match=r'pip install "fastgc\[plot\]"'):
             draw()
+
+
+# ------------------------------------------------------------------------------- precision
+
+
+def rows_of(names, sizes, errors):
+    from fastgc.stability import StabilityRow
+
+    return [
+        StabilityRow(
+            name, n, n, 3, n // 8, "float64", "random", 7, error, 10 * error, error, 1.0, 1.0, 1.0
+        )
+        for name in names
+        for n, error in zip(sizes, errors, strict=True)
+    ]
+
+
+def test_stability_lines_are_the_errors():
+    rows = rows_of(["a", "b"], [8, 16, 32], [1e-16, 1e-9, np.inf])
+    ax = plotting._new_figure().add_subplot()
+    plotting.stability_curves(rows, ax)
+    first, second = (container.lines[0].get_xydata() for container in ax.containers)
+    np.testing.assert_allclose(first[:, 0], [8, 16, 32], rtol=0.02)
+    np.testing.assert_allclose(first[:2, 1], [1e-16, 1e-9])
+    assert first[2, 1] >= ax.get_ylim()[1]  # beyond the end of the axis
+    np.testing.assert_array_equal(first[:, 1], second[:, 1])
+    assert ax.get_yscale() == ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "workers n"
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "16", "32"]
+    looks = {c.lines[0].get_color() for c in ax.containers}
+    assert len(looks) == 2
+    plotting.stability_curves(rows, ax, "stragglers")
+    assert ax.get_xlabel() == "silent workers s"
+
+
+def test_stability_picture_has_room_for_everything(tmp_path):
+    """No text overlaps another, with as many codes as the command draws."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from fastgc import cli
+    from fastgc.codes import catalogue
+
+    names = [cli._title(name) for name in catalogue.split(cli.STABILITY_CODES)]
+    rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
+    figure = plotting.stability_figure(rows, rows_of(names, [64], [1e-9]))
+    FigureCanvasAgg(figure).draw()
+    boxes = [text.get_window_extent() for text in figure.findobj(match=is_shown_text)]
+    assert len(boxes) > 30
+    for at, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert not any(box.overlaps(other) for other in boxes[at + 1 :])
+    path = tmp_path / "errors.png"
+    plotting.save_stability_curves(rows, rows, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="must end in"):
+        plotting.save_stability_curves(rows, rows, tmp_path / "errors.bmp")
+
+
+def is_shown_text(artist):
+    from matplotlib.text import Text
+
+    return isinstance(artist, Text) and bool(artist.get_text()) and artist.get_visible()
+
+
+def test_tracking_lines_are_the_rounds(tmp_path):
+    from fastgc.stability import StabilityTracker, TrackedRound
+
+    tracker = StabilityTracker()
+    tracker.rounds = [
+        TrackedRound(1, 5, 1e-15, 9.0, 1e-12, 1e-16, 2e-15),
+        TrackedRound(2, 5, np.inf, 9.0, 1e-12, 1e-16),
+        TrackedRound(3, 5, 4e-15, 9.0, 1e-12, 1e-16),
+    ]
+    ax = plotting.tracking_curves({"a": tracker})
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1e-15], [3, 4e-15]])
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 2e-15]])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a"]
+    with pytest.raises(ValueError, match="no round was tracked"):
+        plotting.tracking_curves({"a": StabilityTracker()})
+    plotting.save_tracking_curves({"a": tracker}, tmp_path / "rounds.pdf")
+    assert (tmp_path / "rounds.pdf").read_bytes().startswith(b"%PDF")
