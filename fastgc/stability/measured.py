@@ -132,6 +132,7 @@ class Experiment:
             work = _gradients(code, partials, kind, p, rng)
         self._exact, self.unit, self._terms = work.exact, work.unit, work.terms
         self.norm = float(np.linalg.norm(work.exact[0]))
+        self.p = work.exact[0].size
         self.messages = np.array(
             [
                 code.encode(w, [work.computed[j] for j in code.partitions(w, t)], index=t)
@@ -142,7 +143,7 @@ class Experiment:
     def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
         """Decode with this vector, and compare."""
         decoded = self.code._decode_by(
-            vector, survivors, self.messages[survivors], None, self._exact[0].size, False
+            vector, survivors, self.messages[survivors], None, self.p, False
         )
         wide = decoded.astype(np.result_type(decoded, np.float64))
         with np.errstate(over="ignore", invalid="ignore"):
