@@ -96,6 +96,12 @@ def train(
         str, typer.Option(help='Delays added to each answer, or "none". Seconds.')
     ] = "pareto:t0=0.005,xi=1.1",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
+    messages: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of messages: float16, bfloat16, float32 or float64. (default: the data's)"
+        ),
+    ] = None,
     lr: Annotated[
         float | None,
         typer.Option(help="Learning rate of Nesterov's method. (default: the model's own)"),
@@ -148,6 +154,8 @@ def train(
         if model == "auto":
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
+        for scheme in schemes.values():  # what one of them does not send is refused before any runs
+            scheme.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
         trained = kind(dataset.features, dataset.classes)
         rate = trained.learning_rate(dataset.X_train) if lr is None else lr
@@ -174,6 +182,7 @@ def train(
                 seed=seed,
                 name=name,
                 progress=True,
+                message_dtype=messages,
             )
             for name, scheme in schemes.items()
         ]
