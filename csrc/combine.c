@@ -1,20 +1,82 @@
-/* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once,
- * and the output is the accumulator. */
+/* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
 #include <string.h>
 
 #include "levels.h"
 
+#if FGC_VECTOR && defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 /* Reading at full bandwidth is a matter of how rows are walked. Measured at 68 rows of 10^6 doubles
- * as a fraction of a plain sequential read: 8 rows at once in blocks of 1024 elements 0.81, 4 rows
- * 0.77; 4 rows in blocks of 16384 0.80, and 0.97 with lines asked for 2048 bytes ahead, across the
- * change of rows. Longer blocks gain nothing. */
-enum { GROUP = 4, BLOCK = 16384, AHEAD_BYTES = 2048 };
+ * as a fraction of a plain sequential read: 4 rows at once in blocks of 16384 elements 0.80, and 0.97
+ * with lines asked for 2048 bytes ahead, across the change of rows. Groups of 8 rows in blocks of 8192
+ * do as well as that, and fetch the sums half as often. */
+enum { GROUP = 8, BLOCK = 8192, AHEAD_BYTES = 2048 };
+
+/* Up to this size rows are in the cache, and groups are larger: the sums stay in registers. (Beyond
+ * it, so many streams of addresses take three times as long.) fastgc/kernels/rows.py knows of this
+ * number, which bounds of rounding errors need. */
+enum { CACHED_BYTES = 1 << 20, CACHED_GROUP = 8 };
+
+/* Vectors of sums in registers, twice as many for complex coefficients. */
+enum { STRIP = 4 };
 
 #if defined(__GNUC__) || defined(__clang__)
 #define PREFETCH(address) __builtin_prefetch(address)
 #else
 #define PREFETCH(address) ((void)0)
 #endif
+
+/* Rows and their coefficients x + iy, whose parts lie `stride` apart. */
+typedef struct {
+    const uintptr_t *row;
+    const double *x, *y;
+    int64_t count;
+    int stride;
+} terms;
+
+/* Halves are IEEE's binary16, bfloats the upper halves of floats. */
+typedef uint16_t half, bfloat;
+
+/* A half's bits as a float's, without branches; for scalars and vectors alike. Its exponent and fraction
+ * moved into place make a float too small by 2^112: the exponent is raised by as much, and once more if
+ * it is the largest (Inf, NaN). If it is the smallest (zero, subnormals), a leading one is put before the
+ * fraction, and what that adds, 2^-14, is the `surplus`: no float on the way is subnormal. */
+#define HALF_TO_FLOAT(half, kept, raised, surplus, sign)                                           \
+    kept = (half & 0x7fff) << 13;                                                                  \
+    surplus = 0 - ((kept - (UINT32_C(1) << 23)) >> 31);                                            \
+    raised = kept + (UINT32_C(112) << 23) + (surplus & (UINT32_C(1) << 23)) +                      \
+             ((0 - ((kept + (UINT32_C(1) << 23)) >> 28)) & (UINT32_C(112) << 23));                 \
+    surplus &= UINT32_C(113) << 23;                                                                \
+    sign = (half & 0x8000) << 16
+
+/* What an element of a row stands for. */
+static FGC_INLINE double value_double(double x) { return x; }
+static FGC_INLINE float value_float(float x) { return x; }
+
+static FGC_INLINE float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static FGC_INLINE float value_half(half x)
+{
+    const uint32_t bits = x;
+    uint32_t kept, raised, surplus, sign;
+    HALF_TO_FLOAT(bits, kept, raised, surplus, sign);
+    const float size = float_of(raised) - float_of(surplus);
+    return sign ? -size : size;
+}
+
+static FGC_INLINE float value_bfloat(bfloat x) { return float_of((uint32_t)x << 16); }
+
+#if FGC_VECTOR
+typedef float vector_float __attribute__((vector_size(FGC_VECTOR)));
+typedef double vector_double __attribute__((vector_size(FGC_VECTOR)));
+typedef uint32_t bits_float __attribute__((vector_size(FGC_VECTOR)));
+typedef uint64_t bits_double __attribute__((vector_size(FGC_VECTOR)));
 
 /* Swap the halves of each pair. Left to itself, the compiler vectorises complex products for some
  * numbers of rows only (GCC 12). */
@@ -38,21 +100,189 @@ enum { GROUP = 4, BLOCK = 16384, AHEAD_BYTES = 2048 };
 #define PAIRS_DOUBLE PAIRS_2
 #endif
 
-#define REAL float
-#define BITS uint32_t
-#define EXPONENT UINT32_C(0x7f800000)
-#define PAIRS PAIRS_FLOAT
-#define NAME(x) FGC_AT_LEVEL(x##_float)
-#include "combine.inc"
-#undef REAL
-#undef BITS
-#undef EXPONENT
-#undef PAIRS
-#undef NAME
+static FGC_INLINE vector_float swap_float(vector_float v) { return SHUFFLE(v, bits_float, PAIRS_FLOAT); }
+static FGC_INLINE vector_double swap_double(vector_double v) { return SHUFFLE(v, bits_double, PAIRS_DOUBLE); }
 
-#define REAL double
-#define BITS uint64_t
-#define EXPONENT UINT64_C(0x7ff0000000000000)
-#define PAIRS PAIRS_DOUBLE
-#define NAME(x) FGC_AT_LEVEL(x##_double)
+/* load_X_Y: X's from anywhere as one vector of Y's; store_X_Y: back. */
+static FGC_INLINE vector_float load_float_float(const float *from)
+{
+    vector_float v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static FGC_INLINE vector_double load_double_double(const double *from)
+{
+    vector_double v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static FGC_INLINE void store_float_float(float *to, vector_float v) { memcpy(to, &v, sizeof v); }
+static FGC_INLINE void store_double_double(double *to, vector_double v) { memcpy(to, &v, sizeof v); }
+
+/* By intrinsics where there are some: GCC 12 takes narrow vectors that become wide ones to pieces. */
+#if defined(__AVX512F__)
+static FGC_INLINE vector_double load_float_double(const float *from)
+{
+    return _mm512_cvtps_pd(_mm256_loadu_ps(from));
+}
+
+static FGC_INLINE void store_float_double(float *to, vector_double v)
+{
+    _mm256_storeu_ps(to, _mm512_cvtpd_ps(v));
+}
+
+static FGC_INLINE bits_float load_bits(const uint16_t *from)
+{
+    return (bits_float)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+}
+#elif defined(__AVX2__)
+static FGC_INLINE vector_double load_float_double(const float *from)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(from));
+}
+
+static FGC_INLINE void store_float_double(float *to, vector_double v)
+{
+    _mm_storeu_ps(to, _mm256_cvtpd_ps(v));
+}
+
+static FGC_INLINE bits_float load_bits(const uint16_t *from)
+{
+    return (bits_float)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+}
+#elif defined(__x86_64__) && FGC_VECTOR == 16
+static FGC_INLINE vector_double load_float_double(const float *from)
+{
+    return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)from)));
+}
+
+static FGC_INLINE void store_float_double(float *to, vector_double v)
+{
+    _mm_storel_epi64((__m128i *)to, _mm_castps_si128(_mm_cvtpd_ps(v)));
+}
+
+static FGC_INLINE bits_float load_bits(const uint16_t *from)
+{
+    const __m128i bits = _mm_loadl_epi64((const __m128i *)from);
+    return (bits_float)_mm_unpacklo_epi16(bits, _mm_setzero_si128());
+}
+#else
+typedef float half_floats __attribute__((vector_size(FGC_VECTOR / 2)));
+typedef uint16_t half_lanes __attribute__((vector_size(FGC_VECTOR / 2)));
+
+static FGC_INLINE vector_double load_float_double(const float *from)
+{
+    half_floats v;
+    memcpy(&v, from, sizeof v);
+    return __builtin_convertvector(v, vector_double);
+}
+
+static FGC_INLINE void store_float_double(float *to, vector_double v)
+{
+    const half_floats rounded = __builtin_convertvector(v, half_floats);
+    memcpy(to, &rounded, sizeof rounded);
+}
+
+static FGC_INLINE bits_float load_bits(const uint16_t *from)
+{
+    half_lanes v;
+    memcpy(&v, from, sizeof v);
+    return __builtin_convertvector(v, bits_float);
+}
+#endif
+
+static FGC_INLINE vector_float load_half_float(const half *from)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+#elif defined(__F16C__) && FGC_VECTOR == 32
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+#else
+    const bits_float bits = load_bits(from);
+    bits_float kept, raised, surplus, sign;
+    HALF_TO_FLOAT(bits, kept, raised, surplus, sign);
+    const vector_float size = (vector_float)raised - (vector_float)surplus;
+    return (vector_float)((bits_float)size | sign);
+#endif
+}
+
+static FGC_INLINE vector_float load_bfloat_float(const bfloat *from)
+{
+    return (vector_float)(load_bits(from) << 16);
+}
+#endif
+
+/* NaN or Inf among x: all exponent bits set. Bitwise, so that it vectorises without fast-math. */
+#define NONFINITE(real, unsigned, exponent)                                                        \
+    static int nonfinite_##real(const real *x, int64_t len)                                        \
+    {                                                                                              \
+        unsigned found = 0;                                                                        \
+        for (int64_t j = 0; j < len; j++) {                                                        \
+            unsigned bits;                                                                         \
+            memcpy(&bits, x + j, sizeof bits);                                                     \
+            found |= (unsigned)((bits & exponent) == exponent);                                    \
+        }                                                                                          \
+        return found != 0;                                                                         \
+    }
+NONFINITE(float, uint32_t, UINT32_C(0x7f800000))
+NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
+
+/* Sixteen lanes: an order of summation that vectorises without fast-math. */
+#define SQUARE_SUM(name, row, type)                                                                \
+    double name(const type *x, int64_t len)                                                        \
+    {                                                                                              \
+        double lane[16] = {0}, sum = 0;                                                            \
+        int64_t j = 0;                                                                             \
+        for (; j + 16 <= len; j += 16)                                                             \
+            for (int t = 0; t < 16; t++)                                                           \
+                lane[t] += (double)value_##row(x[j + t]) * (double)value_##row(x[j + t]);          \
+        for (int t = 0; t < 16; t++)                                                               \
+            sum += lane[t];                                                                        \
+        for (; j < len; j++)                                                                       \
+            sum += (double)value_##row(x[j]) * (double)value_##row(x[j]);                          \
+        return sum;                                                                                \
+    }
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_float), float, float)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_double), double, double)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_half), half, uint16_t)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_bfloat), bfloat, uint16_t)
+
+#define ROW double
+#define SUM double
+#define OUT double
 #include "combine.inc"
+
+#define ROW float
+#define SUM double
+#define OUT float
+#include "combine.inc"
+
+#define ROW float
+#define SUM float
+#define OUT float
+#include "combine.inc"
+
+#define ROW half
+#define SUM float
+#define OUT float
+#include "combine.inc"
+
+#define ROW bfloat
+#define SUM float
+#define OUT float
+#include "combine.inc"
+
+#define COMBINE(name, out, ...)                                                                    \
+    int name(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count, int64_t lo,  \
+             int64_t hi, int64_t in_len, int64_t out_len, int flags, out *to)                      \
+    {                                                                                              \
+        return (__VA_ARGS__)(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to);         \
+    }
+COMBINE(FGC_AT_LEVEL(fgc_combine_double), double, combine_double_double)
+/* One row, as in streaming encoding, is not worth wider sums: one rounding more, in half the time. */
+COMBINE(FGC_AT_LEVEL(fgc_combine_float), float,
+        count == 1 ? combine_float_float : combine_float_double)
+COMBINE(FGC_AT_LEVEL(fgc_combine_half), float, combine_half_float)
+COMBINE(FGC_AT_LEVEL(fgc_combine_bfloat), float, combine_bfloat_float)

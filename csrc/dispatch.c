@@ -12,8 +12,14 @@ typedef struct {
                          int64_t, int64_t, int, float *);
     int (*combine_double)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
                           int64_t, int64_t, int, double *);
+    int (*combine_half)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
+                        int64_t, int64_t, int, float *);
+    int (*combine_bfloat)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
+                          int64_t, int64_t, int, float *);
     double (*square_sum_float)(const float *, int64_t);
     double (*square_sum_double)(const double *, int64_t);
+    double (*square_sum_half)(const uint16_t *, int64_t);
+    double (*square_sum_bfloat)(const uint16_t *, int64_t);
     fgc_status (*leja_order)(const double *, int64_t, int, int64_t *);
     fgc_status (*solve_vandermonde)(const double *, const double *, const int64_t *, double *,
                                     int64_t, int64_t, int);
@@ -28,8 +34,12 @@ typedef struct {
      fgc_cyclic_product_##level,                                                                   \
      fgc_combine_float_##level,                                                                    \
      fgc_combine_double_##level,                                                                   \
+     fgc_combine_half_##level,                                                                     \
+     fgc_combine_bfloat_##level,                                                                   \
      fgc_square_sum_float_##level,                                                                 \
      fgc_square_sum_double_##level,                                                                \
+     fgc_square_sum_half_##level,                                                                  \
+     fgc_square_sum_bfloat_##level,                                                                \
      fgc_leja_order_##level,                                                                       \
      fgc_solve_vandermonde_##level,                                                                \
      fgc_lagrange_products_##level,                                                                \
@@ -50,6 +60,10 @@ static int supported(const char *name)
 {
 #if defined(FGC_HAVE_AVX2) || defined(FGC_HAVE_AVX512)
     __builtin_cpu_init();
+#ifdef FGC_HAVE_F16C
+    if (!strcmp(name, "avx2") && !__builtin_cpu_supports("f16c"))
+        return 0;
+#endif
     if (!strcmp(name, "avx2"))
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (!strcmp(name, "avx512"))
@@ -101,6 +115,20 @@ int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef,
     return level()->combine_double(mode, rows, coef, count, lo, hi, in_len, out_len, flags, out);
 }
 
+int fgc_combine_half(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                     int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
+                     float *out)
+{
+    return level()->combine_half(mode, rows, coef, count, lo, hi, in_len, out_len, flags, out);
+}
+
+int fgc_combine_bfloat(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
+                       float *out)
+{
+    return level()->combine_bfloat(mode, rows, coef, count, lo, hi, in_len, out_len, flags, out);
+}
+
 double fgc_square_sum_float(const float *x, int64_t len)
 {
     return level()->square_sum_float(x, len);
@@ -109,6 +137,16 @@ double fgc_square_sum_float(const float *x, int64_t len)
 double fgc_square_sum_double(const double *x, int64_t len)
 {
     return level()->square_sum_double(x, len);
+}
+
+double fgc_square_sum_half(const uint16_t *x, int64_t len)
+{
+    return level()->square_sum_half(x, len);
+}
+
+double fgc_square_sum_bfloat(const uint16_t *x, int64_t len)
+{
+    return level()->square_sum_bfloat(x, len);
 }
 
 fgc_status fgc_leja_order(const double *nodes, int64_t m, int complex, int64_t *order)

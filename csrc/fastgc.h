@@ -62,7 +62,8 @@ typedef enum {
 
 /* One combination over the elements lo .. hi-1 of the rows (reals; complex numbers for
  * FGC_REAL_PART). Packed rows hold in_len reals and out holds out_len: a pair cut by either end is
- * completed with a zero on reading and cut on writing; lo and hi must be even.
+ * completed with a zero on reading and cut on writing; lo and hi must be even. Rows are added up in
+ * double precision and the sum is rounded once; a single float row is added in single precision.
  * Returns 1 if FGC_CHECK was asked for and a written value is NaN or Inf, else 0. */
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
@@ -74,10 +75,20 @@ int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, 
 int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
                        int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                        double *out);
+/* Of half precision (IEEE's binary16) and of bfloat16, added up in single precision; FGC_REAL and
+ * FGC_PACKED. */
+int fgc_combine_half(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                     int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
+                     float *out);
+int fgc_combine_bfloat(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
+                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
+                       float *out);
 
 /* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */
 double fgc_square_sum_float(const float *x, int64_t len);
 double fgc_square_sum_double(const double *x, int64_t len);
+double fgc_square_sum_half(const uint16_t *x, int64_t len);
+double fgc_square_sum_bfloat(const uint16_t *x, int64_t len);
 
 /* Complex nodes and numbers are (re, im) pairs, if asked for by a flag or a `complex` other than 0. */
 enum {

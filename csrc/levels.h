@@ -14,6 +14,14 @@
 #define FGC_INLINE inline
 #endif
 
+#if defined(__clang__)
+#define FGC_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define FGC_UNROLL _Pragma("GCC unroll 8")
+#else
+#define FGC_UNROLL
+#endif
+
 /* Bytes of one register: vectors of a wider type are split badly. 0: no vector extensions. */
 #if !defined(__GNUC__) && !defined(__clang__)
 #define FGC_VECTOR 0
@@ -35,12 +43,20 @@ enum { FGC_RUN = 32 };
                                     int64_t count, double *product, int64_t *exponent);            \
     int fgc_combine_float_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,        \
                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,           \
-                                  int64_t out_len, int flags, float *out);                    \
+                                  int64_t out_len, int flags, float *out);                         \
     int fgc_combine_double_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
                                    int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
-                                   int64_t out_len, int flags, double *out);                  \
+                                   int64_t out_len, int flags, double *out);                       \
+    int fgc_combine_half_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,         \
+                                 int64_t count, int64_t lo, int64_t hi, int64_t in_len,            \
+                                 int64_t out_len, int flags, float *out);                          \
+    int fgc_combine_bfloat_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
+                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
+                                   int64_t out_len, int flags, float *out);                        \
     double fgc_square_sum_float_##level(const float *x, int64_t len);                              \
     double fgc_square_sum_double_##level(const double *x, int64_t len);                            \
+    double fgc_square_sum_half_##level(const uint16_t *x, int64_t len);                            \
+    double fgc_square_sum_bfloat_##level(const uint16_t *x, int64_t len);                          \
     fgc_status fgc_leja_order_##level(const double *nodes, int64_t m, int complex,                 \
                                       int64_t *order);                                             \
     fgc_status fgc_solve_vandermonde_##level(const double *nodes, const double *b,                 \

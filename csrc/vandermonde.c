@@ -35,7 +35,7 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
                                    const int complex)
 {
     const number at = get(x.re + i, x.im + i, complex);
-    UNROLL
+    FGC_UNROLL
     for (int t = 0; t < LANES; t++) {
         const int64_t j = i - first - t - 1;
         d[t] = minus(at, get(x.re + j, x.im + j, complex), complex);
@@ -43,7 +43,7 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
     if (careful)
         return;
     enum { STEP = LANES > 1 ? 2 : 1 };
-    UNROLL
+    FGC_UNROLL
     for (int t = 0; t < LANES; t += STEP) {
         number *const a = d + t, *const b = d + t + STEP - 1;
         const vector u = complex ? square(*a, 1) : a->re, v = complex ? square(*b, 1) : b->re;
@@ -76,7 +76,7 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
                             complex ? spread(x.im[first + t]) : (vector){0}};
     for (int col = 0; col < count; col++) {
         number v = get(c.re[col] + i, c.im[col] + i, complex);
-        UNROLL
+        FGC_UNROLL
         for (int step = 0; step < LANES; step++) {
             const int t = ascending ? step : LANES - 1 - step;
             number *const last = &kept->last[col][t];

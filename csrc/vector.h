@@ -19,14 +19,6 @@ typedef int64_t lanes;
 
 enum { LANES = sizeof(vector) / sizeof(double) };
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define UNROLL _Pragma("GCC unroll 8")
-#else
-#define UNROLL
-#endif
-
 static FGC_INLINE vector load(const double *from)
 {
     vector v;

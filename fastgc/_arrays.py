@@ -19,6 +19,9 @@ __all__ = [
     "check_output",
     "check_vector",
     "check_workers",
+    "is_half",
+    "store",
+    "unit_roundoff",
 ]
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
@@ -27,13 +30,42 @@ _INT64 = np.dtype(np.int64)
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
 
-def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """A dtype gradients may have, or TypeError."""
-    checked = np.dtype(dtype)
-    if checked not in GRADIENT_DTYPES:
-        names = ", ".join(d.name for d in GRADIENT_DTYPES)
-        raise TypeError(f"gradients must be of one of the dtypes {names}, not {checked}")
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether it is float16 or ml_dtypes' bfloat16, known by its name: it may not be installed."""
+    return dtype.itemsize == 2 and (dtype.char == "e" or dtype.name == "bfloat16")
+
+
+def unit_roundoff(dtype: np.dtype[Any]) -> float:
+    """Largest relative error of one rounding."""
+    return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
+
+
+def check_dtype(dtype: DTypeLike, halves: bool = False) -> np.dtype[Any]:
+    """A dtype gradients may have (or `halves`, as messages and their parts), or TypeError."""
+    checked = _dtype(dtype)
+    if checked not in GRADIENT_DTYPES and not (halves and is_half(checked)):
+        names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *(halves * ["float16", "bfloat16"])])
+        what = "gradients and messages" if halves else "gradients"
+        raise TypeError(f"{what} must be of one of the dtypes {names}, not {checked}")
     return checked
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ImportError(
+                "bfloat16 is no dtype of NumPy's own: pip install ml_dtypes"
+            ) from None
+        dtype = ml_dtypes.bfloat16
+    return np.dtype(dtype)
+
+
+def store(array: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write `array` to `out`, rounded to its dtype; what is too large becomes Inf."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        out[...] = array
 
 
 def check_index(what: str, value: Any, size: int) -> int:

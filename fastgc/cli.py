@@ -105,6 +105,12 @@ def train(
         str, typer.Option(help='Delays added to each answer, or "none". Seconds.')
     ] = "pareto:t0=0.005,xi=1.1",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
+    messages: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of messages: float16, bfloat16, float32 or float64. (default: the data's)"
+        ),
+    ] = None,
     lr: Annotated[
         float | None,
         typer.Option(help="Learning rate of Nesterov's method. (default: the model's own)"),
@@ -175,6 +181,8 @@ def train(
         if model == "auto":
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
+        for scheme in schemes.values():  # what one of them does not send is refused before any runs
+            scheme.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
         trained = kind(dataset.features, dataset.classes)
         rate = trained.learning_rate(dataset.X_train) if lr is None else lr
@@ -206,6 +214,7 @@ def train(
                     name=name,
                     progress=True,
                     tracker=trackers.get(name),
+                    message_dtype=messages,
                 )
             )
         Console().print(comparison_table(histories, target))
@@ -386,21 +395,25 @@ def stability(
             for part, entries in lines.items():
                 for text, n, s in entries:
                     try:
-                        code = _scheme(text, n, s, seed)
+                        scheme = {text: _scheme(text, n, s, seed)}
                     except (ValueError, OverflowError) as error:
                         impossible.append(f"{text}, n={n}, s={s}: {error}")
-                    else:
-                        rows[part] += compare(
-                            {text: code},
-                            stragglers=s,
-                            patterns=wanted if part == "table" else ["random"],
-                            dtypes=kinds if part == "table" else kinds[:1],
-                            sets=trials if part == "table" else min(trials, PLOTTED_SETS),
-                            seed=seed,
-                        )
+                        scheme = {}
+                    for kind in kinds if part == "table" else kinds[:1]:
+                        try:
+                            rows[part] += compare(
+                                scheme,
+                                stragglers=s,
+                                patterns=wanted if part == "table" else ["random"],
+                                dtypes=[kind],
+                                sets=trials if part == "table" else min(trials, PLOTTED_SETS),
+                                seed=seed,
+                            )
+                        except TypeError as error:  # no messages of this dtype
+                            impossible.append(f"{text}, n={n}, s={s}, {kind}: {error}")
                     advance()
         if not rows["table"]:
-            raise ValueError("none of these codes exists: " + "; ".join(impossible))
+            raise ValueError("nothing to measure: " + "; ".join(impossible))
         if csv_file is not None:
             write_csv(rows["table"], csv_file)
             typer.echo(f"figures written to {csv_file}", err=True)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from . import data as datasets
 from .codes import Code
@@ -130,6 +130,7 @@ def train(
     name: str | None = None,
     progress: bool = False,
     callback: Callable[[Record], object] | None = None,
+    message_dtype: DTypeLike | None = None,
     tracker: StabilityTracker | None = None,
 ) -> History:
     """Train a model on the worker processes of this machine, with coded gradients.
@@ -161,6 +162,9 @@ def train(
         Show a progress bar (needs ``fastgc[cli]``).
     callback : callable, optional
         Called with each `Record`.
+    message_dtype : numpy dtype, optional
+        Of the workers' messages: ``"float16"``, say, or ``"bfloat16"``, for a quarter of the
+        traffic. Default: the data's.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is; warns, raises or waits for more messages where one
         is not. Where it measures, all partial gradients are computed once more, in this process;
@@ -219,6 +223,7 @@ def train(
             delays=delays,
             seed=seed,
             timeout=timeout,
+            message_dtype=message_dtype,
             tracker=tracker,
         ) as cluster,
     ):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from fastgc import kernels
@@ -17,6 +18,7 @@ from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
 WIDE_COMPLEX = np.clongdouble
+HALVES = (np.float16, ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,13 @@ def _vectors(rng, size, count, dtype, complex_=False):
     return rows
 
 
+def _wide(array):
+    """In extended precision; by way of a dtype that bfloat16 converts to."""
+    return array.astype(np.result_type(array, np.float64)).astype(
+        WIDE_COMPLEX if np.iscomplexobj(array) else WIDE
+    )
+
+
 def _combine(mode, accumulate, stacked):
     name = {
         kernels.REAL: "real",
@@ -66,7 +75,7 @@ def _combine(mode, accumulate, stacked):
         if mode != kernels.REAL:
             coef = coef + 1j * rng.standard_normal(count)
         out_size = size + size % 2 if mode == kernels.PACKED else size
-        out_type = np.result_type(dtype, np.complex64) if mode == kernels.EXPAND else dtype
+        out_type = np.result_type(dtype, np.complex64 if mode == kernels.EXPAND else np.float32)
         return {
             "rows": rows,
             "coef": coef,
@@ -89,6 +98,7 @@ def _combine(mode, accumulate, stacked):
         before = arguments["before"]
         total = np.zeros(before.size, WIDE_COMPLEX)
         for a, row in zip(arguments["coef"], arguments["rows"], strict=True):
+            row = _wide(row)
             if mode == kernels.PACKED:
                 padded = np.zeros(before.size, WIDE)
                 padded[: row.size] = row
@@ -96,12 +106,13 @@ def _combine(mode, accumulate, stacked):
                 total[::2] += product.real
                 total[1::2] += product.imag
             else:
-                total += row.astype(WIDE_COMPLEX) * a
+                total += row * a
         result = total if mode == kernels.EXPAND else total.real
         return result + before if accumulate else result
 
     title = f"combine {name}{', accumulate' if accumulate else ''}{', stacked' if stacked else ''}"
-    return Kernel(title, make, run, truth, (np.float32, np.float64), finite)
+    halves = HALVES if mode in (kernels.REAL, kernels.PACKED) else ()
+    return Kernel(title, make, run, truth, (np.float32, np.float64, *halves), finite)
 
 
 def _square_sum():
@@ -112,8 +123,8 @@ def _square_sum():
         "square sum",
         make,
         lambda arguments: kernels.square_sum(arguments["x"]),
-        lambda arguments: np.sum(arguments["x"].astype(WIDE) ** 2),
-        (np.float32, np.float64),
+        lambda arguments: np.sum(_wide(arguments["x"]) ** 2),
+        (np.float32, np.float64, *HALVES),
     )
 
 

@@ -62,6 +62,19 @@ def test_compare_writes_table_history_and_plot(tmp_path):
     assert "<svg" in plot.read_text()
 
 
+def test_messages_of_less_precision(tmp_path):
+    small = ("-n", "3", "-s", "1", "--rounds", "2", "--delays", "none")
+    losses = []
+    for messages in ("float64", "float32", "bfloat16"):
+        history = tmp_path / "run.json"
+        result = run("train", *small, "--messages", messages, "--json", str(history))
+        assert result.exit_code == 0, result.output
+        losses.append(json.loads(history.read_text())[0]["rounds"][-1]["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-2)
+    assert len(set(losses)) == 3
+
+
 @pytest.mark.parametrize("name", [name for name in catalogue.NAMES if name != "linear"])
 def test_every_code_trains(name, tmp_path):
     """To the same model as waiting for all does, unless it is not exact."""
@@ -169,6 +182,9 @@ def test_lists_of_codes():
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--lr", "0"], "lr"),
+        (["--messages", "int8"], "float16, bfloat16, not int8"),
+        (["--messages", "float17"], "not understood"),
+        (["--compare", "lcc:nodes=roots", "--messages", "float16"], "sends complex128 messages"),
     ],
 )
 def test_errors_are_one_line_and_nothing_runs(arguments, says):
@@ -214,7 +230,7 @@ def test_stability_says_what_does_not_exist():
     assert "fractional, n=16, s=4: fractional repetition needs n to be a multiple" in result.output
     result = run("stability", "fractional", "--sizes", "16/4")
     assert result.exit_code == 2
-    assert "fastgc: none of these codes exists: fractional, n=16, s=4" in result.output
+    assert "fastgc: nothing to measure: fractional, n=16, s=4" in result.output
 
 
 @pytest.mark.parametrize(
@@ -227,7 +243,7 @@ def test_stability_says_what_does_not_exist():
         (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
         (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
         (["rs", "--dtype", "float7"], "float7"),
-        (["rs", "--dtype", "int64"], "gradients must be of one of the dtypes"),
+        (["rs", "--dtype", "int64"], "must be of one of the dtypes float32, float64"),
         (["rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
         (["rs", "--plot", "out.bmp"], "must end in .png"),
     ],

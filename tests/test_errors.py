@@ -174,8 +174,13 @@ def test_encode_refuses(code):
         (1, good[:, None], ValueError, r"must be a vector, not of shape \(1, 5\)"),
         (1, good[:, 0], ValueError, r"must be a vector, not of shape \(\)"),
         (1, good[:, :0], ValueError, "p must be at least 1, not 0"),
-        (1, good.astype(int), TypeError, "dtypes float32, float64, complex64, complex128, not int"),
-        (1, good.astype(np.float16), TypeError, "not float16"),
+        (
+            1,
+            good.astype(int),
+            TypeError,
+            "dtypes float32, float64, complex64, complex128, float16, bfloat16, not int",
+        ),
+        (1, good.astype(np.longdouble), TypeError, "bfloat16, not "),
         (1, [*good[:-1], good[-1][:-1]], ValueError, f"partial gradient {w - 1} must have shape"),
         (
             1,

@@ -9,7 +9,16 @@ import fastgc
 
 pytestmark = pytest.mark.any_backend
 
-HEAVY = ("numba", "scipy", "matplotlib", "sklearn", "rich", "typer", "multiprocessing")
+HEAVY = (
+    "numba",
+    "scipy",
+    "matplotlib",
+    "ml_dtypes",
+    "sklearn",
+    "rich",
+    "typer",
+    "multiprocessing",
+)
 
 
 def python(source, **environment):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import KERNELS
+from kernel_table import HALVES, KERNELS
 
 import fastgc
 from fastgc import kernels
@@ -18,7 +18,12 @@ LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
 NODES = [k for k in KERNELS if k.name.startswith(("vandermonde", "lagrange"))]
 VECTORS = [k for k in KERNELS if k not in LONG + NODES]
 SIZES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1023, 1025, 4097, 16383, 16385, 40001)
-UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # of sums
+LONG_OF_EACH_DTYPE = [
+    pytest.param(kernel, dtype, id=f"{kernel.name}-{np.dtype(dtype).name}")
+    for kernel in LONG
+    for dtype in kernel.dtypes
+]
 
 
 def check_long(kernel, arguments, dtype, result):
@@ -26,7 +31,7 @@ def check_long(kernel, arguments, dtype, result):
     if np.ndim(truth):
         # each element is a sum of products: bounded by the sum of their sizes
         scale = sum(
-            abs(a) * (np.abs(row).max() if row.size else 0)
+            abs(a) * (float(np.abs(row).max()) if row.size else 0)
             for a, row in zip(arguments["coef"], arguments["rows"], strict=True)
         )
         scale = 2 * scale + np.abs(arguments["before"]).max()
@@ -40,8 +45,7 @@ def frozen(arguments):
     return {k: np.copy(v) for k, v in arguments.items() if isinstance(v, (np.ndarray, list))}
 
 
-@pytest.mark.parametrize("kernel", LONG, ids=lambda k: k.name)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("kernel", "dtype"), LONG_OF_EACH_DTYPE)
 def test_long_vectors(kernel, dtype):
     rng = np.random.default_rng(1)
     for size in SIZES:
@@ -51,6 +55,40 @@ def test_long_vectors(kernel, dtype):
             check_long(kernel, arguments, dtype, kernel.run(arguments))
             for name, value in before.items():
                 np.testing.assert_array_equal(arguments[name], value)
+
+
+@pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
+def test_sums_of_many_floats_are_rounded_once(kernel):
+    rng = np.random.default_rng(7)
+    for size, count in [(1, 200), (50, 200), (1001, 200), (17, 9), (17, 2), (17000, 20)]:
+        arguments = kernel.make(rng, size, count, np.float32)
+        result, truth = kernel.run(arguments), kernel.truth(arguments)
+        scale = np.abs(arguments["coef"]).sum() * np.abs(arguments["rows"]).max()
+        bound = 1.0001 * UNIT[np.float32] * np.abs(truth) + 2.0**-44 * scale
+        assert (np.abs(result - truth) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_half(dtype):
+    """All bits there are, read in vectors and one by one; subnormals, Inf and NaN among them."""
+    halves = np.arange(2**16, dtype=np.uint16).view(dtype)
+    with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
+        floats = halves.astype(np.float32)
+    row = np.dtype(dtype)
+    for first, step in [(0, 2**16), (1, 2**16 - 1), (0, 2)]:
+        read = np.full(2**16, 7, np.float32)
+        for at in range(first, 2**16, step):
+            rows = kernels.Rows.of([halves[at : at + step]], step, row)
+            kernels.combine(kernels.REAL, rows, np.ones(1), read[at : at + step])
+        np.testing.assert_array_equal(read[first:], floats[first:])
+    for size in (2**16, 2**16 - 1):
+        finite = np.where(np.isfinite(floats), halves, np.zeros(1, dtype))[:size]
+        out = np.empty(2**16, np.float32)
+        rows = kernels.Rows.of([finite], size, row)
+        kernels.combine(kernels.PACKED, rows, np.array([1j]), out)
+        pairs = np.append(finite.astype(np.float32), np.zeros(2**16 - size, np.float32))
+        np.testing.assert_array_equal(out[::2], -pairs[1::2])
+        np.testing.assert_array_equal(out[1::2], pairs[::2])
 
 
 @pytest.mark.parametrize("kernel", VECTORS, ids=lambda k: k.name)
@@ -105,6 +143,10 @@ def test_every_simd_level(level):
             for kernel in LONG:
                 for dtype in kernel.dtypes:
                     test_long_vectors(kernel, dtype)
+            for kernel in LONG[:-1]:
+                test_sums_of_many_floats_are_rounded_once(kernel)
+            for dtype in HALVES:
+                test_every_half(dtype)
             for kernel in VECTORS:
                 test_decoding_vectors(kernel)
             for kernel in NODES:

@@ -7,9 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_table import HALVES
 
 import fastgc
-from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, kernels
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    kernels,
+)
 
 CODES = [
     ReedSolomon(7, stragglers=2),
@@ -400,6 +409,33 @@ def test_trust_is_within_ten_of_the_truth():
         assert max(ratio) < 10
 
 
+@pytest.mark.parametrize("messages", [np.float32, *HALVES])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(80, stragglers=12),
+        BinaryCode(20, stragglers=4),
+        CyclicRepetition(20, stragglers=4),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_trust_of_messages_of_little_precision(code, messages):
+    rng, ratios = np.random.default_rng(0), []
+    received = code.round(200, np.float32, messages)
+    for seed in range(9):
+        partials = partial_gradients(code, 200, np.float32, seed)
+        survivors = rng.permutation(code.n)[: code.threshold]
+        received.reset()
+        for i in survivors:
+            held = partials[code.partitions(i)]
+            received.receive(i, code.encode(i, held, message_dtype=messages))
+        truth = partials.astype(np.float64).sum(axis=0)
+        error = np.linalg.norm(received.gradient() - truth) / np.linalg.norm(truth)
+        ratios.append(received.trust().relative_error / error)
+        ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
+    assert 0.5 < np.median(ratios) < 2
+
+
 def test_trust_sees_cancellation_between_partials():
     """Partial gradients that nearly cancel: the sum is small, its relative error is not."""
     code = ReedSolomon(20, stragglers=5)
@@ -443,8 +479,12 @@ def test_trust_of_nothing_but_cancellation():
 def test_trust_of_adding_up():
     """Uncoded: every message counts once, as when one adds partial gradients."""
     trust = Uncoded(10).trust(range(10))
-    assert trust.amplification == pytest.approx(1)
-    assert trust.relative_error == pytest.approx(2.0**-53 * np.sqrt(3))
-    ratio = Uncoded(10).trust(range(10), np.float32).relative_error / trust.relative_error
-    assert ratio == pytest.approx(2.0**29)
+    assert trust.growth == pytest.approx(1)
+    # a product, a sum and two coefficients, ten partial sums, the result
+    assert trust.relative_error == pytest.approx(2.0**-53 * np.sqrt(3 + 10 / 3 + 1), abs=0)
+    # roundings of the messages and of the gradient; nothing in between
+    single = Uncoded(10).trust(range(10), np.float32).relative_error
+    assert single == pytest.approx(2.0**-24 * np.sqrt(2 * 0.154), rel=1e-3, abs=0)
+    half = Uncoded(10).trust(range(10), np.float32, np.float16).relative_error
+    assert half == pytest.approx(2.0**-11 * np.sqrt(0.154), rel=1e-3, abs=0)
     assert pickle.loads(pickle.dumps(trust)) == trust

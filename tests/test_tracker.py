@@ -142,7 +142,7 @@ def test_waiting_for_more_messages():
 def test_waiting_past_vectors_beyond_float64():
     code = ReedSolomon(3000, stragglers=2800, root=1)
     tracker = StabilityTracker(limit=1e-3, action="wait")
-    assert not tracker.enough(code, np.arange(200), np.dtype(float))
+    assert not tracker.enough(code, np.arange(200), np.dtype(float), np.dtype(float))
 
 
 @pytest.mark.any_backend

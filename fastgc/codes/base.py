@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
-from .._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
+from .._arrays import (
+    check_dtype,
+    check_index,
+    check_integer,
+    check_vector,
+    check_workers,
+    is_half,
+    store,
+)
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
 from .plans import Decoder, Encoder, Round, Watch, nonzero, require_finite
@@ -237,7 +245,7 @@ class Code(ABC):
     # ------------------------------------------------------------------------------ encoding
 
     def message_size(self, p: int, dtype: DTypeLike = np.float64) -> int:
-        """Elements of a message for gradients of p elements."""
+        """Elements of a message for gradients of p elements, whatever the message's precision."""
         return self._format(p, dtype).message_size
 
     def message_dtype(self, dtype: DTypeLike = np.float64) -> np.dtype[Any]:
@@ -252,8 +260,8 @@ class Code(ABC):
     def _layout(self) -> Layout:
         return "real" if not self._complex else "packed" if self.packed else "complex"
 
-    def _format(self, p: int, dtype: DTypeLike) -> Format:
-        return Format.of(self._layout, p, dtype)
+    def _format(self, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None) -> Format:
+        return Format.of(self._layout, p, dtype, message_dtype)
 
     def encode(
         self,
@@ -262,6 +270,7 @@ class Code(ABC):
         out: NDArray[Any] | None = None,
         *,
         index: int = 0,
+        message_dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
         """Message of a worker: its combination of its partial gradients.
 
@@ -270,11 +279,15 @@ class Code(ABC):
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
             Partial gradients on ``partitions(worker, index)``, in that order; float32, float64, or
-            complex of either precision. Separate arrays are not stacked.
+            complex of either precision; float16 or bfloat16. Separate arrays are not stacked.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0
             Which of its messages, where it sends several.
+        message_dtype : numpy dtype, optional
+            Of real messages: float16, bfloat16 (from ml_dtypes), or another that is no more precise
+            than the partial gradients. What they add up to is rounded to it once. Default: that of
+            the partial gradients.
 
         Returns
         -------
@@ -297,10 +310,10 @@ class Code(ABC):
         first = np.asarray(partials[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-        dtype = check_dtype(first.dtype)
-        if self._layout == "complex data":
+        dtype = check_dtype(first.dtype, halves=True)
+        if self._layout == "complex data" and not is_half(dtype):
             dtype = real_of(dtype, "partial gradients")
-        form = self._format(first.size, dtype)
+        form = self._format(first.size, dtype, message_dtype)
         rows = _rows(
             "partial gradient",
             range(coef.size),
@@ -317,7 +330,10 @@ class Code(ABC):
             inputs = [rows.arrays] if isinstance(rows.arrays, np.ndarray) else rows.arrays
             if any(np.may_share_memory(out, array) for array in inputs):
                 raise ValueError("out shares memory with a partial gradient")
-        kernels.combine(form.encode_mode, rows, coef, form.reals(out, form.encode_mode))
+        sums = form.sums(out)
+        kernels.combine(form.encode_mode, rows, coef, form.reals(sums, form.encode_mode))
+        if sums is not out:
+            store(sums, out)
         return out
 
     def encoder(
@@ -328,9 +344,13 @@ class Code(ABC):
         out: NDArray[Any] | None = None,
         *,
         index: int = 0,
+        message_dtype: DTypeLike | None = None,
     ) -> Encoder:
-        """Streaming encoder of one message: one accumulator instead of w partial gradients."""
-        return Encoder(self, worker, p, dtype, out, index)
+        """Streaming encoder of one message: one accumulator instead of w partial gradients.
+
+        `dtype` is that of the partial gradients; the rest as in `encode`.
+        """
+        return Encoder(self, worker, p, dtype, out, index, message_dtype)
 
     # ------------------------------------------------------------------------------ decoding
 
@@ -468,7 +488,8 @@ class Code(ABC):
         messages : (f, message_size) array or sequence of f arrays
             In the order of `survivors`. Separate buffers are read where they are.
         out : (p,) array, optional
-            Contiguous and writable, of the gradient's dtype.
+            Contiguous and writable, of the gradient's dtype: float32 for messages of float16 or
+            bfloat16.
         p : int, optional
             The gradient dimension, if `out` does not say: packed messages of p or p - 1 elements
             have the same length, and without `p` the whole length is returned.
@@ -513,9 +534,10 @@ class Code(ABC):
         else:
             vector, residual = self.best_vector(survivors)
         if tracker is not None:
-            dtype = np.asarray(messages[0]).dtype
-            predicted = residual or self.trust(survivors, dtype).relative_error
-            tracker.record(self, survivors, vector, dtype, predicted)
+            form = self._message_format(np.asarray(messages[0]), out, p)
+            kinds = form.gradient_dtype, form.message_dtype
+            predicted = residual or self.trust(survivors, *kinds).relative_error
+            tracker.record(self, survivors, vector, form.message_dtype, predicted)
         gradient = self._decode_by(vector, survivors, messages, out, p, check_finite)
         return gradient if partial is None else Approximation(gradient, residual)
 
@@ -564,8 +586,8 @@ class Code(ABC):
         """Format of messages like this one, for a gradient of p elements or of out's size."""
         if message.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {message.shape}")
-        dtype = check_dtype(message.dtype)
-        if self._layout in ("complex", "complex data"):
+        dtype = check_dtype(message.dtype, halves=True)
+        if self._layout in ("complex", "complex data") and not is_half(dtype):
             dtype = real_of(dtype, "messages")
         if p is None:
             p = message.size if out is None else np.size(out)
@@ -578,7 +600,12 @@ class Code(ABC):
         return form
 
     def round(
-        self, p: int, dtype: DTypeLike = np.float64, *, tracker: Watch | None = None
+        self,
+        p: int,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+        *,
+        tracker: Watch | None = None,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
 
@@ -587,32 +614,50 @@ class Code(ABC):
         p : int
             The gradient dimension.
         dtype : numpy dtype
-            The gradient's.
+            The gradient's: float32 for a `message_dtype` of float16 or bfloat16.
+        message_dtype : numpy dtype, optional
+            The messages'.
         tracker : StabilityTracker, optional
             Takes down how precise each gradient is, and may ask for more messages.
         """
-        return Round(self, p, dtype, tracker)
+        return Round(self, p, dtype, message_dtype, tracker)
 
     # -------------------------------------------------------------------------- what to expect
 
-    def trust(self, survivors: ArrayLike, dtype: DTypeLike = np.float64) -> Trust:
+    def trust(
+        self,
+        survivors: ArrayLike,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+    ) -> Trust:
         """How far to trust a gradient decoded from these survivors, before any message is there.
 
-        For partial gradients of equal norm in random directions. `Round.trust` says it for the
-        messages that came.
+        For partial gradients of `dtype`, of equal norm in random directions, and messages of
+        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
         """
         survivors = self._check_survivors(survivors)
         vector = self.decoding_vector(survivors)
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.abs(vector) ** 2 * self._row_norms[survivors]
         weights[vector == 0] = 0  # of messages that are not read
-        terms = int(np.count_nonzero(vector))
+        form = self._format(1, dtype, message_dtype)
+        return self._trust(float(weights.sum()), vector, survivors, form)
+
+    def _trust(
+        self,
+        growth_squared: float,
+        vector: NDArray[Any],
+        survivors: NDArray[np.int64],
+        form: Format,
+    ) -> Trust:
         return Trust.of(
-            float(weights.sum()),
-            terms,
+            growth_squared,
+            int(np.count_nonzero(vector)),
             self._message_steps,
+            self._partial_steps,
             self._left_out(survivors),
-            check_dtype(dtype),
+            form.gradient_dtype,
+            form.message_dtype,
         )
 
     def _left_out(self, survivors: NDArray[np.int64]) -> float:
@@ -623,6 +668,11 @@ class Code(ABC):
     def _message_steps(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and B."""
         return self.load / self.messages + 2
+
+    @property
+    def _partial_steps(self) -> float:
+        """Roundings that coded data bring to each partial gradient."""
+        return 0.0
 
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:

@@ -272,8 +272,12 @@ class LagrangeCode(Code):
 
     @property
     def _message_steps(self) -> float:
-        # Coded data are sums of K terms, and their errors enter a message twice.
-        return self._polynomials + 2 + 4 * (self._points / 3 + 1)
+        return self._polynomials + 2
+
+    @property
+    def _partial_steps(self) -> float:
+        # Coded data are sums of K terms, and their errors enter a partial gradient twice.
+        return 4 * (self._points / 3 + 1)
 
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_index, check_vector, check_workers
+from .._arrays import check_index, check_vector, check_workers, store
 from ..errors import NonFiniteMessageError
 from .trust import Approximation, Trust
 
@@ -21,7 +21,13 @@ __all__ = ["Decoder", "Encoder", "Round", "Watch", "require_finite"]
 class Watch(Protocol):
     """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
 
-    def enough(self, code: Code, survivors: NDArray[np.int64], dtype: np.dtype[Any]) -> bool:
+    def enough(
+        self,
+        code: Code,
+        survivors: NDArray[np.int64],
+        dtype: np.dtype[Any],
+        message_dtype: np.dtype[Any],
+    ) -> bool:
         """Whether to decode from these messages, which suffice, or to wait for more."""
 
     def record(
@@ -29,7 +35,7 @@ class Watch(Protocol):
         code: Code,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
-        dtype: np.dtype[Any],
+        message_dtype: np.dtype[Any],
         predicted: float,
     ) -> None:
         """Take down a round that was decoded with this vector, or raise."""
@@ -79,7 +85,9 @@ class Decoder:
 class Encoder:
     """A message, built up as its partial gradients are computed.
 
-    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients.
+    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients; where
+    the message is of less precision than they are, one that is rounded to it in the end. In an
+    accumulator of float32 the error is that of w roundings, where `Code.encode` has one.
     """
 
     def __init__(
@@ -90,8 +98,9 @@ class Encoder:
         dtype: DTypeLike,
         out: NDArray[Any] | None,
         index: int,
+        message_dtype: DTypeLike | None = None,
     ) -> None:
-        self._form = form = code._format(p, dtype)
+        self._form = form = code._format(p, dtype, message_dtype)
         code.message_number(worker, index)
         self.worker = int(worker)
         self._partitions = code.partitions(worker, index)
@@ -100,8 +109,9 @@ class Encoder:
         if out is None:
             out = np.empty(form.message_size, dtype=form.message_dtype)
         self._out = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        self._reals = form.reals(self._out, form.encode_mode)
-        real = self._reals.real.dtype
+        self._sums = form.sums(self._out)
+        self._reals = form.reals(self._sums, form.encode_mode)
+        real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
         self._row = kernels.Rows(
             1, form.gradient_size * form.partial_dtype.itemsize // real.itemsize, real
         )
@@ -126,10 +136,12 @@ class Encoder:
         self._added.add(partition)
 
     def message(self) -> NDArray[Any]:
-        """The finished message (the accumulator itself); ValueError if a partition is missing."""
+        """The finished message (`out`, if given); ValueError if a partition is missing."""
         if len(self._added) < len(self._coef):
             missing = sorted(self._coef.keys() - self._added)
             raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
+        if self._sums is not self._out:
+            store(self._sums, self._out)
         return self._out
 
     def reset(self) -> None:
@@ -150,6 +162,8 @@ class Round:
         The gradient dimension.
     dtype : numpy dtype
         The gradient's.
+    message_dtype : numpy dtype, optional
+        The messages', if it is not the gradient's: float16 or bfloat16 for gradients of float32.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
     """
@@ -159,11 +173,17 @@ class Round:
         code: Code,
         p: int,
         dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
         tracker: Watch | None = None,
     ) -> None:
         self.code = code
         self._watch = tracker
-        self._form = form = code._format(p, dtype)
+        self._form = form = code._format(p, dtype, message_dtype)
+        if form.gradient_dtype != np.dtype(dtype):
+            raise TypeError(
+                f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
+                f"dtype must be that, not {np.dtype(dtype)}"
+            )
         reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.message_size * per_element, reals)
@@ -250,7 +270,7 @@ class Round:
             self._ready = (
                 self._watch is None
                 or self._rows.count == code.message_count
-                or self._watch.enough(code, self.survivors, form.message_dtype)
+                or self._watch.enough(code, self.survivors, form.gradient_dtype, form.message_dtype)
             )
         return self._ready
 
@@ -327,14 +347,7 @@ class Round:
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
             unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
             return Trust(unknown, unknown)
-        terms = int(np.count_nonzero(vector))
-        return Trust.of(
-            spread / size,
-            terms,
-            self.code._message_steps,
-            self.code._left_out(self.survivors),
-            self._form.gradient_dtype,
-        )
+        return self.code._trust(spread / size, vector, self.survivors, self._form)
 
 
 def nonzero(vector: NDArray[Any], rows: kernels.Rows) -> tuple[NDArray[Any], kernels.Rows]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import is_half, unit_roundoff
+
 __all__ = ["Approximation", "Trust"]
+
+# Mean square of rounding errors over that of the numbers, in units of roundoff: 1/3 for numbers
+# between 1 and 2, whose mean square is 3 / (2 ln 2) if their logarithms are spread evenly.
+ROUNDING = 2 * math.log(2) / 9
 
 
 class Trust(NamedTuple):
@@ -18,31 +25,44 @@ class Trust(NamedTuple):
     relative_error : float
         Estimated error of the gradient over its norm: from rounding, and for codes that are not
         exact (`Uncoded` with a tolerance) from what is left out.
-    amplification : float
-        By how much decoding amplifies the relative rounding errors of the messages; 1 or less is
-        as good as adding up the partial gradients themselves.
+    growth : float
+        By how much decoding multiplies the relative rounding errors of the messages, typically; 1
+        or less is as good as adding up the partial gradients themselves. At most it is
+        `fastgc.stability.amplification`.
     """
 
     relative_error: float
-    amplification: float
+    growth: float
 
     @classmethod
     def of(
         cls,
-        amplification_squared: float,
+        growth_squared: float,
         terms: int,
         steps: float,
+        partial_steps: float,
         left_out: float,
-        dtype: np.dtype[Any],
+        gradient_dtype: np.dtype[Any],
+        message_dtype: np.dtype[Any],
     ) -> Self:
-        """Estimate from the messages combined, the roundings in each, and a residual."""
+        """Estimate from the messages combined, the roundings in each, and a residual.
+
+        `steps` are those of sums, `partial_steps` those of the gradient's precision before them.
+        """
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each term (1/3 on average, as they
         # grow), and that of the last rounding.
-        unit = float(np.finfo(dtype).eps) / 2
-        total = amplification_squared * steps + terms / 3 + 1
-        error = float(np.hypot(unit * np.sqrt(total), left_out))
-        return cls(error, float(np.sqrt(amplification_squared)))
+        sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
+        gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
+        squared = sums**2 * (growth_squared * steps + terms / 3 + 1)
+        squared += gradient**2 * growth_squared * partial_steps
+        # Results of less precision than the sums: each element is rounded once.
+        if message > sums:
+            squared += ROUNDING * message**2 * growth_squared
+        if gradient > sums:
+            squared += ROUNDING * gradient**2
+        error = float(np.hypot(np.sqrt(squared), left_out))
+        return cls(error, float(np.sqrt(growth_squared)))
 
 
 class Approximation(NamedTuple):

@@ -112,6 +112,8 @@ class LocalCluster:
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
         The type of parameters and gradient.
+    message_dtype : numpy dtype, optional
+        The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
     delays : DelayModel, optional
         ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
         round before it computes; one that sends several messages sleeps an equal part before
@@ -152,6 +154,7 @@ class LocalCluster:
         delays: DelayModel | None = None,
         seed: int = 0,
         timeout: float | None = None,
+        message_dtype: DTypeLike | None = None,
         tracker: StabilityTracker | None = None,
     ) -> None:
         if len(shards) != code.shard_count:
@@ -178,15 +181,21 @@ class LocalCluster:
         self._ahead = 1 if code.messages == 1 else 2
         self._lost: list[int] = []
         self._inbox: deque[tuple[int, int, int, int, int]] = deque()
-        self._round = code.round(self._size, dtype=self._dtype, tracker=tracker)
+        sent = code._format(self._size, self._dtype, message_dtype)
+        self._round = code.round(
+            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker
+        )
+        self._decoded = None  # where to decode to, if messages give less precision than is wanted
+        if sent.gradient_dtype != self._dtype:
+            self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
         self._layout = _Layout(
             code.n,
             self._ahead,
             code.message_count,
             self._size,
             self._dtype,
-            code.message_size(self._size, self._dtype),
-            code.message_dtype(self._dtype),
+            sent.message_size,
+            sent.message_dtype,
         )
         self._resources = contextlib.ExitStack()
         self._close = weakref.finalize(self, self._resources.close)
@@ -345,7 +354,10 @@ class LocalCluster:
             # A tracker may want more messages than there will be.
             ready = ready or (self._round.decodable and not self._busy)
         arrived = time.perf_counter()
-        self._round.gradient(out=out)
+        if self._decoded is None:
+            self._round.gradient(out=out)
+        else:
+            out[:] = self._round.gradient(out=self._decoded)
         heard = self._round.survivors.tolist()
         return RoundReport(
             self._number,
@@ -592,7 +604,14 @@ def _work(
         partial = np.empty(layout.size, code.partial_dtype(layout.dtype))
         first = code.message_number(worker)
         encoders = [
-            code.encoder(worker, layout.size, layout.dtype, out=messages[first + t], index=t)
+            code.encoder(
+                worker,
+                layout.size,
+                layout.dtype,
+                out=messages[first + t],
+                index=t,
+                message_dtype=layout.message_dtype,
+            )
             for t in range(len(messages_of_mine))
         ]
         announce(_DONE, _NONE, _NONE, _NONE)

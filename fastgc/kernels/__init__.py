@@ -196,14 +196,17 @@ def combine(
 ) -> bool:
     """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
 
-    Large combinations are split over threads by elements.
+    Sums are taken in float64 and rounded once, to `out`'s precision (of halves in float32; a single
+    row of float32 is added in that precision). Large combinations are split over threads by
+    elements.
 
     Parameters
     ----------
     mode : int
         ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
     rows : Rows
-        Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``.
+        Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``. For
+        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32.
     coef : (f,) float64 or complex128 array
         float64 for ``REAL``, complex128 otherwise.
     out : (p,) array
@@ -234,7 +237,10 @@ def combine(
 
 
 def square_sum(x: NDArray[Any]) -> float:
-    """Sum of squares of a real vector, in double precision; not finite if `x` is not."""
+    """Sum of squares of a real vector, in double precision; not finite if `x` is not.
+
+    Of float32, float64, float16 or bfloat16.
+    """
     return (active or _kernels()).square_sum(x)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ._cffi import ffi, lib
 from .cyclic import CyclicPlan, Decode, Status, Where
-from .rows import Rows
+from .rows import Rows, kind_of
 
 NO_MEMORY = Status.NO_MEMORY
 
@@ -27,14 +27,16 @@ __all__ = [
 ]
 
 _combine = {
-    "f": ("float[]", lib.fgc_combine_float),
-    "d": ("double[]", lib.fgc_combine_double),
-    "F": ("float[]", lib.fgc_combine_float),
-    "D": ("double[]", lib.fgc_combine_double),
+    "float": ("float[]", lib.fgc_combine_float),
+    "double": ("double[]", lib.fgc_combine_double),
+    "half": ("float[]", lib.fgc_combine_half),
+    "bfloat": ("float[]", lib.fgc_combine_bfloat),
 }
 _square_sum = {
-    "f": ("float[]", lib.fgc_square_sum_float),
-    "d": ("double[]", lib.fgc_square_sum_double),
+    "float": ("float[]", lib.fgc_square_sum_float),
+    "double": ("double[]", lib.fgc_square_sum_double),
+    "half": ("uint16_t[]", lib.fgc_square_sum_half),
+    "bfloat": ("uint16_t[]", lib.fgc_square_sum_bfloat),
 }
 
 
@@ -85,7 +87,7 @@ def combine(
     check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
-    kind, function = _combine[out.dtype.char]
+    kind, function = _combine[rows.kind]
     return not function(
         mode,
         rows.c or _addresses(rows),
@@ -107,7 +109,7 @@ def _addresses(rows: Rows) -> Any:
 
 def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
-    kind, function = _square_sum[x.dtype.char]
+    kind, function = _square_sum[kind_of(x.dtype)]
     return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
 
 

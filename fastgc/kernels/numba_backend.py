@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from . import cyclic
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
-from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, kind_of
 
 __all__ = [
     "accumulate",
@@ -224,16 +224,84 @@ def _real_parts_impl(array):
     return lambda array: array
 
 
-@_njit
-def _row(address, first, size, like):
-    """`size` elements, from `first` on, of the row at an address; of the dtype of `like`."""
-    return numba.carray(_pointer(address + np.uintp(first * like.itemsize)), (size,), like.dtype)
+# Empty arrays that stand for the kinds of rows: compiled code is told by the dtype what bits mean.
+_LIKE = {
+    "float": np.empty(0, np.float32),
+    "double": np.empty(0, np.float64),
+    "half": np.empty(0, np.uint16),
+    "bfloat": np.empty(0, np.int16),
+}
+
+
+def _empty_sums(size, like):
+    """Room to add up rows like these: in double precision, or for halves in single."""
+
+
+@overload(_empty_sums, inline="never")
+def _empty_sums_impl(size, like):
+    dtype = np.float64 if isinstance(like.dtype, types.Float) else np.float32
+    return lambda size, like: np.empty(size, dtype)
+
+
+@intrinsic
+def _float_of(typingctx, bits):
+    """The float32 with these bits."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.float32))
+
+    return types.float32(types.uint32), codegen
+
+
+def _value(x):
+    """What an element of a row stands for."""
+
+
+@overload(_value)
+def _value_impl(x):
+    if isinstance(x, types.Float):
+        return lambda x: x
+    if x == types.int16:
+        return lambda x: _float_of(np.uint32(np.uint32(np.uint16(x)) << 16))
+
+    def half(x):  # see csrc/combine.c
+        kept = (np.uint32(x) & 0x7FFF) << 13
+        tiny, huge = kept < 1 << 23, kept >= 31 << 23
+        raised = kept + ((113 << 23) if tiny else (224 << 23) if huge else (112 << 23))
+        size = _float_of(np.uint32(raised)) - np.float32(2.0**-14 if tiny else 0.0)
+        return -size if x & 0x8000 else size
+
+    return half
+
+
+def _floats(row, room):
+    """What a row stands for: itself, or floats written to `room`."""
+
+
+@overload(_floats, inline="never")
+def _floats_impl(row, room):
+    if isinstance(row.dtype, types.Float):
+        return lambda row, room: row
+
+    def floats(row, room):
+        for j in range(row.size):
+            room[j] = _value(row[j])
+        return room[: row.size]
+
+    return floats
 
 
 @_njit
-def _add_row(address, a, b, first, size, u, w):
+def _row(address, first, size, like, room):
+    """`size` reals, from `first` on, of the row at an address; `room` is for those of halves."""
+    at = _pointer(address + np.uintp(first * like.itemsize))
+    return _floats(numba.carray(at, (size,), like.dtype), room)
+
+
+@_njit
+def _add_row(address, a, b, first, size, u, w, like, room):
     """Add a v to u and, where w has elements, b v to w."""
-    v = _row(address[0], first, size, u)
+    v = _row(address[0], first, size, like, room[0])
     for j in range(size):
         u[j] += a[0] * v[j]
     if w.size:
@@ -242,12 +310,12 @@ def _add_row(address, a, b, first, size, u, w):
 
 
 @_njit
-def _add_rows(address, a, b, first, size, u, w):
+def _add_rows(address, a, b, first, size, u, w, like, room):
     """`_add_row` for four rows in one pass over u and w."""
-    v0 = _row(address[0], first, size, u)
-    v1 = _row(address[1], first, size, u)
-    v2 = _row(address[2], first, size, u)
-    v3 = _row(address[3], first, size, u)
+    v0 = _row(address[0], first, size, like, room[0])
+    v1 = _row(address[1], first, size, like, room[1])
+    v2 = _row(address[2], first, size, like, room[2])
+    v3 = _row(address[3], first, size, like, room[3])
     a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
     b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
     if w.size:
@@ -261,13 +329,14 @@ def _add_rows(address, a, b, first, size, u, w):
 
 
 @_njit
-def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add, check):
-    """csrc/combine.c's fgc_combine; `out` is the output's reals."""
+def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check):
+    """csrc/combine.c's fgc_combine; `out` is the output's reals, `like` an array like the rows."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
     room = min(_BLOCK, 2 * (hi - lo))
-    u = np.empty(room, dtype=out.dtype)
-    w = np.empty(0 if mode == REAL else room, dtype=out.dtype)
-    a, b = coef.real.astype(out.dtype), coef.imag.astype(out.dtype)
+    u = _empty_sums(room, like)
+    w = _empty_sums(0 if mode == REAL else room, like)
+    floats = np.empty((4, room if like.itemsize == 2 else 0), np.float32)
+    a, b = coef.real.astype(u.dtype), coef.imag.astype(u.dtype)
     finite = True
     for j in range(lo, hi, step):
         size = min(step, hi - j)
@@ -279,9 +348,9 @@ def _combine(mode, addresses, count, coef, out, in_len, lo, hi, add, check):
             reals = min(reals, in_len - first)
         grouped = count - count % 4
         for r in range(0, grouped, 4):
-            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w)
+            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w, like, floats)
         for r in range(grouped, count):
-            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w)
+            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w, like, floats)
         to = out[2 * j if mode == EXPAND else j :]
         if not add:
             to[: 2 * size if mode == EXPAND else size] = 0
@@ -323,6 +392,7 @@ def combine(
     return _combine(
         mode,
         rows.addresses,
+        _LIKE[rows.kind],
         rows.count,
         coef.astype(np.complex128, copy=False),
         out.view(out.real.dtype),
@@ -364,6 +434,7 @@ def combine_rows(coef, rows, out):
     return _combine(
         PACKED,
         _row_addresses(rows),
+        reals,
         rows.shape[0],
         coef,
         reals,
@@ -394,6 +465,7 @@ def accumulate(coef, gradient, message):
     _combine(
         PACKED,
         address,
+        reals,
         1,
         np.full(1, complex(coef)),
         reals,
@@ -414,16 +486,16 @@ def _square_sum(x):
     whole = x.size // 16 * 16
     for j in range(0, whole, 16):
         for t in range(16):
-            lanes[t] += np.float64(x[j + t]) * np.float64(x[j + t])
+            lanes[t] += np.float64(_value(x[j + t])) * np.float64(_value(x[j + t]))
     total = lanes.sum()
     for j in range(whole, x.size):
-        total += np.float64(x[j]) * np.float64(x[j])
+        total += np.float64(_value(x[j])) * np.float64(_value(x[j]))
     return total
 
 
 def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
-    return float(_square_sum(x))
+    return float(_square_sum(x.view(_LIKE[kind_of(x.dtype)].dtype)))
 
 
 def _over(a, d):

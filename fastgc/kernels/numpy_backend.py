@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Status, Where
-from .rows import PACKED, REAL, REAL_PART, Rows
+from .rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
     "bind_decoding_vector",
@@ -144,25 +144,28 @@ def combine(
     check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; always all elements, whatever `lo` and `hi`."""
-    real = np.dtype(out.real.dtype)
-    complex_ = np.result_type(real, np.complex64)
     size = hi // 2 if mode == PACKED else hi
-    total = np.zeros(size, dtype=real if mode == REAL else complex_)
-    scaled = np.empty_like(total)
+    total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
+    scaled, group = np.empty_like(total), np.zeros_like(total)
     with np.errstate(over="ignore", invalid="ignore"):
-        for a, row in zip(coef.astype(total.dtype), rows.arrays, strict=False):
+        for r, (a, row) in enumerate(zip(coef, rows.arrays, strict=False), 1):
             if mode == PACKED:
                 whole = row.size // 2
-                np.multiply(row[: 2 * whole].view(complex_), a, out=scaled[:whole])
-                scaled[whole:] = a * row[2 * whole] if row.size % 2 else 0
+                wide = row.astype(np.float64, copy=False)
+                np.multiply(wide[: 2 * whole].view(np.complex128), a, out=scaled[:whole])
+                scaled[whole:] = a * wide[2 * whole] if row.size % 2 else 0
             else:
-                np.multiply(row, a, out=scaled)
-            total += scaled
+                np.multiply(row.astype(np.result_type(row, np.float64), copy=False), a, out=scaled)
+            group += scaled
+            if r % LARGEST_GROUP == 0 or r == coef.size:
+                total += group
+                group[:] = 0
+        result: NDArray[Any]
         if mode == PACKED:
-            result = total.view(real)[: out.size]
+            result = total.view(np.float64)[: out.size]
         else:
             result = total.real if mode == REAL_PART else total
-        np.copyto(out, out + result if accumulate else result)
+        np.copyto(out, out + result if accumulate else result, casting="same_kind")
     return not check or bool(np.isfinite(out).all())
 
 

@@ -20,8 +20,17 @@ PACKED = 1  # complex coefficients; rows and output are reals that stand for com
 REAL_PART = 2  # complex coefficients, complex rows, output is the real part
 EXPAND = 3  # complex coefficients, real rows, complex output
 
-# Rows added up before their sum is added to the rest: what bounds of rounding errors count on.
-GROUP = 4
+# Rows are added up in groups, and these to the rest: at least so many, and at most, by any backend.
+# Bounds of rounding errors count on it.
+LEAST_GROUP, LARGEST_GROUP = 4, 8
+
+# What the reals of a dtype are called in C; "E" is ml_dtypes' bfloat16.
+_KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Kind of the reals an array of this dtype consists of: "float", "double", "half", "bfloat"."""
+    return _KINDS[dtype.char]
 
 
 class Rows:
@@ -36,16 +45,19 @@ class Rows:
         Where each begins; the first ``count`` entries are meaningful.
     length, nbytes : int
         Elements and bytes of a row.
+    kind : str
+        Of its reals: see `kind_of`.
     c : Any
         The C backend's pointer to `addresses`, made when first asked for.
     """
 
-    __slots__ = ("addresses", "arrays", "c", "length", "nbytes")
+    __slots__ = ("addresses", "arrays", "c", "kind", "length", "nbytes")
 
     def __init__(self, capacity: int, length: int, dtype: np.dtype[Any]) -> None:
         self.addresses = np.empty(capacity, dtype=np.uintp)
         self.arrays: Any = []
         self.c: Any = None
+        self.kind = kind_of(dtype)
         self.length = length
         self.nbytes = length * dtype.itemsize
 

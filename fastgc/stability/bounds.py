@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .._arrays import check_dtype, is_half, unit_roundoff
 from ..codes import Code
-from ..kernels.rows import GROUP
+from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
 __all__ = ["amplification", "error_bound", "residual"]
 
-_DOUBLE = 2.0**-53
+_SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
 
 
@@ -107,11 +108,11 @@ def error_bound(
     code : Code
     survivors : (f,) integer array
     dtype : numpy dtype
-        Of the messages.
+        Of the messages; float16 and bfloat16 decode to float32.
     vector : (f,) array, optional
         Default: ``code.decoding_vector(survivors)``.
     streaming : bool, default False
-        Messages were built up by `Code.encoder`, rounded after each partial gradient.
+        Messages were built up by `Code.encoder`, and rounded after each partial gradient.
     terms : int, default 0
         For codes of the data: the longest sum in a worker's computation, rows of a block plus
         features. These codes amplify its rounding like that of the coding. The unit is then
@@ -171,24 +172,28 @@ def _roundings(
     code: Code, dtype: DTypeLike, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
     """Relative error of what is amplified: from each message, and from combining them."""
-    kind = np.dtype(dtype)
-    message = _unit(kind)
-    wide = _DOUBLE if kind.itemsize > 2 else 2.0**-24  # the accumulators'
+    kind = check_dtype(dtype, halves=True)
+    message = unit_roundoff(kind)
+    half = is_half(kind)
+    sums = _SINGLE if half else _DOUBLE  # units of the accumulators, and of what they end in
+    result = _SINGLE if half else message
     parts = 2 if code._complex else 1  # roundings in a product
     w = -(-code.load // code.messages)
-    encode = _gamma(GROUP * parts + -(-w // GROUP) + 1, wide)
-    encode += _gamma(1 + (w + 1 if streaming else 0), message)
-    work = _gamma(code._computation_roundings(terms), message)
-    # Rows are added in their order, in groups: the first go through the most sums.
-    sums = np.arange(used, 0, -1) // GROUP + GROUP * parts + 2
-    combine = sums * wide / (1 - sums * wide) + max(message, wide)
+    encode = _gamma(_longest_sum(w) + parts, sums) + _gamma(1, message)
+    if streaming:
+        encode += _gamma(w + 1, result)
+    work = _gamma(code._computation_roundings(terms), result)
+    # Rows are added in their order: the first go through the most sums.
+    count = _longest_sum(np.arange(used, 0, -1)) + parts
+    combine = count * sums / (1 - count * sums) + result
     # each part of a complex number has its own errors
     errors: NDArray[np.float64] = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
     return errors
 
 
-def _unit(dtype: np.dtype[Any]) -> float:
-    return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
+def _longest_sum(rows: Any) -> Any:
+    """Additions that the first of so many rows goes through, by any backend."""
+    return LARGEST_GROUP + rows // LEAST_GROUP + 2
 
 
 def _gamma(count: float, unit: float) -> float:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._arrays import check_dtype
 from ..codes import Code
 from ..errors import NotDecodableError
 from .bounds import amplification
@@ -117,7 +118,7 @@ def compare(
         s = code.stragglers if stragglers is None else stragglers
         if not 0 <= s < code.n:
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
-        for dtype in [np.dtype(each) for each in dtypes]:
+        for dtype in [check_dtype(each, halves=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
             except OverflowError:  # its coefficients are beyond float64
@@ -170,7 +171,7 @@ def _measure(
             continue
         vector = code.decoding_vector(survivors, method)
         errors.append(experiment.error(survivors, vector).relative)
-        expected = code.trust(survivors, experiment.dtype).relative_error
+        expected = experiment.trust(survivors)
         if method != "auto":  # what this method's vector lacks is not in trust
             lacking = np.linalg.norm(code._deviation(survivors, vector).astype(vector.dtype))
             expected = float(np.hypot(expected, lacking / math.sqrt(code.k)))

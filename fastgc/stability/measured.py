@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .._arrays import check_dtype, is_half
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
 from ..models import least_squares_gradient
@@ -123,19 +124,27 @@ class Experiment:
         seed: int = 0,
     ) -> None:
         self.code = code
-        self.dtype = np.dtype(dtype)
+        self.dtype = check_dtype(dtype, halves=True)
         rng = np.random.default_rng(seed)
-        kind = np.dtype(np.float32) if self.dtype.itemsize == 2 else self.dtype
+        half = is_half(self.dtype)
+        kind = np.dtype(np.float32) if half else self.dtype
+        sent = self.dtype if half else None
         if code.codes_data:
             work = _data(code, partials, kind, rng)
         else:
             work = _gradients(code, partials, kind, p, rng)
         self._exact, self.unit, self._terms = work.exact, work.unit, work.terms
+        self._trusted = (kind, sent)
         self.norm = float(np.linalg.norm(work.exact[0]))
         self.p = work.exact[0].size
         self.messages = np.array(
             [
-                code.encode(w, [work.computed[j] for j in code.partitions(w, t)], index=t)
+                code.encode(
+                    w,
+                    [work.computed[j] for j in code.partitions(w, t)],
+                    index=t,
+                    message_dtype=sent,
+                )
                 for w, t in map(code.sender, range(code.message_count))
             ]
         )
@@ -149,6 +158,10 @@ class Experiment:
         with np.errstate(over="ignore", invalid="ignore"):
             error = _norm((wide - self._exact[0]) - self._exact[1])
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
+
+    def trust(self, survivors: NDArray[np.int64]) -> float:
+        """Relative error that `Code.trust` predicts."""
+        return self.code.trust(survivors, *self._trusted).relative_error
 
     def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
         """`error_bound`, over the norm of the exact gradient."""

@@ -116,12 +116,18 @@ class StabilityTracker:
 
     # ------------------------------------------------------------- what rounds and decoders call
 
-    def enough(self, code: Code, survivors: NDArray[np.int64], dtype: np.dtype[Any]) -> bool:
+    def enough(
+        self,
+        code: Code,
+        survivors: NDArray[np.int64],
+        dtype: np.dtype[Any],
+        message_dtype: np.dtype[Any],
+    ) -> bool:
         """Whether to decode from these messages, which suffice, or to wait for more."""
         if self.action != "wait" or math.isinf(self.limit):
             return True
         try:
-            return code.trust(survivors, dtype).relative_error <= self.limit
+            return code.trust(survivors, dtype, message_dtype).relative_error <= self.limit
         except OverflowError:
             return False
 
@@ -130,7 +136,7 @@ class StabilityTracker:
         code: Code,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
-        dtype: np.dtype[Any],
+        message_dtype: np.dtype[Any],
         predicted: float,
     ) -> None:
         """Take down a round that was decoded with this vector.
@@ -140,7 +146,7 @@ class StabilityTracker:
         UnstableRoundError
             If it is bad, and the action "raise". The round is taken down all the same.
         """
-        found = assess(code, survivors, vector, dtype, streaming=True)
+        found = assess(code, survivors, vector, message_dtype, streaming=True)
         number = len(self.rounds) + 1
         self.rounds.append(TrackedRound(number, survivors.size, predicted, *found))
         if predicted > self.limit:

@@ -1,0 +1,248 @@
+"""Messages of half precision: float16 and bfloat16."""
+
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from kernel_table import HALVES
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    LagrangeCode,
+    NonFiniteMessageError,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc._arrays import unit_roundoff
+from fastgc.engines import LocalCluster
+
+CODES = [
+    ReedSolomon(7, stragglers=2),
+    ReedSolomon(8, 10, stragglers=1, clusters="auto"),
+    BinaryCode(6, stragglers=2),
+    CyclicRepetition(6, stragglers=2),
+    LagrangeCode(6, load=3),
+    Uncoded(5, 11),
+]
+EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
+EVERY_HALF = pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+
+
+def partial_gradients(code, p, dtype=np.float32):
+    return np.random.default_rng(p).standard_normal((code.shard_count, p)).astype(dtype)
+
+
+@EVERY_CODE
+@EVERY_HALF
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [1, 2, 9, 1001])
+def test_messages_are_rounded_once(code, half, dtype, p):
+    partials = partial_gradients(code, p, dtype)
+    for worker in range(code.n):
+        held = partials[code.partitions(worker)]
+        whole = code.encode(worker, held)
+        message = code.encode(worker, held, message_dtype=half)
+        assert message.dtype == half
+        np.testing.assert_array_equal(message, whole.astype(half))
+        out = np.zeros(whole.size + 2, half)
+        assert code.encode(worker, list(held), out[1:-1], message_dtype=half).base is out
+        np.testing.assert_array_equal(out[1:-1], message)
+        assert not out[[0, -1]].any()
+        encoder = code.encoder(worker, p, dtype, message_dtype=np.dtype(half).name)
+        for _ in range(2):
+            encoder.reset()
+            for j in code.partitions(worker):
+                encoder.add(j, partials[j])
+            # the accumulator's own errors move a few elements across the middle of two halves
+            tolerance = 1.01 * 2 * unit_roundoff(np.dtype(half))
+            streamed = encoder.message()
+            assert streamed.dtype == half
+            np.testing.assert_allclose(
+                streamed.astype(float), message.astype(float), rtol=tolerance, atol=1e-5
+            )
+
+
+@EVERY_CODE
+@EVERY_HALF
+@pytest.mark.parametrize("p", [1, 8, 9, 1001])
+def test_decoding_is_that_of_the_same_numbers_in_float32(code, half, p):
+    partials = partial_gradients(code, p)
+    messages = [
+        code.encode(i, partials[code.partitions(i)], message_dtype=half) for i in range(code.n)
+    ]
+    everyone = np.random.default_rng(1).permutation(code.n)
+    floats = [messages[i].astype(np.float32) for i in everyone]
+    expected = code.decode(everyone, floats, p=p)
+    scale = max(np.abs(m).max() for m in floats) * np.abs(code.decoding_vector(everyone)).sum()
+    close = {"rtol": 0, "atol": 4 * 2.0**-24 * float(scale)}
+    for given in ([messages[i] for i in everyone], np.stack(messages)[everyone]):
+        decoded = code.decode(everyone, given, p=p)
+        assert decoded.dtype == np.float32
+        np.testing.assert_allclose(decoded, expected, **close)
+        out = np.empty(p, np.float32)
+        assert code.decode(everyone, given, out) is out
+        np.testing.assert_array_equal(out, decoded)
+    received = code.round(p, np.float32, half)
+    for i in everyone:
+        received.receive(i, messages[i])
+    np.testing.assert_allclose(received.gradient(), expected, **close)
+
+
+@EVERY_HALF
+def test_partial_gradients_of_half_precision(half):
+    code = ReedSolomon(7, stragglers=2)
+    partials = partial_gradients(code, 9).astype(half)
+    for worker in range(7):
+        held = partials[code.partitions(worker)]
+        message = code.encode(worker, held)
+        assert message.dtype == code.message_dtype(half) == half
+        assert message.size == code.message_size(9, half) == 10
+        wide = code.encode(worker, held.astype(np.float32))
+        np.testing.assert_allclose(
+            message.astype(np.float32), wide.astype(half).astype(np.float32), rtol=2.0**-7
+        )
+        floats = code.encode(worker, held, message_dtype=np.float32)
+        assert floats.dtype == np.float32
+        np.testing.assert_allclose(floats, wide, atol=1e-5)
+        encoder = code.encoder(worker, 9, half)
+        for j, g in zip(code.partitions(worker), held, strict=True):
+            encoder.add(j, g)
+        assert encoder.message().dtype == half
+        np.testing.assert_allclose(
+            encoder.message().astype(np.float32), wide, rtol=2.0**-7, atol=1e-5
+        )
+
+
+def test_messages_of_float32_for_gradients_of_float64():
+    code = ReedSolomon(7, stragglers=2)
+    partials = partial_gradients(code, 9, np.float64)
+    held = partials[code.partitions(3)]
+    message = code.encode(3, held, message_dtype="float32")
+    np.testing.assert_array_equal(message, code.encode(3, held).astype(np.float32))
+
+
+@EVERY_HALF
+def test_misaligned_and_strided_messages(half):
+    code = Uncoded(3)
+    message = np.arange(40).astype(half)
+    raw = np.zeros(81, np.uint8)
+    misaligned = raw[1:].view(half)
+    misaligned[:] = message
+    strided = np.repeat(message, 2)[::2]
+    np.testing.assert_array_equal(
+        code.decode(range(3), [message, misaligned, strided]), 3 * np.arange(40)
+    )
+
+
+@EVERY_HALF
+def test_too_large_for_a_half_is_found(half):
+    code = ReedSolomon(6, stragglers=2)
+    partials = np.full((6, 5), np.finfo(np.float32).max / 100, np.float32)
+    partials[3] *= -1
+    messages = [
+        code.encode(i, partials[code.partitions(i)], message_dtype=np.float16) for i in range(6)
+    ]
+    with pytest.raises(NonFiniteMessageError, match="message of worker 2 is not finite") as caught:
+        code.decode([2, 1, 0, 3, 4, 5], messages[2:] + messages[:2], p=5)
+    assert caught.value.worker == 2
+    received = code.round(5, np.float32, half)
+    bad = np.zeros(6, half)
+    bad[4] = np.inf
+    with pytest.raises(NonFiniteMessageError, match="worker 1 is not finite: element 4 is inf"):
+        received.receive(1, bad)
+    bad[4] = np.nan
+    with pytest.raises(NonFiniteMessageError, match="worker 1 is not finite: element 4 is nan"):
+        received.receive(1, bad)
+
+
+@EVERY_HALF
+@pytest.mark.any_backend
+def test_what_has_no_half_precision(half):
+    name = np.dtype(half).name
+    expanded = ReedSolomon(6, stragglers=2, packed=False)
+    coded = LagrangeCode(6, load=3, nodes="roots")
+    for code in (expanded, coded):
+        for ask in (
+            lambda code=code: code.round(5, np.float32, half),
+            lambda code=code: code.encoder(0, 5, np.float32, message_dtype=half),
+            lambda code=code: code.encode(0, np.zeros((code.loads[0], 5), half)),
+            lambda code=code: code.decode(range(6), np.zeros((6, 5), half)),
+            lambda code=code: code.trust(range(6), np.float32, half),
+        ):
+            with pytest.raises(
+                TypeError, match=f"sends complex64 messages, not {name}: use packed"
+            ):
+                ask()
+    packed = ReedSolomon(6, stragglers=2)
+    for dtype in (np.complex64, np.complex128):
+        with pytest.raises(TypeError, match=rf"must be {np.dtype(dtype)}, not {name}; .*view"):
+            packed.encoder(0, 5, dtype, message_dtype=half)
+    with pytest.raises(TypeError, match=f"messages of {name} decode to gradients of float32"):
+        packed.round(5, np.float64, half)
+    with pytest.raises(TypeError, match="must be float32 or less precise, not float64"):
+        packed.round(5, np.float32, np.float64)
+    with pytest.raises(TypeError, match=r"float32, float64, .*, float16, bfloat16, not int16"):
+        packed.round(5, np.float32, np.int16)
+    with pytest.raises(TypeError, match=f"worker 0 must have dtype {name}, not float32"):
+        packed.round(5, np.float32, half).receive(0, np.zeros(6, np.float32))
+    with pytest.raises(TypeError, match=f"out must have dtype {name}, not float32"):
+        packed.encoder(0, 5, np.float32, np.zeros(6, np.float32), message_dtype=half)
+    with pytest.raises(TypeError, match="out must have dtype float32, not float64"):
+        packed.decode(range(6), np.zeros((6, 6), half), np.zeros(6))
+    with pytest.raises(TypeError, match="gradients must be of one of the dtypes float32, "):
+        LocalCluster(packed, [None] * 6, print, 5, dtype=half)
+
+
+@pytest.mark.any_backend
+def test_bfloat16_by_name():
+    code = Uncoded(3)
+    assert code.round(4, np.float32, "bfloat16").receive(0, np.ones(4, ml_dtypes.bfloat16)) is False
+    source = (
+        "import sys; sys.modules['ml_dtypes'] = None; import fastgc, numpy\n"
+        "fastgc.Uncoded(3).round(4, numpy.float32, 'float16')\n"
+        "fastgc.Uncoded(3).round(4, numpy.float32, 'bfloat16')"
+    )
+    run = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
+    assert run.stderr.splitlines()[-1].startswith("ImportError: bfloat16")
+    assert "pip install ml_dtypes" in run.stderr
+
+
+def fill(theta, shard, out):
+    raise AssertionError("evaluated by the workers from its source")
+
+
+class Remote:
+    """A callable that workers evaluate from its source, since they cannot import a test module."""
+
+    def __reduce__(self):
+        return eval, ("lambda theta, shard, out: out.__setitem__(slice(None), shard * theta)",)
+
+    __call__ = staticmethod(fill)
+
+
+@EVERY_HALF
+@pytest.mark.any_backend
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cluster(half, dtype):
+    code = ReedSolomon(4, stragglers=1)
+    theta, out = np.linspace(1, 2, 7).astype(dtype), np.empty(7, dtype)
+    with LocalCluster(code, [1, 2, 3, 4], Remote(), 7, dtype, message_dtype=half) as cluster:
+        for _ in range(2):
+            cluster.step(theta, out)
+            np.testing.assert_allclose(out, 10 * theta, rtol=30 * unit_roundoff(np.dtype(half)))
+
+
+@pytest.mark.any_backend
+def test_training_hardly_notices():
+    pytest.importorskip("sklearn")
+    code, found = ReedSolomon(4, stragglers=1), {}
+    for messages in (None, "float16", "bfloat16", "float32"):
+        history = fastgc.train(code, rounds=5, message_dtype=messages)
+        found[messages] = history.theta
+    size = np.linalg.norm(found[None])
+    for messages, error in [("float16", 1e-2), ("bfloat16", 1e-1), ("float32", 1e-6)]:
+        assert 0 < np.linalg.norm(found[messages] - found[None]) < error * size
