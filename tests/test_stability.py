@@ -573,15 +573,15 @@ def test_spread_of_survivors_whose_distances_underflow():
     assert np.count_nonzero(vector) in (code.threshold, F.size)
 
 
-@unstable
 def test_many_stragglers_spread_too():
     """From a thousand on the logarithms are transformed, and then looked at again."""
-    code = ReedSolomon(6000, stragglers=1400, clusters="auto")
-    rng = np.random.default_rng(0)
-    F = rng.permutation(6000)[1400:]
+    code = ReedSolomon(3300, stragglers=1050, clusters="auto")
+    F = np.random.default_rng(0).permutation(3300)[1050:]
     fft, auto = (code.decoding_vector(F, method) for method in ("fft", "auto"))
-    assert np.linalg.norm(auto) < 5 < 1e3 < np.linalg.norm(fft)
-    assert stability.measured_error(code, F, p=2).relative < 1e-13
+    assert np.linalg.norm(auto) < 5 < 100 < np.linalg.norm(fft)
+    np.testing.assert_array_equal(auto, code.decoding_vector(F, "spread"))
+    column = np.array([dict(zip(*code._row(i), strict=True)).get(1234, 0) for i in F.tolist()])
+    assert abs(auto @ column - 1) < 1e-12
 
 
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])

@@ -32,7 +32,7 @@ from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
 from .plans import Decoder, Encoder, Round, Watch, nonzero, require_finite
 from .rules import Rule
-from .trust import Approximation, Trust
+from .trust import Approximation, Trust, sums_of
 
 __all__ = ["Code", "Recovery"]
 
@@ -667,7 +667,7 @@ class Code(ABC):
     @property
     def _message_steps(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and B."""
-        return self.load / self.messages + 2
+        return sums_of(self.load / self.messages) + 2
 
     @property
     def _partial_steps(self) -> float:

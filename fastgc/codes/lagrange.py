@@ -271,10 +271,6 @@ class LagrangeCode(Code):
         return rows, (first == second).astype(np.float64)
 
     @property
-    def _message_steps(self) -> float:
-        return self._polynomials + 2
-
-    @property
     def _partial_steps(self) -> float:
         # Coded data are sums of K terms, and their errors enter a partial gradient twice.
         return 4 * (self._points / 3 + 1)

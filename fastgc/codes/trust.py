@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import is_half, unit_roundoff
+from ..kernels.rows import LARGEST_GROUP
 
 __all__ = ["Approximation", "Trust"]
 
 # Mean square of rounding errors over that of the numbers, in units of roundoff: 1/3 for numbers
 # between 1 and 2, whose mean square is 3 / (2 ln 2) if their logarithms are spread evenly.
 ROUNDING = 2 * math.log(2) / 9
+
+
+def sums_of(terms: float) -> float:
+    """Additions that a term goes through: in its group, and of groups after it."""
+    return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
 
 
 class Trust(NamedTuple):
@@ -50,11 +56,11 @@ class Trust(NamedTuple):
         `steps` are those of sums, `partial_steps` those of the gradient's precision before them.
         """
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
-        # gradient: one error of the size of a partial sum for each term (1/3 on average, as they
+        # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
         sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
-        squared = sums**2 * (growth_squared * steps + terms / 3 + 1)
+        squared = sums**2 * (growth_squared * steps + sums_of(terms) / 3 + 1)
         squared += gradient**2 * growth_squared * partial_steps
         # Results of less precision than the sums: each element is rounded once.
         if message > sums:
