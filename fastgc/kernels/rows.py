@@ -20,8 +20,8 @@ PACKED = 1  # complex coefficients; rows and output are reals that stand for com
 REAL_PART = 2  # complex coefficients, complex rows, output is the real part
 EXPAND = 3  # complex coefficients, real rows, complex output
 
-# Rows are added up in groups, and these to the rest: at least so many, and at most, by any backend.
-# Bounds of rounding errors count on it.
+# Rows are added up in groups, and these to the rest: of at least so many, and at most, by any
+# backend (where sums are no more precise than the result). Bounds of rounding errors count on it.
 LEAST_GROUP, LARGEST_GROUP = 4, 8
 
 # What the reals of a dtype are called in C; "E" is ml_dtypes' bfloat16.

@@ -179,21 +179,23 @@ def _roundings(
     result = _SINGLE if half else message
     parts = 2 if code._complex else 1  # roundings in a product
     w = -(-code.load // code.messages)
-    encode = _gamma(_longest_sum(w) + parts, sums) + _gamma(1, message)
+    single = parts + 1  # roundings of a row that is alone: its coefficient's and its product's
+    encode = _gamma(_longest_sum(w, sums < result) + parts, sums)
+    encode += _gamma(single if w == 1 else 1, message)
     if streaming:
-        encode += _gamma(w + 1, result)
+        encode += _gamma(parts * w + single, result)
     work = _gamma(code._computation_roundings(terms), result)
     # Rows are added in their order: the first go through the most sums.
-    count = _longest_sum(np.arange(used, 0, -1)) + parts
-    combine = count * sums / (1 - count * sums) + result
+    count = _longest_sum(np.arange(used, 0, -1), sums < result) + parts
+    combine = count * sums / (1 - count * sums) + _gamma(single if used == 1 else 1, result)
     # each part of a complex number has its own errors
     errors: NDArray[np.float64] = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
     return errors
 
 
-def _longest_sum(rows: Any) -> Any:
+def _longest_sum(rows: Any, wide: bool) -> Any:
     """Additions that the first of so many rows goes through, by any backend."""
-    return LARGEST_GROUP + rows // LEAST_GROUP + 2
+    return rows + 1 if wide else LARGEST_GROUP + rows // LEAST_GROUP + 2
 
 
 def _gamma(count: float, unit: float) -> float:
