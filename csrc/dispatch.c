@@ -266,7 +266,7 @@ static int respread(const fgc_cyclic *code, int64_t b, unsigned char *present, i
             count++;
             norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
         }
-    if (count == need || norm <= 1)
+    if (count == need || norm <= 1 + 1e-9) /* no matter how it is rounded */
         return 0;
     keep_spread(code->sine + code->offset[b], m, need, present, product);
     decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, product,

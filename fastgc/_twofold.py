@@ -34,11 +34,22 @@ def _halves(a: NDArray[Any]) -> Pair:
 
 
 def exact_sum(terms: NDArray[Any]) -> Pair:
-    """Sum over the first axis of finite numbers, and what it lacks: twice as precise as float64."""
+    """Sum over the first axis, and what it lacks: twice as precise as float64.
+
+    Raises
+    ------
+    ValueError
+        If a number or a sum is not finite.
+    """
+    if not np.isfinite(terms).all():
+        raise ValueError("numbers to be added up exactly must be finite: one is NaN or Inf")
     if terms.dtype.kind == "c":
         (a, b), (c, d) = exact_sum(terms.real), exact_sum(terms.imag)
         return a + 1j * c, b + 1j * d
     columns = terms.astype(np.float64).T.tolist()
-    total = [math.fsum(column) for column in columns]
+    try:
+        total = [math.fsum(column) for column in columns]
+    except OverflowError:
+        raise ValueError("an exact sum is beyond float64") from None
     rest = [math.fsum([*column, -t]) for column, t in zip(columns, total, strict=True)]
     return np.array(total), np.array(rest)

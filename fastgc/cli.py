@@ -167,6 +167,13 @@ def train(
             name: catalogue.make(name, workers, partitions, s, seed)
             for name in [code.strip(), *catalogue.split(compare)]
         }
+        files = [each.resolve() for each in (plot, json_file, track) if each is not None]
+        if len(set(files)) < len(files):
+            raise ValueError("--plot, --json and --track must name different files")
+        if measure_every and track is None:
+            raise ValueError("--measure-every needs --track, a file to write the errors to")
+        if on_error != "warn" and max_error is None:
+            raise ValueError("--on-error needs --max-error, the error that is too much")
         if on_error not in ("warn", "raise", "wait"):
             raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {on_error!r}')
         action: Any = on_error
@@ -234,10 +241,14 @@ def train(
     except KeyboardInterrupt:
         typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
         raise typer.Exit(130) from None
-    finally:
+    finally:  # of what was trained until an error, too
         if track is not None and any(tracker.rounds for tracker in trackers.values()):
-            write_jsonl(trackers, track)
-            typer.echo(f"precision written to {track}", err=True)
+            try:
+                write_jsonl(trackers, track)
+                typer.echo(f"precision written to {track}", err=True)
+            except OSError as e:
+                typer.echo(f"fastgc: {e}", err=True)
+                raise typer.Exit(2) from None
 
 
 @app.command()
@@ -384,6 +395,8 @@ def stability(
         pairs = _sizes(sizes, stragglers)
         chosen, kinds = catalogue.split(names), catalogue.split(dtypes)
         wanted = catalogue.split(patterns)
+        if not (chosen and kinds and wanted):
+            raise ValueError("name at least one code, one dtype and one pattern")
         lines = {
             "table": [(text, n, s) for n, s in pairs for text in chosen],
             "n": [(text, n, n // 8) for n in PLOTTED for text in chosen if plot],
@@ -491,8 +504,12 @@ def _sizes(text: str, fractions: str) -> list[tuple[int, int]]:
             workers, slash, given = each.partition("/")
             n = int(workers)
             pairs += [(n, s) for s in ([int(given)] if slash else [int(n * x) for x in shares])]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"--sizes and --stragglers are lists of numbers: {error}") from None
+    if not pairs:
+        raise ValueError("--sizes and --stragglers must name something to measure")
+    if not all(0 <= share < 1 for share in shares):
+        raise ValueError(f"--stragglers are fractions of n, from 0 to 1, not {fractions}")
     for n, s in pairs:
         if not 0 <= s < n:
             raise ValueError(f"{s} of {n} workers cannot straggle: 0 <= s < n is needed")

@@ -145,7 +145,12 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
     figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
 
 
-def stability_curves(rows: Sequence[StabilityRow], ax: Axes, against: str = "n") -> Axes:
+def stability_curves(
+    rows: Sequence[StabilityRow],
+    ax: Axes,
+    against: str = "n",
+    names: Sequence[str] | None = None,
+) -> Axes:
     """Draw relative errors of `fastgc.stability.compare`, one line a code.
 
     Lines are medians; bars reach up to the largest error. Above 1, where nothing of the gradient is
@@ -158,9 +163,11 @@ def stability_curves(rows: Sequence[StabilityRow], ax: Axes, against: str = "n")
     ax : matplotlib Axes
     against : {"n", "stragglers"}
         What the horizontal axis shows.
+    names : sequence of str, optional
+        Codes, in the order of their colours. Default: those of the rows.
     """
     styles = zip(cycle(_MORE_COLOURS), cycle(_MARKERS), cycle(_DASHES), strict=False)
-    names = dict.fromkeys(row.code for row in rows)
+    names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
         mine = [row for row in rows if row.code == name]
         # side by side, so that the bars of equal points can be told apart
@@ -204,18 +211,25 @@ def stability_figure(
     Parameters
     ----------
     by_workers, by_stragglers : sequence of StabilityRow
-        Of the same codes.
+
+    Raises
+    ------
+    ValueError
+        If either is empty.
     """
+    if not by_workers or not by_stragglers:
+        raise ValueError("nothing to draw: none of the codes exists for the sizes of the picture")
     figure = _new_figure(11, 5.5)
     left, right = figure.subplots(1, 2, sharey=True)
-    stability_curves(by_workers, left, "n")
-    stability_curves(by_stragglers, right, "stragglers")
+    names = list(dict.fromkeys(row.code for row in [*by_workers, *by_stragglers]))
+    stability_curves(by_workers, left, "n", names)
+    stability_curves(by_stragglers, right, "stragglers", names)
     right.set_ylabel("")
     first, second = by_workers[0], by_stragglers[0]
     share = round(first.n / max(first.stragglers, 1))
     left.set_title(f"s = n/{share} random stragglers, {first.dtype}")
     right.set_title(f"n = {second.n} workers, random stragglers, {second.dtype}")
-    handles, names = left.get_legend_handles_labels()
+    handles, _ = left.get_legend_handles_labels()
     figure.legend(
         handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
     )
@@ -305,7 +319,7 @@ def save_tracking_curves(
 
 def _drawn(error: float) -> float:
     """An error inside the axis, or a little beyond its end."""
-    return min(max(error, 1e-17), 100 * _NOTHING_LEFT) if math.isfinite(error) else _NOTHING_LEFT
+    return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

@@ -241,6 +241,10 @@ def test_stability_says_what_does_not_exist():
         (["turbo"], "unknown code 'turbo'"),
         (["rs", "--sizes", "many"], "--sizes and --stragglers are lists of numbers"),
         (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
+        (["rs", "-s", "3"], "--stragglers are fractions of n, from 0 to 1, not 3"),
+        (["rs", "-s", "inf"], "--sizes and --stragglers are lists of numbers"),
+        (["rs", "--sizes", ""], "must name something to measure"),
+        (["rs", "--patterns", ""], "at least one code, one dtype and one pattern"),
         (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
         (["rs", "--dtype", "float7"], "float7"),
         (["rs", "--dtype", "int64"], "must be of one of the dtypes float32, float64"),
@@ -289,7 +293,7 @@ def test_training_can_be_tracked(tmp_path):
     assert result.exit_code == 2
     assert "fastgc: round 1: the gradient decoded from" in result.output
     assert track.read_text().count("\n") == 1
-    result = run("train", *small, "--on-error", "panic")
+    result = run("train", *small, "--max-error", "1", "--on-error", "panic")
     assert result.exit_code == 2
     assert '--on-error must be "warn", "raise" or "wait"' in result.output
 

@@ -199,6 +199,18 @@ def test_stability_lines_are_the_errors():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "16", "32"]
     looks = {c.lines[0].get_color() for c in ax.containers}
     assert len(looks) == 2
+    awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
+    plotting.stability_curves([awful], plotting._new_figure().add_subplot())
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.stability_figure(rows, [])
+    # a code that one panel lacks keeps its looks in the other, and its place in the legend
+    figure = plotting.stability_figure(rows, rows_of(["b", "c"], [8], [1e-9]))
+    left, right = figure.axes
+    colours = [
+        {c.get_label(): c.lines[0].get_color() for c in ax.containers} for ax in (left, right)
+    ]
+    assert colours[0]["b"] == colours[1]["b"] != colours[1]["c"] != colours[0]["a"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "c"]
     plotting.stability_curves(rows, ax, "stragglers")
     assert ax.get_xlabel() == "silent workers s"
 

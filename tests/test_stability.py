@@ -326,8 +326,18 @@ def test_measured_error_of_given_gradients(dtype):
     assert 0 < stability.measured_error(code, range(7), partials).relative < 50 * unit
 
 
+@pytest.mark.parametrize("scale", [1e-170, 1e150])
+def test_measured_error_of_tiny_and_huge_gradients(scale):
+    code = ReedSolomon(9, stragglers=2)
+    partials = np.random.default_rng(0).standard_normal((9, 5)) * scale
+    found = stability.measured_error(code, range(7), partials)
+    assert 0 < found.scaled < found.relative < 1e-14
+
+
 def test_measured_error_refuses_what_does_not_fit():
     code = ReedSolomon(9, stragglers=2)
+    with pytest.raises(ValueError, match="must be finite: one is NaN or Inf"):
+        stability.measured_error(code, range(7), np.full((9, 3), np.nan))
     with pytest.raises(ValueError, match=r"partials must be of shape \(9, p\)"):
         stability.measured_error(code, range(7), np.ones((8, 3)))
     data = LagrangeCode(9, load=2)
@@ -433,6 +443,12 @@ def test_comparison_checks_its_arguments():
         stability.compare(code, patterns=["rare"])
     with pytest.raises(ValueError, match="sets must be at least 1"):
         stability.compare(code, sets=0)
+    with pytest.raises(TypeError, match="sets must be an integer"):
+        stability.compare(code, sets=2.5)
+    with pytest.raises(ValueError, match="6 survivors, but a vector of shape"):
+        stability.error_bound(code["rs"], range(6), vector=[1.0])
+    with pytest.raises(ValueError, match="terms must not be negative"):
+        stability.error_bound(code["rs"], range(6), terms=-1)
     with pytest.raises(ValueError, match="stragglers must be in"):
         stability.compare(code, stragglers=6)
 
@@ -477,6 +493,8 @@ def test_the_papers_construction_is_detected():
         ReedSolomon(16, stragglers=3, root=1, strict=True)
     assert again.root == 1
     assert "strict" not in repr(code)
+    with pytest.warns(InstabilityWarning):  # making it again from parameters is new
+        type(code)(**code._parameters())
 
 
 @pytest.mark.any_backend
@@ -532,6 +550,28 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
             elif norms[0] < 1 - 1e-12:
                 np.testing.assert_array_equal(spread[mine], locator[mine])
     assert decoded_anew or n == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "F"),
+    [
+        (lambda: ReedSolomon(7, stragglers=5), [2, 4, 5]),
+        (lambda: ReedSolomon(8, stragglers=4, root=1), [1, 4, 5, 7, 6]),
+        (
+            lambda: ReedSolomon(15, 4, load=2, stragglers=6, clusters=2),
+            [5, 7, 0, 4, 6, 12, 1, 9, 10],
+        ),
+    ],
+)
+def test_backends_choose_alike(code, F):
+    """Where norms are 1, or distances equal, but for rounding."""
+    code = code()
+    vectors = []
+    for name in fastgc.backends():
+        with fastgc.use_backend(name):
+            vectors.append(code.decoding_vector(F))
+    for vector in vectors[1:]:
+        np.testing.assert_allclose(vector, vectors[0], rtol=1e-12, atol=1e-15)
 
 
 def test_spread_chooses_by_leja_order():

@@ -174,7 +174,7 @@ class LinearCode(Code):
     @cached_property
     def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The shortest a with a B = 1, and an orthonormal basis of the x with x B = 0."""
-        U, S, Vh = np.linalg.svd(self._B)
+        U, S, Vh = np.linalg.svd(self._B, full_matrices=self.k < self.n)  # all of U, not of V
         rank = self._rank(S)
         a = (Vh[:rank].conj().sum(axis=1) / S[:rank]) @ U[:, :rank].conj().T
         return a, U[:, rank:].conj().T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,14 +22,11 @@ __all__ = ["Decoder", "Encoder", "Round", "Watch", "require_finite"]
 class Watch(Protocol):
     """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
 
-    def enough(
-        self,
-        code: Code,
-        survivors: NDArray[np.int64],
-        dtype: np.dtype[Any],
-        message_dtype: np.dtype[Any],
-    ) -> bool:
-        """Whether to decode from these messages, which suffice, or to wait for more."""
+    def enough(self, predict: Callable[[], float]) -> bool:
+        """Whether to decode from messages that suffice, or to wait for more.
+
+        `predict` estimates the relative error of the gradient they decode to.
+        """
 
     def record(
         self,
@@ -270,7 +268,7 @@ class Round:
             self._ready = (
                 self._watch is None
                 or self._rows.count == code.message_count
-                or self._watch.enough(code, self.survivors, form.gradient_dtype, form.message_dtype)
+                or self._watch.enough(lambda: self.trust().relative_error)
             )
         return self._ready
 

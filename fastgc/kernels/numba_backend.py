@@ -127,7 +127,7 @@ def _respread(tables, b, present, value):
         if present[i]:
             count += 1
             norm += value[i].real ** 2 + value[i].imag ** 2
-    if count == need or norm <= 1:
+    if count == need or norm <= 1 + 1e-9:
         return
     at = tables.offset[b]
     _keep_spread(tables.sine[at : at + 2 * m], need, present)

@@ -84,7 +84,7 @@ def _spread_block(
     need, m = int(tables.need[b]), present.size
     with np.errstate(over="ignore", invalid="ignore"):
         norm = float(np.sum(np.abs(value[present]) ** 2))
-    if np.count_nonzero(present) == need or norm <= 1:
+    if np.count_nonzero(present) == need or norm <= 1 + 1e-9:
         return value
     at = tables.offset[b]
     kept = _keep_spread(tables.sine[at : at + 2 * m], need, present)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import check_dtype, is_half, unit_roundoff
+from .._arrays import check_dtype, check_integer, is_half, unit_roundoff
 from ..codes import Code
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
@@ -82,10 +82,15 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     O(n d); computed in float64, so that it has a rounding error of its own.
     """
     checked = code._check_survivors(survivors)
-    a = code.decoding_vector(checked) if vector is None else np.asarray(vector)
-    if a.shape != checked.shape:
-        raise ValueError(f"{checked.size} survivors, but a vector of shape {a.shape}")
+    a = code.decoding_vector(checked) if vector is None else _checked(vector, checked)
     return float(np.abs(code._deviation(checked, a)).max())
+
+
+def _checked(vector: ArrayLike, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    a = np.asarray(vector)
+    if a.shape != survivors.shape:
+        raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
+    return a
 
 
 def error_bound(
@@ -93,7 +98,7 @@ def error_bound(
     survivors: ArrayLike,
     dtype: DTypeLike = np.float64,
     *,
-    vector: NDArray[Any] | None = None,
+    vector: ArrayLike | None = None,
     streaming: bool = False,
     terms: int = 0,
 ) -> float:
@@ -136,7 +141,10 @@ def error_bound(
             vector = code.decoding_vector(checked)
         except OverflowError:
             return math.inf
-    return assess(code, checked, vector, dtype, streaming=streaming, terms=terms).bound
+    vector = _checked(vector, checked)
+    if check_integer("terms", terms) < 0:
+        raise ValueError(f"terms must not be negative, but is {terms}")
+    return assess(code, checked, vector, dtype, streaming=streaming, terms=terms)[0].bound
 
 
 class Assessment(NamedTuple):
@@ -155,8 +163,8 @@ def assess(
     *,
     streaming: bool = False,
     terms: int = 0,
-) -> Assessment:
-    """All three at once, for checked arguments."""
+) -> tuple[Assessment, float]:
+    """All three at once, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
     used = np.flatnonzero(vector)
     with np.errstate(over="ignore", invalid="ignore"):
         factors = np.abs(vector[used]) * code._row_sums[survivors[used]]
@@ -165,7 +173,10 @@ def assess(
         lacking = float(deviation.sum()) + _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
         rounding = float(factors @ _roundings(code, dtype, used.size, streaming, terms))
         bound = (rounding + lacking) / math.sqrt(code.k)
-    return Assessment(factor, bound if math.isfinite(bound) else math.inf, float(deviation.max()))
+        norm = float(np.linalg.norm(deviation)) / math.sqrt(code.k)
+    if not math.isfinite(bound):
+        bound = math.inf
+    return Assessment(factor, bound, float(deviation.max())), norm
 
 
 def _roundings(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import check_dtype
+from .._arrays import check_dtype, check_integer
 from ..codes import Code
 from ..errors import NotDecodableError
 from .bounds import amplification
@@ -110,12 +110,12 @@ def compare(
     unknown = [pattern for pattern in patterns if pattern not in PATTERNS]
     if unknown:
         raise ValueError(f"unknown pattern {unknown[0]!r}: choose among {', '.join(PATTERNS)}")
-    if sets < 1:
+    if check_integer("sets", sets) < 1:
         raise ValueError(f"sets must be at least 1, not {sets}")
     rows = []
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
-        s = code.stragglers if stragglers is None else stragglers
+        s = code.stragglers if stragglers is None else check_integer("stragglers", stragglers)
         if not 0 <= s < code.n:
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
         for dtype in [check_dtype(each, halves=True) for each in dtypes]:

@@ -74,8 +74,7 @@ def _gradients(
             f"partials must be of shape ({code.k}, p), a row for each partition, not "
             f"{computed.shape}"
         )
-    norms = np.linalg.norm(computed.astype(np.result_type(computed, np.float64)), axis=1)
-    unit = math.sqrt(code.k) * float(norms.max())
+    unit = math.sqrt(code.k) * max(map(_norm, computed.astype(np.result_type(computed, 0.0))))
     return _Work(list(computed), exact_sum(computed), unit, 0)
 
 
@@ -135,7 +134,7 @@ class Experiment:
             work = _gradients(code, partials, kind, p, rng)
         self._exact, self.unit, self._terms = work.exact, work.unit, work.terms
         self._trusted = (kind, sent)
-        self.norm = float(np.linalg.norm(work.exact[0]))
+        self.norm = _norm(work.exact[0])
         self.p = work.exact[0].size
         self.messages = np.array(
             [
@@ -154,9 +153,7 @@ class Experiment:
         decoded = self.code._decode_by(
             vector, survivors, self.messages[survivors], None, self.p, False
         )
-        wide = decoded.astype(np.result_type(decoded, np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = _norm((wide - self._exact[0]) - self._exact[1])
+        error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
     def trust(self, survivors: NDArray[np.int64]) -> float:
@@ -167,6 +164,17 @@ class Experiment:
         """`error_bound`, over the norm of the exact gradient."""
         bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
         return _over(bound * self.unit, self.norm)
+
+
+def relative_error(gradient: NDArray[Any], exact: Pair) -> float:
+    """Error over the norm of the exact gradient."""
+    return _over(_error(gradient, exact), _norm(exact[0]))
+
+
+def _error(gradient: NDArray[Any], exact: Pair) -> float:
+    wide = gradient.astype(np.result_type(gradient, np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _norm((wide - exact[0]) - exact[1])
 
 
 def _norm(x: NDArray[Any]) -> float:

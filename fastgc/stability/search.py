@@ -86,7 +86,7 @@ def worst_survivors(
     s = code.stragglers if stragglers is None else check_integer("stragglers", stragglers)
     if not 0 <= s < code.n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
-    if trials < 0:
+    if check_integer("trials", trials) < 0:
         raise ValueError(f"trials must not be negative, but is {trials}")
     rng = np.random.default_rng(seed)
     worst, size, found = np.empty(0, dtype=np.int64), -math.inf, "contiguous"
