@@ -480,8 +480,10 @@ def test_trust_of_adding_up():
     """Uncoded: every message counts once, as when one adds partial gradients."""
     trust = Uncoded(10).trust(range(10))
     assert trust.growth == pytest.approx(1)
-    # a product, a sum and two coefficients, ten partial sums, the result
-    assert trust.relative_error == pytest.approx(2.0**-53 * np.sqrt(3 + 10 / 3 + 1), abs=0)
+    # a product, a sum and two coefficients; four sums in a group of eight and 10 / 8 of groups, a
+    # third each; the result
+    expected = 2.0**-53 * np.sqrt(3 + 5.25 / 3 + 1)
+    assert trust.relative_error == pytest.approx(expected, abs=0)
     # roundings of the messages and of the gradient; nothing in between
     single = Uncoded(10).trust(range(10), np.float32).relative_error
     assert single == pytest.approx(2.0**-24 * np.sqrt(2 * 0.154), rel=1e-3, abs=0)

@@ -460,6 +460,7 @@ def test_comparison_of_hopeless_codes():
     assert row.error == row.bound == row.predicted == row.amplification == math.inf
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "s"), [(256, 32), (1000, 100)])
 def test_figures_promised_over_1000_sets(n, s):
     codes = {
