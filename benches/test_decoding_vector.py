@@ -9,7 +9,11 @@ from measure import one_blas_thread
 
 import fastgc
 
-pytestmark = pytest.mark.benchmark(max_time=0.4)
+pytestmark = [
+    pytest.mark.benchmark(max_time=0.4),
+    # of the largest sizes, whose gradients would be imprecise; the vectors are not
+    pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"),
+]
 
 SIZES = [
     (16, 2),
