@@ -454,6 +454,15 @@ def test_comparison_checks_its_arguments():
 
 
 @unstable
+def test_trust_beyond_float64():
+    code = ReedSolomon(1024, stragglers=512, root=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert code.trust(np.arange(512)) == (math.inf, math.inf)
+        assert stability.measured_error(code, np.arange(512), p=2).relative > 1e100
+
+
+@unstable
 def test_comparison_of_hopeless_codes():
     code = ReedSolomon(4096, stragglers=2000, root=1)  # not even B fits float64
     (row,) = stability.compare({"hopeless": code}, sets=2, patterns=["contiguous"])

@@ -55,6 +55,8 @@ class Trust(NamedTuple):
 
         `steps` are those of sums, `partial_steps` those of the gradient's precision before them.
         """
+        if not growth_squared < np.inf:  # beyond float64
+            return cls(np.inf, np.inf)
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
