@@ -385,6 +385,14 @@ def test_worst_survivors_of_the_papers_root_are_neighbours():
     assert (gaps != 1).sum() <= 1
 
 
+def test_exchanges_find_what_patterns_and_chance_do_not():
+    code = CyclicRepetition(30, stragglers=5)
+    found = stability.worst_survivors(code)
+    assert found.pattern == "greedy"
+    patterns = stability.worst_survivors(code, trials=0)
+    assert found.log10_amplification > patterns.log10_amplification + 0.3
+
+
 def test_worst_survivors_are_reproducible_and_checked():
     code = CyclicRepetition(12, stragglers=3)
     first, second = (stability.worst_survivors(code, trials=30, seed=5) for _ in range(2))
