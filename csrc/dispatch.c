@@ -174,8 +174,8 @@ fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
                                    out);
 }
 
-/* The vector's entries of block b by the lookup, or else by the locator. present[] marks the block's survivors (from its first worker on);
- * value[] receives (re, im) for each of its workers. */
+/* The vector's entries of block b, by the lookup or else by the locator. present[] marks the block's
+ * survivors (from its first worker on); value[] receives (re, im) for each of its workers. */
 static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
                          const unsigned char *present, int64_t *index, double *product,
                          int64_t *exponent, double *value)

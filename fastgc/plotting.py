@@ -115,9 +115,7 @@ def error_curves(
         ax.set_xlim(left=0)
     ax.set_xlabel("wall-clock time (s)" if time_axis else "round")
     ax.set_ylabel("test error")
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    _plain_frame(ax)
     ax.legend(frameon=False)
     return ax
 
@@ -142,7 +140,7 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
     check_path(path)
     figure = _new_figure()
     error_curves(histories, figure.add_subplot())
-    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
+    _save(figure, path)
 
 
 def stability_curves(
@@ -197,9 +195,7 @@ def stability_curves(
     ax.set_xticks([], minor=True)
     ax.set_xlabel("workers n" if against == "n" else "silent workers s")
     ax.set_ylabel("relative error of the gradient")
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    _plain_frame(ax)
     return ax
 
 
@@ -253,7 +249,7 @@ def save_stability_curves(
     """
     check_path(path)
     figure = stability_figure(by_workers, by_stragglers)
-    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=160)
+    _save(figure, path)
 
 
 def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
@@ -300,9 +296,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     ax.set_title("lines: predicted, dots: measured", fontsize="medium")
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    _plain_frame(ax)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
@@ -314,7 +308,7 @@ def save_tracking_curves(
     check_path(path)
     figure = _new_figure()
     tracking_curves(tracks, figure.add_subplot())
-    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
+    _save(figure, path)
 
 
 def _drawn(error: float) -> float:
@@ -344,6 +338,17 @@ def _new_figure(width: float = 7, height: float = 4.5) -> Figure:
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "fastgc[plot]"') from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
+
+
+def _plain_frame(ax: Axes) -> None:
+    """A pale grid behind what is drawn, and no frame above and to the right."""
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _percent(axis: Axis) -> None:

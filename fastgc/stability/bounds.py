@@ -79,7 +79,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
 
     Notes
     -----
-    O(n d); computed in float64, so that it has a rounding error of its own.
+    O(n d); computed in extended precision, where the platform has one.
     """
     checked = code._check_survivors(survivors)
     a = code.decoding_vector(checked) if vector is None else _checked(vector, checked)
