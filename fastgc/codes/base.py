@@ -183,6 +183,12 @@ class Code(ABC):
         worker = bisect_right(self._first, number) - 1
         return worker, number - self._first[worker]
 
+    def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
+        """Numbers of all messages of these workers, ascending."""
+        heard = np.zeros(self.n, dtype=bool)
+        heard[list(workers)] = True
+        return np.flatnonzero(np.repeat(heard, self.message_counts))
+
     def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
         """Partitions of a worker, in the order of computation.
 
@@ -749,10 +755,9 @@ class Code(ABC):
         sets = 25 if self.message_count <= 400 else 5
         errors: list[float] = []
         while len(errors) < sets:
-            heard = np.zeros(self.n, dtype=bool)
-            heard[rng.permutation(self.n)[self.stragglers :]] = True
+            heard = rng.permutation(self.n)[self.stragglers :]
             try:
-                trust = self.trust(np.flatnonzero(np.repeat(heard, self.message_counts)))
+                trust = self.trust(self.messages_of(heard))
                 errors.append(trust.relative_error)
             except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
                 errors.append(np.inf)

@@ -436,12 +436,7 @@ class LocalCluster:
         if not self._lost:
             return
         code = self._code
-        theirs = [
-            code.message_number(worker, t)
-            for worker in self._live
-            for t in range(code.message_counts[worker])
-        ]
-        present = sorted({*theirs, *self._round.survivors.tolist()})
+        present = np.union1d(code.messages_of(self._live), self._round.survivors)
         if code.decodable(present):
             return
         try:

@@ -46,9 +46,7 @@ class WorstCase(NamedTuple):
 
 def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
     """Numbers of the messages that come when these workers are silent."""
-    heard = np.ones(code.n, dtype=bool)
-    heard[np.asarray(stragglers, dtype=np.int64)] = False
-    return np.flatnonzero(np.repeat(heard, code.message_counts))
+    return code.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
 
 
 def worst_survivors(
