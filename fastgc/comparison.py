@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .codes import Code
-from .models import least_squares_gradient
+from .stability.measured import Experiment
 
 __all__ = ["Figures", "measure"]
 
-FEATURES = 32
+P = 32  # elements of a gradient
 
 
 class Figures(NamedTuple):
@@ -57,7 +57,7 @@ class Figures(NamedTuple):
 
 
 def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
-    """Run a code on random least-squares data, messages arriving in random order.
+    """Run a code on random partial gradients, or data, messages arriving in random order.
 
     Parameters
     ----------
@@ -70,17 +70,9 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((2 * code.k, FEATURES))
-    y = rng.standard_normal(2 * code.k)
-    theta = rng.standard_normal(FEATURES)
-    wide = X.astype(np.longdouble)
-    truth = wide.T @ (wide @ theta - y)
-    partials = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
-    messages = [
-        code.encode(w, [partials[j] for j in code.partitions(w, t)], index=t)
-        for w, t in map(code.sender, range(code.message_count))
-    ]
-    received, decoder = code.round(FEATURES), code.decoder()
+    experiment = Experiment(code, p=P, seed=seed)
+    messages = experiment.messages
+    received, decoder = code.round(experiment.p), code.decoder()
     decoder(np.arange(code.message_count))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
@@ -97,11 +89,10 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
         start = time.perf_counter()
         decoder(sets[-1])
         times.append(time.perf_counter() - start)
-        error = (received.gradient() - truth).astype(np.float64)
-        errors.append(float(np.linalg.norm(error) / np.linalg.norm(truth.astype(np.float64))))
+        errors.append(experiment.compare(received.gradient()).relative)
     workers = [len({code.sender(m)[0] for m in F.tolist()}) for F in sets]
     heard = float(np.mean([F.size for F in sets]))
-    form = code.message_size(FEATURES) * code.message_dtype().itemsize / (FEATURES * 8)
+    form = code.message_size(P) * code.message_dtype().itemsize / (P * 8)
     return Figures(
         code.load,
         code.stragglers,

@@ -153,6 +153,10 @@ class Experiment:
         decoded = self.code._decode_by(
             vector, survivors, self.messages[survivors], None, self.p, False
         )
+        return self.compare(decoded)
+
+    def compare(self, decoded: NDArray[Any]) -> MeasuredError:
+        """The error of a decoded gradient."""
         error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
