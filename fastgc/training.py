@@ -51,6 +51,10 @@ class Record:
         Fraction of the test set misclassified after the round.
     rounding : float
         Estimated relative error of the decoded gradient; NaN without a tracker.
+    received : tuple of int
+        Numbers of the messages received, in order.
+    arrivals : tuple of float
+        When the master had each of them, in seconds from handing out the parameters.
     """
 
     round: int
@@ -63,6 +67,8 @@ class Record:
     loss: float
     test_error: float
     rounding: float = math.nan
+    received: tuple[int, ...] = ()
+    arrivals: tuple[float, ...] = ()
 
 
 @dataclass
@@ -250,6 +256,8 @@ def train(
                 model.loss(optimizer.theta, X, y),
                 model.error(optimizer.theta, dataset.X_test, dataset.y_test),
                 math.nan if tracker is None else tracker.rounds[-1].predicted,
+                tuple(report.received.tolist()),
+                tuple(report.arrivals.tolist()),
             )
             history.rounds.append(record)
             show(record)

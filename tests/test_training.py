@@ -127,6 +127,9 @@ def test_json_holds_every_round(tmp_path, digits):
     assert read["code"] == repr(fastgc.ReedSolomon(3, stragglers=1))
     assert [r["round"] for r in read["rounds"]] == [1, 2]
     assert read["rounds"][1]["survivors"] == list(history.rounds[1].survivors)
+    assert read["rounds"][1]["received"] == list(history.rounds[1].received)
+    assert read["rounds"][1]["arrivals"] == list(history.rounds[1].arrivals)
+    assert len(read["rounds"][1]["arrivals"]) == history.rounds[1].messages
 
 
 def test_json_of_what_diverged(tmp_path):

@@ -80,6 +80,10 @@ class RoundReport(NamedTuple):
         Messages of earlier rounds that arrived since the last report and were dropped.
     lost : tuple of int
         The workers whose processes have died so far.
+    received : ndarray of int
+        The numbers of the messages received, in order.
+    arrivals : ndarray of float
+        When the master had each of them, in seconds from the hand-off.
     """
 
     round: int
@@ -89,6 +93,8 @@ class RoundReport(NamedTuple):
     decode_seconds: float
     stale: int
     lost: tuple[int, ...]
+    received: NDArray[np.int64]
+    arrivals: NDArray[np.float64]
 
 
 class LocalCluster:
@@ -333,6 +339,7 @@ class LocalCluster:
         deadline = None if self._timeout is None else start + self._timeout
         for worker in self._live:
             self._hand(worker, buffer, delays[worker])
+        arrivals: list[float] = []
         ready = False
         while not ready:
             try:
@@ -347,6 +354,7 @@ class LocalCluster:
                 worker, index, _ = answer
                 slot = self._slots[self._code.message_number(worker, index)]
                 ready = self._round.receive(worker, slot, index)
+                arrivals.append(time.perf_counter() - start)
             else:
                 worker, index, _ = answer
                 stale += index != _NONE
@@ -358,15 +366,17 @@ class LocalCluster:
             self._round.gradient(out=out)
         else:
             out[:] = self._round.gradient(out=self._decoded)
-        heard = self._round.survivors.tolist()
+        received = self._round.survivors
         return RoundReport(
             self._number,
-            np.array(list(dict.fromkeys(self._code.sender(m)[0] for m in heard))),
-            len(heard),
+            np.array(list(dict.fromkeys(self._code.sender(m)[0] for m in received.tolist()))),
+            received.size,
             arrived - start,
             time.perf_counter() - arrived,
             stale,
             tuple(self._lost),
+            received,
+            np.array(arrivals),
         )
 
     def _sample_delays(self) -> list[float]:
