@@ -260,10 +260,10 @@ def test_stability_errors_are_one_line(arguments, text):
 
 
 def test_stability_plot(tmp_path, monkeypatch):
-    from fastgc import cli
+    from fastgc.cli import stability
 
-    monkeypatch.setattr(cli, "PLOTTED", (8, 16))
-    monkeypatch.setattr(cli, "PLOTTED_STRAGGLERS", (1, 2))
+    monkeypatch.setattr(stability, "PLOTTED", (8, 16))
+    monkeypatch.setattr(stability, "PLOTTED_STRAGGLERS", (1, 2))
     plot = tmp_path / "errors.svg"
     result = run("stability", "rs,rs@solve", "--sizes", "8", "--trials", "2", "--plot", str(plot))
     assert result.exit_code == 0, result.output

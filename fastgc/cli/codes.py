@@ -1,0 +1,94 @@
+"""``fastgc codes``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..codes import catalogue
+from .common import Partitions, Stragglers, Workers, app, clear_errors
+
+
+@app.command()
+def codes(
+    names: Annotated[
+        str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
+    ] = "",
+    workers: Workers = 20,
+    stragglers: Stragglers = None,
+    partitions: Partitions = None,
+    trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, orders and random codes.")] = 0,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
+    from ..comparison import measure
+    from ..progress import markdown_table, rich_table, task_bar
+    from ..training import json_ready
+
+    with clear_errors():
+        s = workers // 5 if stragglers is None else stragglers
+        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        made, impossible = {}, {}
+        for name in chosen:
+            try:
+                made[name] = catalogue.make(name, workers, partitions, s, seed)
+            except ValueError as error:
+                if names:  # one asked for by name
+                    raise
+                impossible[name] = str(error)
+        with task_bar("measuring", len(made)) as advance:
+            figures = {}
+            for name, code in made.items():
+                figures[name] = measure(code, trials, seed)
+                advance()
+    if as_json:
+        listed = {name: json_ready(found._asdict()) for name, found in figures.items()}
+        typer.echo(json.dumps(listed, allow_nan=False))
+        return
+    rows = [
+        [
+            name,
+            str(found.load),
+            f"{found.threshold}/{found.messages}",
+            f"{found.mean_workers:.1f}",
+            f"{found.communication_load:.1f}",
+            f"{found.message_size:g}",
+            f"{1e6 * found.decode_seconds:.1f}",
+            f"{found.error:.0e}",
+            f"{found.worst_error:.0e}",
+        ]
+        for name, found in figures.items()
+    ]
+    title = (
+        f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
+        f"{trials} rounds, messages in random order, seed {seed}"
+    )
+    if markdown:
+        head = [
+            "code",
+            "load",
+            "messages needed, worst case",
+            "workers waited for, mean",
+            "gradients received, mean",
+            "message, gradients",
+            "decoding vector, µs",
+            "error, median",
+            "error, worst",
+        ]
+        rows = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
+        typer.echo(markdown_table(title, head, rows))
+    else:
+        head = ["code", "load", "worst", "workers", "sent", "size", "µs", "error", "max"]
+        Console().print(rich_table(title, head, rows))
+        typer.echo(
+            "worst: messages needed; workers, sent: workers waited for and gradients received, "
+            "mean; size: of a message, in gradients; µs: for a decoding vector; error: of the "
+            "gradient, relative, median and max"
+        )
+    for name, why in impossible.items():
+        typer.echo(f"{name}: {why}", err=True)

@@ -1,0 +1,60 @@
+"""What commands share: the application, options, and how errors end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import WorkerFailedError
+
+__all__ = ["Partitions", "Stragglers", "Workers", "app", "check_folder", "clear_errors"]
+
+app = typer.Typer(
+    help="Gradient coding: the exact gradient from whichever workers answered first.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _begin() -> None:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        typer.echo(f"fastgc: warning: {message}", err=True)
+
+    warnings.showwarning = show
+
+
+Workers = Annotated[int, typer.Option("--workers", "-n", min=1, help="Workers, n.")]
+Stragglers = Annotated[
+    int | None, typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. (default: n/5)")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", "-k", help="Partitions, k. (default: n)")
+]
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """End the command with a line that says what was wrong, in place of a traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, OSError, ImportError, WorkerFailedError) as e:
+        typer.echo(f"fastgc: {e}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
+        raise typer.Exit(130) from None
+
+
+def check_folder(path: Path | None) -> None:
+    """Raise ValueError unless a file can be written there."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
+    if path is not None and path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file")

@@ -1,0 +1,206 @@
+"""``fastgc stability``."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ..codes import Code, catalogue
+from ..errors import InstabilityWarning
+from .common import app, check_folder, clear_errors
+
+STABILITY_CODES = (
+    "rs:root=1,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,rs@solve"
+)
+PLOTTED = (8, 16, 32, 64, 128, 256, 512)  # workers, an eighth of which straggle
+PLOTTED_STRAGGLERS = (1, 2, 4, 8, 16, 32, 48)  # of 64 workers
+PLOTTED_SETS = 50  # at most: a picture shows no more
+
+
+@app.command()
+def stability(
+    names: Annotated[
+        str,
+        typer.Argument(
+            help="A list such as rs:root=1,rs,binary; rs@solve computes decoding vectors by the "
+            "method solve."
+        ),
+    ] = STABILITY_CODES,
+    sizes: Annotated[
+        str, typer.Option(help="Workers, as in 16,64 or, with their stragglers, 80/12,256/32.")
+    ] = "16,64,256",
+    stragglers: Annotated[
+        str,
+        typer.Option(
+            "--stragglers", "-s", help="Stragglers where --sizes does not say: fractions of n."
+        ),
+    ] = "0.125",
+    dtypes: Annotated[
+        str, typer.Option("--dtype", help="Of the messages, as in float64,float32,float16.")
+    ] = "float64",
+    patterns: Annotated[
+        str, typer.Option(help="Which workers straggle: random, contiguous, adversarial.")
+    ] = "random",
+    trials: Annotated[int, typer.Option(min=1, help="Sets of survivors of each kind.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, sets and random codes.")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Plot errors against workers and stragglers to this file (png, svg, pdf)."
+        ),
+    ] = None,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure how precise decoded gradients are, for codes, sizes and patterns of stragglers."""
+    from ..progress import markdown_table, rich_table, task_bar
+    from ..stability import compare, write_csv
+    from ..training import json_ready
+
+    with clear_errors():
+        for path in (plot, csv_file):
+            check_folder(path)
+        if plot is not None:
+            from .. import plotting
+
+            plotting.check_path(plot)
+        pairs = _sizes(sizes, stragglers)
+        chosen, kinds = catalogue.split(names), catalogue.split(dtypes)
+        wanted = catalogue.split(patterns)
+        if not (chosen and kinds and wanted):
+            raise ValueError("name at least one code, one dtype and one pattern")
+        lines = {
+            "table": [(text, n, s) for n, s in pairs for text in chosen],
+            "n": [(text, n, n // 8) for n in PLOTTED for text in chosen if plot],
+            "stragglers": [(text, 64, s) for s in PLOTTED_STRAGGLERS for text in chosen if plot],
+        }
+        rows: dict[str, list[Any]] = {part: [] for part in lines}
+        impossible = []
+        with task_bar("measuring", sum(map(len, lines.values()))) as advance:
+            for part, entries in lines.items():
+                for text, n, s in entries:
+                    try:
+                        scheme = {text: _scheme(text, n, s, seed)}
+                    except (ValueError, OverflowError) as error:
+                        impossible.append(f"{text}, n={n}, s={s}: {error}")
+                        scheme = {}
+                    for kind in kinds if part == "table" else kinds[:1]:
+                        try:
+                            rows[part] += compare(
+                                scheme,
+                                stragglers=s,
+                                patterns=wanted if part == "table" else ["random"],
+                                dtypes=[kind],
+                                sets=trials if part == "table" else min(trials, PLOTTED_SETS),
+                                seed=seed,
+                            )
+                        except TypeError as error:  # no messages of this dtype
+                            impossible.append(f"{text}, n={n}, s={s}, {kind}: {error}")
+                    advance()
+        if not rows["table"]:
+            raise ValueError("nothing to measure: " + "; ".join(impossible))
+        if csv_file is not None:
+            write_csv(rows["table"], csv_file)
+            typer.echo(f"figures written to {csv_file}", err=True)
+        if plot is not None:
+            titled = {
+                part: [row._replace(code=_title(row.code)) for row in rows[part]] for part in rows
+            }
+            plotting.save_stability_curves(titled["n"], titled["stragglers"], plot)
+            typer.echo(f"plot written to {plot}", err=True)
+    if as_json:
+        listed = [json_ready(row._asdict()) for row in rows["table"]]
+        typer.echo(json.dumps(listed, allow_nan=False))
+        return
+    short = ["code", "n", "s", "error", "max", "predicted", "bound", "amplif."]
+    long = [
+        "code",
+        "n",
+        "s",
+        "error, median",
+        "error, worst",
+        "predicted, median",
+        "bound, worst",
+        "amplification, median",
+    ]
+    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows["table"]):
+        mine = [row for row in rows["table"] if (row.dtype, row.pattern) == (kind, pattern)]
+        title = f"{kind}, {pattern} stragglers; up to {trials} sets each, seed {seed}"
+        cells = [
+            [
+                _title(row.code) if markdown else row.code,
+                str(row.n),
+                str(row.stragglers),
+                *(
+                    f"{value:.0e}"
+                    for value in (
+                        row.error,
+                        row.worst_error,
+                        row.predicted,
+                        row.bound,
+                        row.amplification,
+                    )
+                ),
+            ]
+            for row in mine
+        ]
+        if markdown:
+            typer.echo(markdown_table(title, long, cells) + "\n")
+        else:
+            Console().print(rich_table(title, short, cells))
+    if not markdown:
+        typer.echo(
+            "error, max: of the gradient, relative, median and largest; predicted: by trust(); "
+            "bound: proven, at the largest amplification of rounding (amplif.: median)"
+        )
+    for why in impossible:
+        typer.echo(why, err=True)
+
+
+def _sizes(text: str, fractions: str) -> list[tuple[int, int]]:
+    """Pairs of workers and stragglers."""
+    pairs = []
+    try:
+        shares = [float(each) for each in catalogue.split(fractions)]
+        for each in catalogue.split(text):
+            workers, slash, given = each.partition("/")
+            n = int(workers)
+            pairs += [(n, s) for s in ([int(given)] if slash else [int(n * x) for x in shares])]
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"--sizes and --stragglers are lists of numbers: {error}") from None
+    if not pairs:
+        raise ValueError("--sizes and --stragglers must name something to measure")
+    if not all(0 <= share < 1 for share in shares):
+        raise ValueError(f"--stragglers are fractions of n, from 0 to 1, not {fractions}")
+    for n, s in pairs:
+        if not 0 <= s < n:
+            raise ValueError(f"{s} of {n} workers cannot straggle: 0 <= s < n is needed")
+    return pairs
+
+
+def _scheme(text: str, n: int, s: int, seed: int) -> tuple[Code, str]:
+    name, _, method = text.partition("@")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
+        code = catalogue.make(name, n, None, s, seed)
+    methods = getattr(code, "methods", ("auto",))
+    if (method or "auto") not in methods:
+        raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
+    return code, method or "auto"
+
+
+def _title(text: str) -> str:
+    name, _, method = text.partition("@")
+    how = {
+        "vandermonde": "Björck–Pereyra",
+        "leja": "Björck–Pereyra, Leja order",
+        "natural": "Björck–Pereyra, natural order",
+        "solve": "LU",
+    }.get(method, method)
+    return catalogue.describe(name) + (f", by {how}" if how else "")
