@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from itertools import accumulate
@@ -807,24 +807,28 @@ class Code(ABC):
         trials = check_integer("trials", trials)
         if trials < 1:
             raise ValueError(f"trials must be at least 1, not {trials}")
+        workers = messages = 0
+        for heard in self._random_sets(trials, seed):
+            messages += len(heard)
+            workers += len({self.sender(m)[0] for m in heard})
+        load = messages * self._message_weight / trials
+        return Recovery(workers / trials, messages / trials, load)
+
+    def _random_sets(self, trials: int, seed: int) -> Iterator[list[int]]:
+        """Messages that came in random order, until they sufficed."""
         rng = np.random.default_rng(seed)
         senders = np.repeat(np.arange(self.n), self.message_counts)
         tracker = self._rule.tracker()
-        workers = messages = 0
         for _ in range(trials):
             tracker.reset()
             due = self._first[:-1].copy()
-            heard = set()
+            heard = []
             for worker in rng.permutation(senders).tolist():
-                number = due[worker]
+                heard.append(due[worker])
                 due[worker] += 1
-                messages += 1
-                heard.add(worker)
-                if tracker.add(number):
+                if tracker.add(heard[-1]):
                     break
-            workers += len(heard)
-        load = messages * self._message_weight / trials
-        return Recovery(workers / trials, messages / trials, load)
+            yield heard
 
     # ---------------------------------------------------------------------------------- checks
 
