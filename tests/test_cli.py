@@ -43,7 +43,7 @@ def test_info_under_each_backend(name, monkeypatch):
 
 def test_compare_writes_table_history_and_plot(tmp_path):
     plot, history = tmp_path / "runs.svg", tmp_path / "runs.json"
-    small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:t0=0.001,xi=1.1")
+    small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:scale=0.001,shape=1.1")
     result = run(
         "train", "--compare", "uncoded, ignore", *small, "--plot", str(plot), "--json", str(history)
     )

@@ -38,7 +38,7 @@ def in_one_process(dataset, rounds):
     ids=repr,
 )
 def test_exact_codes_train_as_one_process_does(code, digits):
-    history = fastgc.train(code, digits, rounds=8, delays=delays.Pareto(t0=0.001, xi=1.1), seed=3)
+    history = fastgc.train(code, digits, rounds=8, delays=delays.Pareto(0.001, 1.1), seed=3)
     expected = in_one_process(digits, 8)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-10 * abs(expected).max())
     assert [r.round for r in history.rounds] == list(range(1, 9))
@@ -80,7 +80,7 @@ def test_coded_data_need_a_quadratic_gradient(digits):
 def test_ignoring_stragglers_differs_but_learns(digits):
     # a quarter of the gradient is missing in every round
     code = fastgc.Uncoded(4, tolerance=0.25)
-    history = fastgc.train(code, digits, rounds=30, delays=delays.Pareto(t0=0.001, xi=1.1), seed=3)
+    history = fastgc.train(code, digits, rounds=30, delays=delays.Pareto(0.001, 1.1), seed=3)
     assert np.abs(history.theta - in_one_process(digits, 30)).max() > 1e-3
     assert all(len(r.survivors) == 3 for r in history.rounds)
     assert history.rounds[-1].test_error < 0.15

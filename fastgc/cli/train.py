@@ -47,7 +47,7 @@ def train(
     ] = "digits",
     delays: Annotated[
         str, typer.Option(help='Delays added to each answer, or "none". Seconds.')
-    ] = "pareto:t0=0.005,xi=1.1",
+    ] = "pareto:scale=0.005,shape=1.1",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
     messages: Annotated[
         str | None,

@@ -1,0 +1,408 @@
+"""Distributions of how late workers are, or how long their computations take."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "DelayModel",
+    "Delays",
+    "Distribution",
+    "Exponential",
+    "Pareto",
+    "Per",
+    "ShiftedExponential",
+]
+
+Per = Literal["round", "computation"]
+Array = NDArray[np.float64]
+
+
+class DelayModel(Protocol):
+    """What engines ask of a delay model.
+
+    One whose attribute `per` is ``"computation"`` gives the times of single computations: see
+    `Delays`.
+    """
+
+    def sample(self, round: int, workers: int, seed: int) -> Array:
+        """Delay in seconds of each worker in one round, as `Delays.sample` says."""
+        ...
+
+
+class Delays(ABC):
+    """Times of workers, independent from round to round.
+
+    Attributes
+    ----------
+    per : "round" or "computation"
+        Whether a time is how late a worker is in a round, whatever its load, or how long it takes
+        for each of its computations, the same for all of a round: r of them take r times as long
+        (Ozfatura et al., eq. 12; Li et al., eq. 15).
+    """
+
+    per: Per
+
+    def sample(self, round: int, workers: int, seed: int) -> Array:
+        """Times of all workers in one round.
+
+        They depend on ``seed``, ``round`` and the worker only, not on what was sampled before, so
+        that several schemes can be run on the same delays; and the first of more workers have the
+        times of fewer.
+
+        Parameters
+        ----------
+        round : int
+            Round, from 0.
+        workers : int
+            Number of workers n, not negative.
+        seed : int
+            Seed of the experiment, not negative.
+
+        Returns
+        -------
+        array of float64, shape (workers,)
+            Seconds.
+
+        Raises
+        ------
+        ValueError
+            If an argument is negative.
+        """
+        _check_counts(round=round, workers=workers, seed=seed)
+        # A spawn key, unlike further entropy, keeps round 0 apart from a plain use of the seed.
+        stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round,)))
+        times: Array = self._draw(stream, 1, workers)[0]
+        return times
+
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        """Times of all workers in many rounds at once, for simulations.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Where the randomness comes from: the same state gives the same times.
+        rounds, workers : int
+            Not negative.
+
+        Returns
+        -------
+        array of float64, shape (rounds, workers)
+            Seconds.
+
+        Raises
+        ------
+        ValueError
+            If a number is negative.
+        """
+        _check_counts(rounds=rounds, workers=workers)
+        return self._draw(rng, rounds, workers)
+
+    def order_statistic_mean(self, f: int, n: int) -> float:
+        """Mean of the f-th smallest of n times, the wait for the first f of n workers.
+
+        Parameters
+        ----------
+        f, n : int
+            1 <= f <= n.
+
+        Returns
+        -------
+        float
+            Seconds.
+
+        Raises
+        ------
+        ValueError
+            If f is not in 1 .. n, or the mean does not exist because the tail is too heavy.
+        """
+        if not 1 <= f <= n:
+            raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
+        # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
+        tails = np.cumsum(np.sort(self.tail_indices(n)))
+        if not tails[n - f] > 1:
+            fewest = int(np.searchsorted(tails, 1, side="right")) + 1
+            remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
+            raise ValueError(
+                f"the mean of the {f}-th smallest of {n} times does not exist under {self!r}, "
+                f"whose tail is too heavy: {remedy}"
+            )
+        return self._order_statistic_mean(f, n)
+
+    @abstractmethod
+    def tail_indices(self, workers: int) -> Array:
+        """Exponent x of each worker's tail, P(T > t) ~ t^-x; Inf for lighter ones.
+
+        Means of powers below it exist.
+
+        Returns
+        -------
+        array of float64, shape (workers,)
+        """
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        """`draw` after its checks; rounds and, in a round, workers take from `rng` in order."""
+
+    @abstractmethod
+    def _order_statistic_mean(self, f: int, n: int) -> float:
+        """`order_statistic_mean` where it exists."""
+
+
+class Distribution(Delays):
+    """One distribution, from which each worker's time in each round is drawn independently."""
+
+    @abstractmethod
+    def cdf(self, t: ArrayLike) -> Array:
+        """Probability of at most t seconds, F(t), elementwise."""
+
+    @abstractmethod
+    def survival(self, t: ArrayLike) -> Array:
+        """Probability of more than t seconds, 1 - F(t) without its cancellation, elementwise."""
+
+    @abstractmethod
+    def quantile(self, q: ArrayLike) -> Array:
+        """Least time in seconds with F(t) >= q, elementwise; at q = 0 the least time of all.
+
+        Raises
+        ------
+        ValueError
+            If a q is not in [0, 1].
+        """
+
+    @abstractmethod
+    def mean(self) -> float:
+        """Mean time in seconds.
+
+        Raises
+        ------
+        ValueError
+            If it does not exist.
+        """
+
+    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+        return np.full(workers, math.inf)
+
+
+class _Continuous(Distribution):
+    """A distribution known by its cumulative hazard H(t) = -log(1 - F(t)) and the inverse."""
+
+    @abstractmethod
+    def _hazard(self, t: Array) -> Array: ...
+
+    @abstractmethod
+    def _time(self, hazard: Array) -> Array: ...
+
+    def cdf(self, t: ArrayLike) -> Array:
+        probability: Array = -np.expm1(-self._hazard(np.asarray(t, dtype=np.float64)))
+        return probability
+
+    def survival(self, t: ArrayLike) -> Array:
+        probability: Array = np.exp(-self._hazard(np.asarray(t, dtype=np.float64)))
+        return probability
+
+    def quantile(self, q: ArrayLike) -> Array:
+        q = _check_probabilities(q)
+        with np.errstate(divide="ignore"):
+            return self._time(-np.log1p(-q))
+
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        return self._time(rng.standard_exponential((rounds, workers)))
+
+
+@dataclass(frozen=True)
+class Pareto(_Continuous):
+    """Pareto times, F(t) = 1 - (t_0 / t)^ξ for t >= t_0 (Halbawi et al., eq. 16).
+
+    Parameters
+    ----------
+    scale : float
+        The least time t_0, in seconds, positive.
+    shape : float
+        Tail exponent ξ, positive; the smaller, the heavier the tail. The mean does not exist from
+        1 down.
+    per : "round" or "computation"
+        See `Delays`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not positive and finite.
+    """
+
+    scale: float
+    shape: float
+    per: Per = "round"
+
+    def __post_init__(self) -> None:
+        _check_positive(scale=self.scale, shape=self.shape)
+        _check_per(self.per)
+
+    def _hazard(self, t: Array) -> Array:
+        hazard: Array = self.shape * np.log(np.maximum(t, self.scale) / self.scale)
+        return hazard
+
+    def _time(self, hazard: Array) -> Array:
+        time = np.asarray(hazard / self.shape)
+        with np.errstate(over="ignore"):
+            np.exp(time, out=time)
+            time *= self.scale
+        return time
+
+    def mean(self) -> float:
+        """Mean time in seconds, t_0 ξ / (ξ - 1).
+
+        Raises
+        ------
+        ValueError
+            If it does not exist, ξ <= 1.
+        """
+        if not self.shape > 1:
+            raise ValueError(
+                f"the mean of {self!r} does not exist: shape must be greater than 1 for one"
+            )
+        return self.scale * self.shape / (self.shape - 1)
+
+    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+        return np.full(workers, float(self.shape))
+
+    def _order_statistic_mean(self, f: int, n: int) -> float:
+        # t_0 Γ(n - f + 1 - 1/ξ) Γ(n + 1) / (Γ(n - f + 1) Γ(n + 1 - 1/ξ)): Halbawi et al., proof
+        # of Proposition 1.
+        rest, shift = n - f + 1, 1 / self.shape
+        return self.scale * math.exp(
+            math.lgamma(rest - shift)
+            - math.lgamma(rest)
+            + math.lgamma(n + 1)
+            - math.lgamma(n + 1 - shift)
+        )
+
+
+@dataclass(frozen=True)
+class ShiftedExponential(_Continuous):
+    """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
+
+    Ozfatura et al., eq. 12, and Li et al., eq. 15 (there with a for α), for one computation.
+
+    Parameters
+    ----------
+    shift : float
+        The least time α, in seconds, not negative.
+    rate : float
+        Rate μ of the tail, per second, positive.
+    per : "round" or "computation"
+        See `Delays`.
+
+    Raises
+    ------
+    ValueError
+        If the shift is negative or the rate not positive, or one is not finite.
+    """
+
+    shift: float
+    rate: float
+    per: Per = "computation"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift < math.inf:
+            raise ValueError(f"shift must be finite and not negative, got {self.shift}")
+        _check_positive(rate=self.rate)
+        _check_per(self.per)
+
+    def _hazard(self, t: Array) -> Array:
+        hazard: Array = self.rate * np.maximum(t - self.shift, 0)
+        return hazard
+
+    def _time(self, hazard: Array) -> Array:
+        return self.shift + hazard / self.rate
+
+    def mean(self) -> float:
+        """Mean time in seconds, α + 1/μ."""
+        return self.shift + 1 / self.rate
+
+    def _order_statistic_mean(self, f: int, n: int) -> float:
+        return self.shift + _harmonic_difference(f, n) / self.rate
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Exponential(_Continuous):
+    """Exponential times, F(t) = 1 - exp(-t / η) (Zhu et al., section II-B).
+
+    Parameters
+    ----------
+    mean : float
+        The mean η, in seconds, positive.
+    per : "round" or "computation"
+        See `Delays`.
+
+    Attributes
+    ----------
+    scale : float
+        The mean.
+
+    Raises
+    ------
+    ValueError
+        If the mean is not positive and finite.
+    """
+
+    scale: float
+    per: Per
+
+    def __init__(self, mean: float, per: Per = "round") -> None:
+        _check_positive(mean=mean)
+        _check_per(per)
+        object.__setattr__(self, "scale", mean)  # `mean` is the method
+        object.__setattr__(self, "per", per)
+
+    def __repr__(self) -> str:
+        return f"Exponential(mean={self.scale!r}, per={self.per!r})"
+
+    def _hazard(self, t: Array) -> Array:
+        hazard: Array = np.maximum(t, 0) / self.scale
+        return hazard
+
+    def _time(self, hazard: Array) -> Array:
+        return self.scale * hazard
+
+    def mean(self) -> float:
+        """Mean time in seconds, η."""
+        return self.scale
+
+    def _order_statistic_mean(self, f: int, n: int) -> float:
+        return self.scale * _harmonic_difference(f, n)  # Zhu et al., eq. 10
+
+
+def _harmonic_difference(f: int, n: int) -> float:
+    """H_n - H_{n-f}, the mean of the f-th smallest of n exponentials of mean 1."""
+    return float(np.sum(1 / np.arange(n - f + 1, n + 1)))
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+
+
+def _check_positive(**parameters: float) -> None:
+    for name, value in parameters.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def _check_per(per: Per) -> None:
+    if per not in ("round", "computation"):
+        raise ValueError(f"per must be 'round' or 'computation', got {per!r}")
+
+
+def _check_probabilities(q: ArrayLike) -> Array:
+    q = np.asarray(q, dtype=np.float64)
+    if not np.all((q >= 0) & (q <= 1)):
+        raise ValueError("a quantile is asked for at q in [0, 1] only")
+    return q
