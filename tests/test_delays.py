@@ -1,6 +1,9 @@
 """Delays: Pareto against scipy, exact products and integrals; sampling against its promises."""
 
+import itertools
 import math
+import pickle
+import sys
 
 import mpmath
 import numpy as np
@@ -8,7 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc.delays import Exponential, Pareto, ShiftedExponential, parse
+from fastgc.delays import (
+    Distribution,
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+    parse,
+)
+from fastgc.delays.quadrature import mean_of_late
 
 pytestmark = pytest.mark.any_backend
 
@@ -190,6 +203,8 @@ def test_parse_rejects(text, message):
 
 
 EXPONENTIALS = [ShiftedExponential(0.01, 10), ShiftedExponential(0, 0.3), Exponential(0.02)]
+# As many kinds of smoothness as there are: kinks, steps, tails of powers and lighter ones.
+RECORDED = [0.3, 0.1, 0.2, 0.1, 2.5]
 CLOSED = [Pareto(0.001, 1.1), Pareto(2, 3.5), *EXPONENTIALS]
 
 
@@ -305,3 +320,324 @@ def test_exponentials_reject(value):
     if value != 0:
         with pytest.raises(ValueError, match="shift must be finite and not negative"):
             ShiftedExponential(value, 1)
+
+
+def any_mixture(per="round"):
+    return Mixture(
+        [Pareto(0.2, 2.5, per), ShiftedExponential(0.5, 3, per), Empirical([0.1, 0.4], per)],
+        [0.5, 0.3, 0.2],
+    )
+
+
+EVERY = [*CLOSED, Empirical(RECORDED), any_mixture()]
+
+
+class Bare(Distribution):
+    """What a user has to give: here of another distribution."""
+
+    per = "round"
+
+    def __init__(self, of):
+        self.cdf, self.survival, self.quantile = of.cdf, of.survival, of.quantile
+        self.tail_indices = of.tail_indices
+
+    cdf = survival = quantile = None
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_quantile_inverts_cdf(model):
+    q = np.concatenate([np.random.default_rng(0).random(500), np.arange(1, 100) / 100, [1e-12]])
+    t = model.quantile(q)
+    # F(Q(q)) >= q and F < q below: what a quantile is; of functions in closed form, as rounded
+    slack = 0 if isinstance(model, (Empirical, Mixture)) else 1e-14
+    assert np.all(model.cdf(t) >= q - slack)
+    assert np.all(model.cdf(t * (1 - 1e-15)) < q + slack)
+    np.testing.assert_allclose(model.cdf(t) + model.survival(t), 1, rtol=1e-14)
+    assert np.all(np.diff(t[np.argsort(q)]) >= 0)
+    for scalar in (0, 0.3, 1):
+        assert model.quantile(scalar) == model.quantile([scalar])[0]
+        assert model.cdf(scalar) == model.cdf([scalar])[0]
+    assert model.quantile(np.full((2, 3), 0.5)).shape == (2, 3)
+    for q in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"q in \[0, 1\] only"):
+            model.quantile(q)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+@settings(deadline=None, max_examples=30)
+@given(seed=SEEDS, round=st.integers(0, 2**40), fewer=st.integers(0, 40), more=st.integers(0, 40))
+def test_samples_of_every_model_depend_on_seed_round_and_worker_only(
+    model, seed, round, fewer, more
+):
+    times = model.sample(round, fewer + more, seed)
+    assert times.shape == (fewer + more,)
+    np.testing.assert_array_equal(model.sample(round, fewer, seed), times[:fewer])
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).sample(round, 3, seed), model.sample(round, 3, seed)
+    )
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_draws_have_the_cdf(model):
+    drawn = np.sort(model.draw(np.random.default_rng(12), 500, 40).ravel())
+    # Kolmogorov: the distance exceeds 2.23 / sqrt(N) with probability 1e-4, less where F has steps.
+    points = np.linspace(0, model.quantile(0.999), 2000)
+    seen = np.searchsorted(drawn, points, side="right") / drawn.size
+    assert np.abs(seen - model.cdf(points)).max() < 2.23 / math.sqrt(drawn.size)
+
+
+@pytest.mark.parametrize("model", CLOSED[1:], ids=repr)
+@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 9), (9, 9), (30, 40), (990, 1000)])
+def test_means_by_quadrature_meet_closed_forms(model, f, n):
+    expected = model.order_statistic_mean(f, n)
+    assert Bare(model).order_statistic_mean(f, n) == pytest.approx(expected, rel=1e-10)
+    assert Bare(model).mean() == pytest.approx(model.mean(), rel=1e-10)
+    np.testing.assert_array_equal(
+        Bare(model).draw(np.random.default_rng(1), 3, 2),
+        model.quantile(np.random.default_rng(1).random((3, 2))),
+    )
+    heterogeneous = Heterogeneous([model] * n)
+    assert heterogeneous.order_statistic_mean(f, n) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [1.001, 1.01, 1.1, 1.9, 2.1, 7])
+def test_quadrature_of_heavy_tails(shape):
+    model = Pareto(0.01, shape)
+    assert Bare(model).mean() == pytest.approx(model.mean(), rel=1e-9)
+    mixed = Mixture([model, Exponential(3)], [0.9, 0.1])
+    expected = 0.9 * model.mean() + 0.3
+    assert mixed.mean() == pytest.approx(expected, rel=1e-14)
+    assert mixed.order_statistic_mean(1, 1) == pytest.approx(expected, rel=1e-8)
+
+
+def test_quadrature_of_polynomials():
+    # 1 on [0, 1], then (3 - t) / 2 to 3
+    late = mean_of_late(lambda t: np.clip((3 - t) / 2, 0, 1), np.array([1.0, 3.0]), math.inf)
+    assert late == pytest.approx(2, rel=1e-14)
+
+
+@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 3), (2, 3), (3, 3), (2, 5), (5, 5)])
+def test_pooled_samples_against_every_tuple(f, n):
+    tuples = np.sort(list(itertools.product(RECORDED, repeat=n)), axis=1)
+    model = Empirical(RECORDED)
+    assert model.order_statistic_mean(f, n) == pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
+    # The same by the quadrature of its steps, alone, mixed with itself, and for each worker.
+    for same in (Mixture([model, model], [0.25, 0.75]), Bare(model), Heterogeneous([model] * n)):
+        if not isinstance(same, Bare):  # which does not know where the steps are
+            expected = pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
+            assert same.order_statistic_mean(f, n) == expected
+
+
+def test_recorded_rounds():
+    rounds = np.array([[1.0, 2, 3], [4, 6, 5]])
+    model = Empirical(rounds)
+    assert [model.order_statistic_mean(f, 3) for f in (1, 2, 3)] == [2.5, 3.5, 4.5]
+    assert Empirical(rounds.ravel()).order_statistic_mean(1, 3) != 2.5
+    drawn = model.draw(np.random.default_rng(0), 400, 3)
+    firsts = drawn[:, 0] == 1
+    np.testing.assert_array_equal(drawn[firsts], np.broadcast_to(rounds[0], drawn[firsts].shape))
+    np.testing.assert_array_equal(drawn[~firsts], np.broadcast_to(rounds[1], drawn[~firsts].shape))
+    assert abs(firsts.sum() - 200) < 40
+    assert {tuple(model.sample(r, 3, seed=1)) for r in range(30)} == set(map(tuple, rounds))
+    assert model.mean() == 3.5
+    assert model.cdf(3) == 0.5
+    assert model.quantile(0.5) == 3
+    for wrong in (
+        lambda: model.sample(0, 2, 0),
+        lambda: model.draw(np.random.default_rng(0), 1, 4),
+        lambda: model.order_statistic_mean(1, 2),
+        lambda: model.tail_indices(4),
+    ):
+        with pytest.raises(ValueError, match=r"of 3 workers, not of [24]: pool the samples"):
+            wrong()
+
+
+def test_samples_are_kept_as_they_were():
+    given = np.array([3, 1, 2])
+    model = Empirical(given)
+    given[0] = 7
+    assert model.samples.tolist() == [3, 1, 2]
+    assert model.samples.dtype == np.float64
+    with pytest.raises(ValueError, match="read-only"):
+        model.samples[0] = 1
+    assert model == Empirical([3.0, 1.0, 2.0])
+    assert hash(model) == hash(Empirical([3.0, 1.0, 2.0]))
+    assert model != Empirical([1, 2, 3])
+    assert model != Empirical([3, 1, 2], per="computation")
+    assert model != Empirical([[3, 1, 2]])
+    assert model != 3
+    assert repr(model) == "Empirical(3 samples, mean 2, per='round')"
+    assert (
+        repr(Empirical(np.ones((4, 2)))) == "Empirical(4 rounds of 2 workers, mean 1, per='round')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "error", "message"),
+    [
+        ([], ValueError, "samples must not be empty"),
+        ([[[1.0]]], ValueError, r"shape \(N,\) or \(rounds, workers\), not \(1, 1, 1\)"),
+        (1.0, ValueError, r"shape \(N,\) or \(rounds, workers\), not \(\)"),
+        ([1, -2], ValueError, "samples must not be negative, got -2"),
+        ([1, math.nan], ValueError, r"samples\[1\] is nan"),
+        ([[1, math.inf]], ValueError, r"samples\[0, 1\] is inf"),
+        ([1j], TypeError, "samples must be real"),
+        (["a"], TypeError, "samples must be real"),
+    ],
+)
+def test_unsuitable_samples(samples, error, message):
+    with pytest.raises(error, match=message):
+        Empirical(samples)
+    with pytest.raises(ValueError, match="per must be"):
+        Empirical([1], "day")
+
+
+def test_mixture_is_the_mixed_law():
+    model, t = any_mixture(), np.array([0, 0.1, 0.3, 0.4, 0.7, 5, 1e9])
+    parts = zip(model.models, model.weights, strict=True)
+    np.testing.assert_allclose(model.cdf(t), sum(w * m.cdf(t) for m, w in parts), rtol=1e-14)
+    assert model.mean() == pytest.approx(
+        0.5 * 0.2 * 2.5 / 1.5 + 0.3 * (0.5 + 1 / 3) + 0.2 * 0.25, rel=1e-14
+    )
+    assert model.survival(1e9) == pytest.approx(0.5 * (0.2 / 1e9) ** 2.5, rel=1e-12)
+    assert model.per == "round"
+    assert any_mixture("computation").per == "computation"
+    assert model.tail_indices(2).tolist() == [2.5, 2.5]
+    assert model.quantile(0) == 0.1
+    assert model.quantile(1) == math.inf
+    assert model.quantile(0.1) == 0.1  # where F steps over 0.1
+    assert model == any_mixture()
+    assert hash(model) == hash(any_mixture())
+    alike = Mixture([Pareto(1, 3), Exponential(2)], [0.5, 0.5])
+    assert eval(repr(alike)) == alike
+
+
+@pytest.mark.parametrize(("f", "n"), [(1, 3), (5, 6), (6, 6), (40, 50)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        any_mixture(),
+        Mixture([any_mixture(), Exponential(0.1)], [0.3, 0.7]),
+        Mixture([Exponential(1), Exponential(1000)], [0.99, 0.01]),
+    ],
+    ids=["three", "nested", "far apart"],
+)
+def test_order_statistics_of_mixtures_against_draws(model, f, n):
+    waits = np.sort(model.draw(np.random.default_rng(21), 20_000, n))[:, f - 1]
+    error = waits.std() / math.sqrt(waits.size)
+    assert abs(waits.mean() - model.order_statistic_mean(f, n)) < 4 * error
+
+
+def test_mixture_of_exponentials_by_expansion():
+    # P(max > t) = 1 - (1 - S)^n with S the mixed survival: multinomial terms are exponentials.
+    model, n = Mixture([Exponential(1), Exponential(1000)], [0.99, 0.01]), 12
+    with mpmath.workdps(40):
+        exact = mpmath.mpf(0)
+        for i in range(1, n + 1):
+            for j in range(i + 1):  # j of the i factors S are of the second kind
+                rate = (i - j) + mpmath.mpf(j) / 1000
+                weight = mpmath.mpf("0.99") ** (i - j) * mpmath.mpf("0.01") ** j
+                exact -= (-1) ** i * mpmath.binomial(n, i) * mpmath.binomial(i, j) * weight / rate
+    assert model.order_statistic_mean(n, n) == pytest.approx(float(exact), rel=1e-10)
+
+
+MIXED_RATES = [1.0, 1.0, 0.25, 5.0, 0.01]
+
+
+def of_rates(shift=0.0):
+    return Heterogeneous([ShiftedExponential(shift, rate) for rate in MIXED_RATES])
+
+
+@pytest.mark.parametrize("shift", [0.0, 20.0])
+def test_unlike_exponentials_by_inclusion_and_exclusion(shift):
+    model, n = of_rates(shift), len(MIXED_RATES)
+    first = 1 / sum(MIXED_RATES)
+    last = sum(
+        (-1) ** (size + 1) / sum(chosen)
+        for size in range(1, n + 1)
+        for chosen in itertools.combinations(MIXED_RATES, size)
+    )
+    assert model.order_statistic_mean(1, n) == pytest.approx(shift + first, rel=1e-10)
+    assert model.order_statistic_mean(n, n) == pytest.approx(shift + last, rel=1e-10)
+    waits = [model.order_statistic_mean(f, n) for f in range(1, n + 1)]
+    # The order statistics add up to all of the times.
+    assert sum(waits) == pytest.approx(sum(m.mean() for m in model.models), rel=1e-10)
+
+
+def test_heterogeneous_workers():
+    slow, fast = ShiftedExponential(20, 1), ShiftedExponential(20, 20)
+    model = Heterogeneous([slow, fast, slow])
+    assert model.per == "computation"
+    assert repr(model) == f"Heterogeneous([{slow!r}] * 1 + [{fast!r}] * 1 + [{slow!r}] * 1)"
+    assert eval(repr(model)) == model
+    assert hash(eval(repr(model))) == hash(model)
+    drawn = model.draw(np.random.default_rng(5), 30_000, 3)
+    for column, each in zip(drawn.T, model.models, strict=True):
+        assert abs(column.mean() - each.mean()) < 4 * column.std() / math.sqrt(column.size)
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 4 / math.sqrt(30_000)
+    np.testing.assert_array_equal(model.draw(np.random.default_rng(5), 30_000, 3), drawn)
+    np.testing.assert_array_equal(model.sample(3, 3, seed=1), model.sample(3, 3, seed=1))
+    assert len({model.sample(r, 3, s)[1] for r in range(9) for s in range(9)}) == 81
+    for f in (1, 2, 3):
+        waits = np.sort(drawn)[:, f - 1]
+        error = waits.std() / math.sqrt(waits.size)
+        assert abs(waits.mean() - model.order_statistic_mean(f, 3)) < 4 * error
+    for wrong in (
+        lambda: model.sample(0, 2, 0),
+        lambda: model.draw(np.random.default_rng(0), 1, 4),
+        lambda: model.order_statistic_mean(1, 2),
+        lambda: model.tail_indices(4),
+    ):
+        with pytest.raises(ValueError, match=r"times of 3 workers, not of [24]"):
+            wrong()
+
+
+def test_means_of_heavy_and_light_workers():
+    # The second of two waits for both: the tails' exponents add up only where either may be late.
+    model = Heterogeneous([Pareto(1, 0.7), Exponential(1), Pareto(1, 0.4)])
+    assert model.tail_indices(3).tolist() == [0.7, math.inf, 0.4]
+    for f in (1, 2):
+        assert model.order_statistic_mean(f, 3) < math.inf
+    with pytest.raises(ValueError, match=r"the 3-th smallest of 3 .* it does for f up to 2"):
+        model.order_statistic_mean(3, 3)
+    # The first of 0.7 and 0.4 alone is a Pareto of shape 1.1, cut off by neither.
+    pair = Heterogeneous([Pareto(1, 0.7), Pareto(1, 0.4)])
+    assert pair.order_statistic_mean(1, 2) == pytest.approx(11, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Heterogeneous, lambda models: Mixture(models, [0.5, 0.5])])
+@pytest.mark.parametrize(
+    ("models", "error", "message"),
+    [
+        ([], ValueError, "at least one model is needed"),
+        ([Pareto(1, 2), 3], TypeError, "distributions of fastgc.delays, got 3"),
+        ([Pareto(1, 2), of_rates()], TypeError, "distributions of fastgc.delays, got Hetero"),
+        ([Pareto(1, 2), ShiftedExponential(1, 2)], ValueError, "per must be the same"),
+        ([Pareto(1, 2), Empirical([[1.0]])], ValueError, "draws whole rounds.*pool its samples"),
+    ],
+)
+def test_models_that_do_not_go_together(kind, models, error, message):
+    with pytest.raises(error, match=message):
+        kind(models)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1], "2 models need as many weights, got 1"),
+        ([0.5, 0.6], "positive with sum 1, got .* with sum 1.1"),
+        ([1.5, -0.5], "positive with sum 1"),
+        ([1, 0], "positive with sum 1"),
+        ([math.nan, 1], "positive with sum 1"),
+    ],
+)
+def test_weights_rejected(weights, message):
+    with pytest.raises(ValueError, match=message):
+        Mixture([Exponential(1), Exponential(2)], weights)
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(ImportError, match=r'pip install "fastgc\[planning\]"'):
+        Empirical([1, 2]).order_statistic_mean(1, 2)
+    assert Pareto(1, 2).order_statistic_mean(1, 2) == pytest.approx(4 / 3)

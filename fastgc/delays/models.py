@@ -10,6 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._extras import scipy
+from .quadrature import mean_of_late
+
 __all__ = [
     "DelayModel",
     "Delays",
@@ -150,13 +153,26 @@ class Delays(ABC):
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         """`draw` after its checks; rounds and, in a round, workers take from `rng` in order."""
 
-    @abstractmethod
     def _order_statistic_mean(self, f: int, n: int) -> float:
         """`order_statistic_mean` where it exists."""
+        tail = float(np.sort(self.tail_indices(n))[: n - f + 1].sum())
+        return mean_of_late(lambda t: self._late(t, f, n), self._knots(), tail)
+
+    @abstractmethod
+    def _late(self, t: Array, f: int, n: int) -> Array:
+        """Probability that the f-th smallest of n times is more than t, elementwise."""
+
+    @abstractmethod
+    def _knots(self) -> Array:
+        """Knots of `_late`, as `mean_of_late` wants them."""
 
 
 class Distribution(Delays):
-    """One distribution, from which each worker's time in each round is drawn independently."""
+    """One distribution, from which each worker's time in each round is drawn independently.
+
+    A subclass gives `per`, `cdf`, `survival`, `quantile`, and `tail_indices` if its tail is that of
+    a power. The rest follows, by quadrature where it is a mean.
+    """
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
@@ -176,7 +192,6 @@ class Distribution(Delays):
             If a q is not in [0, 1].
         """
 
-    @abstractmethod
     def mean(self) -> float:
         """Mean time in seconds.
 
@@ -185,9 +200,20 @@ class Distribution(Delays):
         ValueError
             If it does not exist.
         """
+        return self.order_statistic_mean(1, 1)
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
         return np.full(workers, math.inf)
+
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        return self.quantile(rng.random((rounds, workers)))
+
+    def _late(self, t: Array, f: int, n: int) -> Array:
+        late: Array = scipy("special").betainc(n - f + 1, f, self.survival(t))
+        return late
+
+    def _knots(self) -> Array:
+        return self.quantile([0, 0.5])
 
 
 class _Continuous(Distribution):
@@ -208,7 +234,7 @@ class _Continuous(Distribution):
         return probability
 
     def quantile(self, q: ArrayLike) -> Array:
-        q = _check_probabilities(q)
+        q = check_probabilities(q)
         with np.errstate(divide="ignore"):
             return self._time(-np.log1p(-q))
 
@@ -242,7 +268,7 @@ class Pareto(_Continuous):
 
     def __post_init__(self) -> None:
         _check_positive(scale=self.scale, shape=self.shape)
-        _check_per(self.per)
+        check_per(self.per)
 
     def _hazard(self, t: Array) -> Array:
         hazard: Array = self.shape * np.log(np.maximum(t, self.scale) / self.scale)
@@ -313,7 +339,7 @@ class ShiftedExponential(_Continuous):
         if not 0 <= self.shift < math.inf:
             raise ValueError(f"shift must be finite and not negative, got {self.shift}")
         _check_positive(rate=self.rate)
-        _check_per(self.per)
+        check_per(self.per)
 
     def _hazard(self, t: Array) -> Array:
         hazard: Array = self.rate * np.maximum(t - self.shift, 0)
@@ -357,7 +383,7 @@ class Exponential(_Continuous):
 
     def __init__(self, mean: float, per: Per = "round") -> None:
         _check_positive(mean=mean)
-        _check_per(per)
+        check_per(per)
         object.__setattr__(self, "scale", mean)  # `mean` is the method
         object.__setattr__(self, "per", per)
 
@@ -396,12 +422,12 @@ def _check_positive(**parameters: float) -> None:
             raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
-def _check_per(per: Per) -> None:
+def check_per(per: Per) -> None:
     if per not in ("round", "computation"):
         raise ValueError(f"per must be 'round' or 'computation', got {per!r}")
 
 
-def _check_probabilities(q: ArrayLike) -> Array:
+def check_probabilities(q: ArrayLike) -> Array:
     q = np.asarray(q, dtype=np.float64)
     if not np.all((q >= 0) & (q <= 1)):
         raise ValueError("a quantile is asked for at q in [0, 1] only")
