@@ -1,6 +1,7 @@
 """Models of how long workers take: for engines with artificial stragglers, simulation, planning."""
 
 from .empirical import Empirical
+from .fit import Fit, fit
 from .mixtures import Heterogeneous, Mixture
 from .models import DelayModel, Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .text import parse
@@ -11,9 +12,11 @@ __all__ = [
     "Distribution",
     "Empirical",
     "Exponential",
+    "Fit",
     "Heterogeneous",
     "Mixture",
     "Pareto",
     "ShiftedExponential",
+    "fit",
     "parse",
 ]

@@ -1,0 +1,168 @@
+"""Which model recorded times follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_integer
+from .empirical import check_times
+from .models import Distribution, Exponential, Pareto, Per, ShiftedExponential
+
+__all__ = ["Fit", "fit"]
+
+Array = NDArray[np.float64]
+
+
+class Fit(NamedTuple):
+    """A model fitted to recorded times.
+
+    Attributes
+    ----------
+    model : Distribution
+    log_likelihood : float
+        Of the times, under it.
+    aic : float
+        Akaike's criterion, two per parameter less twice that; less is better.
+    ks : float
+        Kolmogorov-Smirnov distance, the greatest between the times' cdf and the model's.
+    p_value : float
+        Probability of at least this distance if times do follow such a model, itself fitted to
+        them.
+    """
+
+    model: Distribution
+    log_likelihood: float
+    aic: float
+    ks: float
+    p_value: float
+
+
+def fit(
+    times: ArrayLike,
+    kinds: Sequence[str] = ("pareto", "shifted-exponential", "exponential"),
+    loads: ArrayLike | None = None,
+    *,
+    draws: int = 199,
+    seed: int = 0,
+) -> list[Fit]:
+    """Fit models to recorded times by maximum likelihood.
+
+    Parameters
+    ----------
+    times : array_like
+        Seconds, N of them in any shape, taken as independent of each other: positive, not all
+        equal.
+    kinds : sequence of str
+        ``"pareto"``, ``"shifted-exponential"``, ``"exponential"``.
+    loads : array_like, optional
+        Computations that each of the times was taken by, in a shape that broadcasts to theirs:
+        (workers,) for times of (rounds, workers), say. Models are then of the times of single
+        computations, with ``per="computation"``; without loads they have ``per="round"``.
+    draws : int
+        Samples for the p-values, which are multiples of 1 / (draws + 1).
+    seed : int
+        Of these samples, not negative.
+
+    Returns
+    -------
+    list of Fit
+        One for each kind, the least `aic` first.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two times, one is not positive and finite, all are equal, the loads
+        do not fit or are not positive, or a kind is not known.
+    TypeError
+        If times or loads are not real numbers.
+
+    Notes
+    -----
+    With m the least and x̄ the mean of the N times x, the likelihood is greatest at scale m and
+    shape N / Σ log(x / m) (Arnold, Pareto Distributions, 2nd ed., section 5.2), at shift m and rate
+    1 / (x̄ - m), and at mean x̄ (Johnson, Kotz and Balakrishnan, Continuous Univariate
+    Distributions I, chapter 19).
+
+    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand, and is
+    far too large for one fitted to the same times. Here as many times are drawn from the fitted
+    model, fitted again, and their distances compared, `draws` times over. As no distance depends
+    on a model's scale, shift or shape, these p-values are exact.
+
+    Exponential times are fitted slightly better still by a shift to the least of them, of about
+    x̄ / N, and even their `aic` in a third of all cases: as a model of delays it is the same.
+    """
+    checked = check_times("times", times)
+    if unknown := [kind for kind in kinds if kind not in _KINDS]:
+        raise ValueError(f"unknown kind of model {unknown[0]!r}: choose from {', '.join(_KINDS)}")
+    draws = check_integer("draws", draws)
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    per: Per = "round"
+    if loads is not None:
+        per = "computation"
+        divisors = check_times("loads", loads)
+        try:
+            divisors = np.broadcast_to(divisors, checked.shape)
+        except ValueError:
+            raise ValueError(
+                f"loads of shape {divisors.shape} do not fit times of shape {checked.shape}"
+            ) from None
+        if divisors.min() <= 0:
+            raise ValueError(f"loads must be positive, got {divisors.min()}")
+        checked = checked / divisors
+    x = np.sort(checked, axis=None)
+    if x.size < 2 or x[0] <= 0 or x[0] == x[-1]:
+        raise ValueError(
+            "a fit takes at least two times, positive and not all equal: got "
+            f"{x.size} from {x[0]} to {x[-1]}"
+        )
+    rng = np.random.default_rng(seed)
+    return sorted((_fit(kind, x, per, draws, rng) for kind in kinds), key=lambda each: each.aic)
+
+
+def _fit(kind: str, x: Array, per: Per, draws: int, rng: np.random.Generator) -> Fit:
+    parameters, estimate = _KINDS[kind]
+    model, log_likelihood = estimate(x, per)
+    distance = _distance(x, model)
+    as_far = 0
+    for _ in range(draws):
+        drawn = np.sort(model.draw(rng, 1, x.size)[0])
+        as_far += _distance(drawn, estimate(drawn, per)[0]) >= distance
+    p_value = (1 + as_far) / (1 + draws)
+    return Fit(model, log_likelihood, 2 * parameters - 2 * log_likelihood, distance, p_value)
+
+
+def _pareto(x: Array, per: Per) -> tuple[Distribution, float]:
+    scale = float(x[0])
+    shape = 1 / float(np.log(x / scale).mean())
+    return Pareto(scale, shape, per), x.size * (math.log(shape / scale) - 1 - 1 / shape)
+
+
+def _shifted_exponential(x: Array, per: Per) -> tuple[Distribution, float]:
+    shift = float(x[0])
+    rate = 1 / float((x - shift).mean())
+    return ShiftedExponential(shift, rate, per), x.size * (math.log(rate) - 1)
+
+
+def _exponential(x: Array, per: Per) -> tuple[Distribution, float]:
+    mean = float(x.mean())
+    return Exponential(mean, per), -x.size * (math.log(mean) + 1)
+
+
+# of each kind the number of parameters, and the fit to ascending times with its log-likelihood
+_KINDS: dict[str, tuple[int, Callable[[Array, Per], tuple[Distribution, float]]]] = {
+    "pareto": (2, _pareto),
+    "shifted-exponential": (2, _shifted_exponential),
+    "exponential": (1, _exponential),
+}
+
+
+def _distance(x: Array, model: Distribution) -> float:
+    """Kolmogorov-Smirnov distance of ascending times."""
+    steps, cdf = np.arange(x.size + 1) / x.size, model.cdf(x)
+    return float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))
