@@ -122,6 +122,36 @@ fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
                               const int64_t *weight_exponent, int64_t m, const double *points,
                               int64_t p, int complex, int sum, double *out);
 
+/* When the messages of a round suffice. */
+typedef enum {
+    FGC_BLOCKS, /* so many of each block, whichever they are */
+    FGC_CELLS,  /* of cells so many that they weigh enough */
+    FGC_TILING  /* intervals, as edges between their ends, that connect 0 and k */
+} fgc_rule;
+
+/* What workers send in a round. Worker i's messages are first[i] .. first[i+1]-1 and sent in this
+ * order, m after share[m] of its whole time; `share` ascends in (0, 1]. */
+typedef struct {
+    fgc_rule kind;
+    int64_t workers, groups;
+    const int64_t *first, *loads; /* loads[i]: its computations */
+    const double *share;
+    const int64_t *group, *other; /* block, or cell, or start of the interval; its end */
+    const int64_t *need;          /* messages needed of each block; weight of each cell */
+    int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k */
+} fgc_completion_plan;
+
+/* Rounds in which worker i needs totals[round n + i] seconds and begins late[i] seconds after the
+ * round's start. For each round: its time, and the messages, the workers heard from, and the
+ * computations finished when messages suffice. Each message then heard takes the master `receive`
+ * seconds, one after the other. Rounds that never end take INFINITY.
+ * Unless `interrupted`, workers finish the message that they are at when the next round starts,
+ * `overhead` seconds after the end, and late[] is written; else it holds for every round. */
+fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals, double *late,
+                          int64_t rounds, double receive, double overhead, int interrupted,
+                          double *time, int64_t *messages, int64_t *workers,
+                          int64_t *computations);
+
 /* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
 const char *fgc_simd(void);
 int fgc_simd_select(const char *level);

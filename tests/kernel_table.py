@@ -6,6 +6,7 @@ in use), and tells the truth by other means: sums in extended precision, product
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from fastgc import kernels
+from fastgc.codes.rules import Blocks, Cells, Tiling
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
@@ -324,4 +326,108 @@ KERNELS = [
         for what in ("products", "basis", "functional")
         for complex_ in (0, 1)
     ),
+]
+
+
+# ---------------------------------------------------------------------- completion times
+
+
+def rule_of(plan):
+    """The rule of `fastgc.codes` that a plan stands for."""
+    if plan.kind == kernels.BLOCKS:
+        return Blocks(plan.group, plan.need)
+    if plan.kind == kernels.CELLS:
+        return Cells(plan.group, plan.need, plan.total)
+    return Tiling(plan.group, plan.other, plan.total)
+
+
+def completion_truth(plan, totals, late, receive, overhead, interrupted):
+    """Rounds followed message by message: a `Completion` of lists, and who is late then."""
+    rule, first, late = rule_of(plan), plan.first.tolist(), late.tolist()
+    none = np.empty(0, np.int64)
+    rounds = []
+    for row in totals.tolist():
+        sent = [
+            [late[i] + total * share for share in plan.share[first[i] : first[i + 1]].tolist()]
+            for i, total in enumerate(row)
+        ]
+        arrivals = sorted(
+            (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
+        )
+        tracker = rule.tracker()
+        at_once = rule.path(none) == {} if plan.kind == kernels.TILING else not rule.missing(none)
+        enough = (at for at, message in arrivals if tracker.add(message))
+        ready = 0.0 if at_once else next(enough, math.inf)
+        heard = [at for at, _ in arrivals if at <= ready]
+        done = 0
+        for load, total, free_at in zip(plan.loads.tolist(), row, late, strict=True):
+            if free_at <= ready:
+                part = min(1.0, (ready - free_at) / total) if total else 1.0
+                done += math.floor(load * part + 1e-9)
+        time = max([ready, *(at + (len(heard) - j) * receive for j, at in enumerate(heard))])
+        senders = sum(bool(own) and own[0] <= ready for own in sent)
+        rounds.append((time, len(heard), senders, done))
+        if not interrupted:
+            end = time + overhead
+            busy = [
+                [at for at in (free_at, *own) if at > end]
+                for free_at, own in zip(late, sent, strict=True)
+            ]
+            late = [ahead[0] - end if ahead else 0.0 for ahead in busy]
+    return kernels.Completion(*map(list, zip(*rounds, strict=True))), late
+
+
+def _completion(rule, receive, interrupted):
+    """``make``: rounds of `size` workers of which each sends `count` messages."""
+
+    def make(rng, size, count, dtype, rounds=30):
+        worker = np.repeat(np.arange(size), count)
+        sent = np.tile(np.arange(count), size)
+        empty = np.empty(0, np.int64)
+        other, total = empty, 0
+        if rule == "blocks":  # as many messages as 2 workers send, less one
+            kind, group = kernels.BLOCKS, np.zeros_like(worker)
+            need = np.array([min(2 * count - 1, worker.size)])
+        elif rule == "cells":  # worker i begins with cell i
+            kind, group, total = kernels.CELLS, (worker + sent) % size, size
+            need = np.ones(size, np.int64)
+        else:  # about three classes of workers, each of which splits the partitions
+            kind, total, need = kernels.TILING, 2 * size * count, empty
+            classes = np.array_split(np.arange(size * count), min(3, size * count))
+            ends = [np.linspace(0, total, part.size + 1).astype(np.int64) for part in classes]
+            group = np.concatenate([end[:-1] for end in ends])
+            other = np.concatenate([end[1:] for end in ends])
+        plan = kernels.CompletionPlan(
+            kind,
+            first=np.arange(size + 1) * count,
+            share=(sent + 1) / count,
+            loads=np.full(size, 2 * count),
+            group=group,
+            other=other,
+            need=need,
+            total=total,
+        )
+        totals = 1 + rng.exponential(size=(rounds, size))
+        return {"plan": plan, "totals": totals, "late": np.zeros(size)}
+
+    def run(arguments):
+        late = arguments["late"].copy()
+        done = kernels.completion(
+            arguments["plan"], arguments["totals"], late, receive, 0.01, interrupted
+        )
+        return done, late
+
+    def truth(arguments):
+        return completion_truth(
+            **arguments, receive=receive, overhead=0.01, interrupted=interrupted
+        )
+
+    title = f"completion {rule}{', receive' if receive else ''}{'' if interrupted else ', finish'}"
+    return Kernel(title, make, run, truth, (np.float64,))
+
+
+COMPLETIONS = [
+    _completion(rule, receive, interrupted)
+    for rule in ("blocks", "cells", "tiling")
+    for receive, interrupted in ((0.0, True), (1e-3, True), (0.0, False))
 ]

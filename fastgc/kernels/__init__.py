@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import threads
+from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where, fourier_vector
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
+    "BLOCKS",
+    "CELLS",
     "EXPAND",
     "LOCATOR",
     "LOOKUP",
@@ -30,6 +33,9 @@ __all__ = [
     "REAL",
     "REAL_PART",
     "SPREAD",
+    "TILING",
+    "Completion",
+    "CompletionPlan",
     "CyclicPlan",
     "Decode",
     "Rows",
@@ -39,6 +45,7 @@ __all__ = [
     "backends",
     "bind_decoding_vector",
     "combine",
+    "completion",
     "fourier_vector",
     "lagrange_basis",
     "lagrange_products",
@@ -101,6 +108,17 @@ class Backend(Protocol):
         weight_exponent: NDArray[np.int64],
         points: NDArray[Any],
         out: NDArray[Any],
+    ) -> None: ...
+
+    def completion(
+        self,
+        plan: CompletionPlan,
+        totals: NDArray[np.float64],
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+        out: Completion,
     ) -> None: ...
 
 
@@ -329,3 +347,63 @@ def lagrange_basis(
         Contiguous; all of one dtype. If it is a vector, the sum over all points.
     """
     (active or _kernels()).lagrange_basis(nodes, weights, weight_exponent, points, out)
+
+
+# A round takes 1 to 3 ns for each message, more where they are put in order: below so many in all,
+# threads do not repay their cost.
+_THRESHOLD_ARRIVALS = 200_000
+
+
+def completion(
+    plan: CompletionPlan,
+    totals: NDArray[np.float64],
+    late: NDArray[np.float64],
+    receive: float = 0.0,
+    overhead: float = 0.0,
+    interrupted: bool = True,
+    out: Completion | None = None,
+) -> Completion:
+    """Simulate rounds: when messages suffice, and what had been done by then.
+
+    Message m of worker i arrives ``late[i] + totals[r, i] * share[m]`` seconds after round r began.
+    Many rounds that do not depend on each other are split over threads.
+
+    Parameters
+    ----------
+    plan : CompletionPlan
+    totals : (rounds, n) float64 array
+        Seconds that each worker's whole work takes; C-contiguous, finite, not negative.
+    late : (n,) float64 array
+        Seconds after a round's beginning until each worker is free. Of every round if
+        `interrupted`; else of the first round, and overwritten with those of the next one.
+    receive : float
+        Seconds that the master takes for each message that it hears, one after the other in order
+        of arrival.
+    overhead : float
+        Seconds between the end of a round and the beginning of the next one.
+    interrupted : bool
+        Whether workers drop what they are at when a round ends. If not, they finish the message
+        that they are at when the next round begins, unheard, and then join the newest round.
+    out : Completion, optional
+        Where to write; arrays of shape (rounds,).
+
+    Returns
+    -------
+    Completion
+        `out`, if given.
+    """
+    rounds = len(totals)
+    out = Completion.empty(rounds) if out is None else out
+    kernels = active or _kernels()
+    few = rounds * plan.share.size < _THRESHOLD_ARRIVALS
+    if few or not interrupted or _active_name == "numpy":
+        kernels.completion(plan, totals, late, receive, overhead, interrupted, out)
+    else:
+        threads.run(
+            lambda lo, hi: kernels.completion(
+                plan, totals[lo:hi], late, receive, overhead, True, out.part(lo, hi)
+            ),
+            rounds,
+            align=8,  # of the numbers written, a cache line
+        )
+    return out

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._cffi import ffi, lib
+from .completion import Completion, CompletionPlan
 from .cyclic import CyclicPlan, Decode, Status, Where
 from .rows import Rows, kind_of
 
@@ -17,6 +18,7 @@ NO_MEMORY = Status.NO_MEMORY
 __all__ = [
     "bind_decoding_vector",
     "combine",
+    "completion",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -191,6 +193,45 @@ def lagrange_basis(
         nodes.dtype.char == "D",
         out.ndim == 1,
         ffi.from_buffer("double[]", out),
+    )
+    if status:
+        raise MemoryError
+
+
+def completion(
+    plan: CompletionPlan,
+    totals: NDArray[np.float64],
+    late: NDArray[np.float64],
+    receive: float,
+    overhead: float,
+    interrupted: bool,
+    out: Completion,
+) -> None:
+    """See `fastgc.kernels.completion`."""
+    buffers = {
+        name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
+        for name, array in plan._asdict().items()
+        if name not in ("kind", "total")
+    }
+    struct = {
+        "kind": plan.kind,
+        "workers": plan.loads.size,
+        "groups": plan.need.size,
+        "total": plan.total,
+        **buffers,
+    }
+    status = lib.fgc_completion(
+        ffi.new("fgc_completion_plan *", struct),
+        ffi.from_buffer("double[]", totals),
+        ffi.from_buffer("double[]", late),
+        len(totals),
+        receive,
+        overhead,
+        interrupted,
+        ffi.from_buffer("double[]", out.time),
+        ffi.from_buffer("int64_t[]", out.messages),
+        ffi.from_buffer("int64_t[]", out.workers),
+        ffi.from_buffer("int64_t[]", out.computations),
     )
     if status:
         raise MemoryError

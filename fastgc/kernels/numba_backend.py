@@ -1,8 +1,8 @@
 """The kernels in Numba, for the facade and for a user's own ``@njit`` code.
 
-`decoding_vector`, `combine_rows`, `accumulate`, `leja_order`, `vandermonde_column` and
-`lagrange_products` take arrays only and may be called from compiled functions; they check nothing.
-All are cached on disk and release the GIL.
+`decoding_vector`, `combine_rows`, `accumulate`, `leja_order`, `vandermonde_column`,
+`lagrange_products` and `completion` take arrays only, or named tuples of them, and may be called
+from compiled functions; they check nothing. All are cached on disk and release the GIL.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from . import cyclic
+from .completion import BLOCKS, CELLS
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, kind_of
 
@@ -678,3 +679,148 @@ def solve_vandermonde(
         nodes, b.reshape(shape), order, transpose, out.reshape(shape), forced
     )
     return bool(finite) and bool(np.isfinite(nodes).all())
+
+
+# ---------------------------------------------------------------------- completion times
+
+# Times are compared for equality: every backend must round them alike.
+_njit_exact = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+_SAMPLE = 8
+
+
+@_njit_exact
+def _nth_smallest(key, need):
+    """The `need`-th smallest, need >= 1, see csrc/completion.c; `key` is overwritten."""
+    count = key.size
+    if need > count:
+        return np.inf
+    spare = np.empty_like(key)
+    sample = np.empty(_SAMPLE)
+    random = np.uint64(1)
+    while True:
+        size = 1 if count < 4 * _SAMPLE else _SAMPLE
+        for i in range(size):
+            random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            sample[i] = key[((random >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)]
+        sample[:size].sort()
+        pivot = sample[int((need - 0.5) / count * size)]
+        less, more = 0, 0
+        for j in range(count):
+            x = key[j]
+            key[less] = x
+            spare[more] = x
+            less += x < pivot
+            more += x > pivot
+        if need <= less:
+            count = less
+        elif need <= count - more:
+            return pivot
+        else:
+            need -= count - more
+            count = more
+            key, spare = spare, key
+
+
+@_njit_exact
+def _blocks_ready(plan, order, bound, arrival):
+    ready = 0.0
+    key = np.empty_like(arrival)
+    for b in range(plan.need.size):
+        if plan.need[b] == 0:
+            continue
+        later = 0
+        for m in order[bound[b] : bound[b + 1]]:
+            key[later] = arrival[m]
+            later += arrival[m] > ready
+        lacking = plan.need[b] - (bound[b + 1] - bound[b] - later)
+        if lacking > 0:
+            ready = _nth_smallest(key[:later], lacking)
+    return ready
+
+
+@_njit_exact
+def _cells_ready(plan, arrival):
+    earliest = np.full(plan.need.size, np.inf)
+    for m in range(arrival.size):
+        earliest[plan.group[m]] = min(earliest[plan.group[m]], arrival[m])
+    lacking = plan.total
+    ready = 0.0
+    for c in np.argsort(earliest):
+        if lacking <= 0:
+            return ready
+        lacking -= plan.need[c]
+        ready = earliest[c]
+    return ready if lacking <= 0 else np.inf
+
+
+@_njit_exact
+def _root(parent, point):
+    while parent[point] != point:
+        parent[point] = parent[parent[point]]
+        point = parent[point]
+    return point
+
+
+@_njit_exact
+def _tiling_ready(plan, arrival):
+    k = plan.total
+    parent = np.arange(k + 1)
+    ready = 0.0
+    for m in np.argsort(arrival):
+        if _root(parent, 0) == _root(parent, k):
+            return ready
+        parent[_root(parent, plan.group[m])] = _root(parent, plan.other[m])
+        ready = arrival[m]
+    return ready if _root(parent, 0) == _root(parent, k) else np.inf
+
+
+@_njit_exact
+def completion(plan, totals, late, receive, overhead, interrupted, out):
+    """Simulate rounds, see `fastgc.kernels.completion`."""
+    n = plan.loads.size
+    arrival = np.empty(plan.share.size)
+    if plan.kind == BLOCKS:
+        order = np.argsort(plan.group)
+        bound = np.searchsorted(plan.group[order], np.arange(plan.need.size + 1))
+    for r in range(totals.shape[0]):
+        for i in range(n):
+            for m in range(plan.first[i], plan.first[i + 1]):
+                arrival[m] = late[i] + totals[r, i] * plan.share[m]
+        if plan.kind == BLOCKS:
+            ready = _blocks_ready(plan, order, bound, arrival)
+        elif plan.kind == CELLS:
+            ready = _cells_ready(plan, arrival)
+        else:
+            ready = _tiling_ready(plan, arrival)
+
+        heard, senders, done = 0, 0, 0
+        for i in range(n):
+            sent = 0
+            for m in range(plan.first[i], plan.first[i + 1]):
+                sent += arrival[m] <= ready
+            heard += sent
+            senders += sent > 0
+            since = ready - late[i]
+            part = 1.0 if since >= 0 else 0.0
+            if 0 <= since < totals[r, i]:
+                part = since / totals[r, i]
+            done += math.floor(plan.loads[i] * part + 1e-9)
+        end = ready
+        if receive > 0:
+            in_order = arrival[arrival <= ready]
+            in_order.sort()
+            for j in range(heard):
+                end = max(end, in_order[j] + (heard - j) * receive)
+        out.time[r], out.messages[r] = end, heard
+        out.workers[r], out.computations[r] = senders, done
+        if interrupted:
+            continue
+        end += overhead
+        for i in range(n):
+            free_at = late[i]
+            for m in range(plan.first[i], plan.first[i + 1]):
+                if free_at > end:
+                    break
+                free_at = arrival[m]
+            late[i] = free_at - end if free_at > end else 0.0

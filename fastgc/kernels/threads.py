@@ -66,13 +66,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def run(task: Callable[[int, int], T], extent: int) -> list[T]:
+def run(task: Callable[[int, int], T], extent: int, align: int = ALIGN) -> list[T]:
     """Cut ``range(extent)`` into a piece per thread and call ``task(lo, hi)`` on each.
 
-    The first piece is done in this thread.
+    Pieces are multiples of `align`, the last one aside. The first is done in this thread.
     """
     global _pool
-    step = -(-extent // (get_num_threads() * ALIGN)) * ALIGN
+    step = -(-extent // (get_num_threads() * align)) * align
     if step < extent and _pool is None:
         _pool = ThreadPoolExecutor(get_num_threads(), thread_name_prefix="fastgc")
     others = [

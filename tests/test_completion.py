@@ -1,0 +1,270 @@
+"""Completion times against rounds followed message by message, under every backend."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_table import COMPLETIONS, completion_truth
+
+import fastgc
+from fastgc import kernels
+from fastgc.kernels import numpy_backend, threads
+
+EMPTY = np.empty(0, np.int64)
+
+
+def assert_same(found, expected):
+    (done, late), (true, true_late) = found, expected
+    for name in done._fields:
+        np.testing.assert_array_equal(getattr(done, name), getattr(true, name), err_msg=name)
+    np.testing.assert_array_equal(late, true_late)
+
+
+@pytest.mark.parametrize("kernel", COMPLETIONS, ids=lambda k: k.name)
+def test_table(kernel):
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 3, 8, 33):
+        for count in (1, 2, 7, 40):
+            arguments = kernel.make(rng, size, count, np.float64)
+            totals = arguments["totals"].copy()
+            assert_same(kernel.run(arguments), kernel.truth(arguments))
+            np.testing.assert_array_equal(arguments["totals"], totals)
+
+
+def random_plan(rng, kind, workers, most):
+    """A plan with workers that send nothing, needs of zero, and at times too few messages."""
+    counts = rng.integers(0, most + 1, workers)
+    counts[rng.integers(workers)] = most
+    loads = counts + rng.integers(0, 3, workers)
+    share = [
+        np.sort(rng.permutation(load)[:count] + 1) / load
+        for load, count in zip(loads, counts, strict=True)
+        if count
+    ]
+    messages = int(counts.sum())
+    other, total = EMPTY, 0
+    if kind == kernels.TILING:
+        total = int(rng.integers(1, 8))
+        ends = np.array([np.sort(rng.permutation(total + 1)[:2]) for _ in range(messages)])
+        group, other, need = ends[:, 0].copy(), ends[:, 1].copy(), EMPTY
+        if rng.random() < 0.7:
+            group[-1], other[-1] = 0, total
+    else:
+        groups = int(rng.integers(1, 6))
+        group = rng.integers(0, groups, messages)
+        if kind == kernels.BLOCKS:
+            most_of_each = np.bincount(group, minlength=groups) + (rng.random() < 0.1)
+            need = rng.integers(0, most_of_each + 1)
+        else:
+            need = rng.integers(0, 4, groups)
+            total = int(rng.integers(0, need[group].sum() + 2))
+    return kernels.CompletionPlan(
+        kind,
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        share=np.concatenate(share),
+        loads=loads,
+        group=group,
+        other=other,
+        need=need,
+        total=total,
+    )
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from([kernels.BLOCKS, kernels.CELLS, kernels.TILING]),
+    workers=st.integers(1, 7),
+    most=st.integers(1, 6),
+    rounds=st.integers(1, 8),
+    ties=st.booleans(),
+    receive=st.sampled_from([0.0, 0.125, 0.3]),
+    overhead=st.sampled_from([0.0, 0.5, 0.1]),
+    interrupted=st.booleans(),
+)
+@settings(deadline=None, max_examples=300)
+def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead, interrupted):
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng, kind, workers, most)
+    if ties:
+        totals = rng.choice([0.0, 1.0, 1.0, 2.0, 4.0], (rounds, workers))
+        late = rng.choice([0.0, 0.0, 0.5, 3.0], workers)
+    else:
+        totals = rng.exponential(size=(rounds, workers))
+        late = rng.exponential(size=workers)
+    expected = completion_truth(plan, totals, late, receive, overhead, interrupted)
+    kept = totals.copy(), late.copy()
+    done = kernels.completion(plan, totals, late, receive, overhead, interrupted)
+    assert_same((done, late), expected)
+    np.testing.assert_array_equal(totals, kept[0])
+    if interrupted:
+        np.testing.assert_array_equal(late, kept[1])
+
+
+@pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
+def test_many_messages_of_few_times(kind):
+    """Selections that split several times, among keys that tie and among keys that do not."""
+    rng = np.random.default_rng(kind)
+    for ties in (False, True):
+        for _ in range(20):
+            plan = random_plan(rng, kind, 30, 20)
+            totals = rng.exponential(size=(4, 30))
+            if ties:
+                totals = np.ceil(2 * totals)
+            late = np.zeros(30)
+            expected = completion_truth(plan, totals, late, 0.01, 0.0, True)
+            assert_same((kernels.completion(plan, totals, late, 0.01), late), expected)
+
+
+def test_every_rank_of_a_block():
+    rng = np.random.default_rng(3)
+    for n in (1, 2, 31, 32, 33, 200):
+        totals = rng.permutation(np.repeat(np.arange(1.0, n + 1), 2)[:n])[None]
+        ordered = np.sort(totals[0])
+        for need in range(n + 1):
+            plan = one_message_each(n, need)
+            done = kernels.completion(plan, totals, np.zeros(n))
+            assert done.time[0] == (ordered[need - 1] if need else 0)
+            assert done.messages[0] == np.sum(ordered <= done.time[0])
+
+
+def one_message_each(n, need):
+    """As a Reed-Solomon code of load 1: any `need` of n messages."""
+    return kernels.CompletionPlan(
+        kernels.BLOCKS,
+        first=np.arange(n + 1),
+        share=np.ones(n),
+        loads=np.ones(n, np.int64),
+        group=np.zeros(n, np.int64),
+        other=EMPTY,
+        need=np.array([need]),
+        total=0,
+    )
+
+
+def test_order_statistics_of_exponentials():
+    n, f, rounds = 20, 15, 20_000
+    totals = np.random.default_rng(4).exponential(size=(rounds, n))
+    time = kernels.completion(one_message_each(n, f), totals, np.zeros(n)).time
+    mean = np.sum(1 / np.arange(n - f + 1, n + 1))
+    assert abs(time.mean() - mean) < 4 * time.std() / np.sqrt(rounds)
+
+
+def test_a_message_for_each_computation_counts_it():
+    """Even where rounding puts its arrival before or after the computation's end."""
+    rng = np.random.default_rng(5)
+    n, w = 12, 49
+    arguments = COMPLETIONS[0].make(rng, n, w, np.float64, rounds=200)
+    plan = arguments["plan"]._replace(loads=np.full(n, w))
+    late = rng.exponential(size=n)
+    done = kernels.completion(plan, arguments["totals"], late)
+    np.testing.assert_array_equal(done.computations, done.messages)
+
+
+def test_master_takes_one_message_after_the_other():
+    rng = np.random.default_rng(6)
+    n, receive = 30, 0.05
+    totals = rng.exponential(size=(50, n))
+    done = kernels.completion(one_message_each(n, 20), totals, np.zeros(n), receive)
+    for row, time in zip(totals, done.time, strict=True):
+        clock = 0.0
+        for at in np.sort(row)[:20]:
+            clock = max(clock, at) + receive
+        assert time == pytest.approx(clock, rel=1e-14)
+
+
+def test_workers_that_finish_join_the_newest_round():
+    """Two workers, the first message decides; worker 1 sends halves of its work."""
+    plan = kernels.CompletionPlan(
+        kernels.BLOCKS,
+        first=np.array([0, 1, 3]),
+        share=np.array([1.0, 0.5, 1.0]),
+        loads=np.array([1, 4]),
+        group=np.zeros(3, np.int64),
+        other=EMPTY,
+        need=np.array([1]),
+        total=0,
+    )
+    totals = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
+    late = np.zeros(2)
+    done = kernels.completion(plan, totals, late, 0.25, 0.5, False)
+    # Each round ends 0.25 after a message came, and the next one begins 0.5 later.
+    # 0: worker 0 at 2. The next begins at 2.75: worker 1's half is due at 5, 2.25 into it.
+    # 1: worker 0 at 1. The next begins at 1.75, 0.5 before that old message.
+    # 2: worker 1 at 0.5 + 0.5, done at 1.5. Worker 0, due at 3, is 1.25 late for the next, at 1.75.
+    # 3: worker 1 at 2. Worker 0 is due at 1.25 + 4, worker 1's second half at 4; end: 2.75.
+    np.testing.assert_array_equal(done.time, [2.25, 1.25, 1.25, 2.25])
+    np.testing.assert_array_equal(done.messages, [1, 1, 1, 1])
+    np.testing.assert_array_equal(done.workers, [1, 1, 1, 1])
+    np.testing.assert_array_equal(done.computations, [1, 1, 2, 2])
+    np.testing.assert_array_equal(late, [2.5, 1.25])
+
+
+def test_threads_change_nothing(monkeypatch):
+    monkeypatch.setattr(kernels, "_THRESHOLD_ARRIVALS", 0)
+    before = threads.get_num_threads()
+    rng = np.random.default_rng(7)
+    try:
+        for kernel in COMPLETIONS:
+            for rounds in (1, 7, 8, 9, 100):
+                arguments = kernel.make(rng, 5, 3, np.float64, rounds)
+                for count in (1, 3):
+                    threads.set_num_threads(count)
+                    assert_same(kernel.run(arguments), kernel.truth(arguments))
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.any_backend
+def test_pieces_of_threads_are_aligned():
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    try:
+        assert threads.run(lambda *piece: piece, 100, align=8) == [(0, 40), (40, 80), (80, 100)]
+        assert threads.run(lambda *piece: piece, 100) == [(0, 100)]
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.any_backend
+def test_few_rounds_at_a_time(monkeypatch):
+    """NumPy takes them in pieces, to bound its memory."""
+    monkeypatch.setattr(numpy_backend, "_ARRIVALS", 40)
+    with fastgc.use_backend("numpy"):
+        for kernel in COMPLETIONS:
+            arguments = kernel.make(np.random.default_rng(8), 5, 3, np.float64)
+            assert_same(kernel.run(arguments), kernel.truth(arguments))
+
+
+def test_written_where_told_and_nowhere_else():
+    arguments = COMPLETIONS[0].make(np.random.default_rng(9), 4, 3, np.float64)
+    room = kernels.Completion.empty(40)
+    for array in room:
+        array[:] = -7
+    out = room.part(5, 35)
+    plan, totals, late = arguments["plan"], arguments["totals"], arguments["late"]
+    assert kernels.completion(plan, totals, late, out=out) is out
+    assert_same((out, late), completion_truth(plan, totals, late, 0.0, 0.0, True))
+    for array in room:
+        assert (array[:5] == -7).all()
+        assert (array[35:] == -7).all()
+
+
+def test_no_rounds():
+    done = kernels.completion(one_message_each(3, 2), np.empty((0, 3)), np.zeros(3))
+    assert [array.size for array in done] == [0, 0, 0, 0]
+
+
+@pytest.mark.any_backend
+def test_from_compiled_code():
+    """The Numba kernel inside a user's own loop."""
+    completion = pytest.importorskip("fastgc.kernels.numba_backend").completion
+
+    @numba.njit
+    def slowest(plan, totals, late, out):
+        completion(plan, totals, late, 0.0, 0.0, True, out)
+        return out.time.max()
+
+    plan = one_message_each(4, 3)
+    totals = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
+    assert slowest(plan, totals, np.zeros(4), kernels.Completion.empty(2)) == 6.0
