@@ -50,6 +50,7 @@ def pytest_terminal_summary(terminalreporter, config):
             _calls,
             _vandermonde,
             _lagrange,
+            _completion,
             _stability,
             _combinations,
             _compilation,
@@ -224,6 +225,29 @@ def _lagrange(done):
         "largest relative error of a value)",
         rows,
     )
+
+
+def _completion(done):
+    cells = {}
+    for bench in done.values():
+        if "followed_seconds" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault(info["rule"], {})[info["backend"]] = bench
+    if not cells:
+        return None
+    backends = list(dict.fromkeys(name for found in cells.values() for name in found))
+    rows = [["rule", *backends]]
+    for rule, found in cells.items():
+        row = [rule.removeprefix("completion ")]
+        for name in backends:
+            if name not in found:
+                row.append("–")
+                continue
+            info = found[name].extra_info
+            time = found[name].stats.median / info["rounds"]
+            row.append(f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)")
+        rows.append(row)
+    return "A simulated round (times as fast as following its messages in Python)", rows
 
 
 def _stability(done):
