@@ -157,7 +157,8 @@ def train(
         Gradient steps.
     delays : DelayModel, optional
         Artificial delays, a function of `seed` and the round only, so that schemes can be compared
-        on the same ones. Default: none but nature's.
+        on the same ones; times of single computations are taken times a worker's load
+        (`fastgc.delays.Delays`). Default: none but nature's.
     seed : int
         For the split of the data and for the delays.
     timeout : float, optional

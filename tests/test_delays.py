@@ -19,7 +19,6 @@ from fastgc.delays import (
     Mixture,
     Pareto,
     ShiftedExponential,
-    parse,
 )
 from fastgc.delays.quadrature import mean_of_late
 
@@ -160,46 +159,6 @@ def test_quantile_rejects(q):
 def test_order_statistic_rejects(f, n):
     with pytest.raises(ValueError, match=rf"f must lie in 1 \.\. n = {n}, got {f}"):
         Pareto(1, 1).order_statistic_mean(f, n)
-
-
-@settings(deadline=None)
-@given(scale=st.floats(1e-300, 1e300), shape=st.floats(1e-300, 1e300))
-def test_texts_round_trip(scale, shape):
-    model = Pareto(scale, shape)
-    assert eval(repr(model)) == model
-    assert parse(f"pareto:scale={scale!r},shape={shape!r}") == model
-
-
-@pytest.mark.parametrize(
-    "text", ["pareto:scale=0.01,shape=1.1", " Pareto : shape = 1.1 , scale = 1e-2 "]
-)
-def test_parse_pareto(text):
-    assert parse(text) == Pareto(scale=0.01, shape=1.1)
-
-
-@pytest.mark.parametrize("text", ["none", " None "])
-def test_parse_none(text):
-    assert parse(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "unknown delay model '': expected 'none' or, for example, 'pareto:"),
-        ("gauss:scale=1", "unknown delay model 'gauss:scale=1'"),
-        ("none:scale=1", "unknown delay model 'none:scale=1'"),
-        ("pareto", "scale and shape missing"),
-        ("pareto:scale=1", "'pareto:scale=1': shape missing"),
-        ("pareto:scale=1,shape=2,mu=3", "pareto takes scale and shape, once each; got 'mu=3'"),
-        ("pareto:scale=1,scale=2,shape=3", "once each; got 'scale=2'"),
-        ("pareto:scale=1,shape=fast", "shape must be a number"),
-        ("pareto:scale,shape=1", "scale must be a number"),
-        ("pareto:scale=1,shape=-1", "shape must be positive and finite, got -1.0"),
-    ],
-)
-def test_parse_rejects(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse(text)
 
 
 EXPONENTIALS = [ShiftedExponential(0.01, 10), ShiftedExponential(0, 0.3), Exponential(0.02)]

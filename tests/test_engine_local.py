@@ -25,7 +25,8 @@ from fastgc import (
     backends,
     use_backend,
 )
-from fastgc.engines import LocalCluster
+from fastgc.delays import Empirical, Exponential, Heterogeneous
+from fastgc.engines import LocalCluster, local
 from fastgc.models import LeastSquares
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
@@ -429,6 +430,36 @@ def test_step_refuses_unsuitable_arrays_and_stays_open():
 def test_unsuitable_delays(row):
     cluster = LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 1, delays=Delays(row))
     with pytest.raises(ValueError, match="delays must"):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_times_of_computations_count_for_each_partition():
+    code = BinaryCode(4, 9, stragglers=1)
+    assert len(set(code.loads.tolist())) > 1
+    once = Exponential(0.001).sample(5, 4, seed=7)
+    assert local._sample(Exponential(0.001), code.loads, 5, 7) == once.tolist()
+    each = Exponential(0.001, per="computation")
+    np.testing.assert_allclose(local._sample(each, code.loads, 5, 7), once * code.loads)
+    # An object that only samples is of delays, as ever.
+    assert local._sample(Delays([1.0] * 4), code.loads, 0, 7) == [1.0] * 4
+    assert local._sample(None, code.loads, 0, 7) == [0.0] * 4
+
+
+def test_workers_wait_for_each_of_their_partitions():
+    code = Uncoded(2, 8)
+    assert code.loads.tolist() == [4, 4]
+    out = np.empty(1)
+    for per, least in (("round", 0.1), ("computation", 0.4)):
+        delays = Empirical([0.1], per)
+        with LocalCluster(code, [1.0] * 8, np.multiply, 1, delays=delays) as cluster:
+            assert cluster.step(np.ones(1), out).wait_seconds >= least
+            assert out == 8.0
+
+
+def test_models_of_other_workers_are_refused():
+    delays = Heterogeneous([Exponential(0.001)] * 3)
+    cluster = LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 1, delays=delays)
+    with pytest.raises(ValueError, match="times of 3 workers, not of 2"):
         cluster.step(np.ones(1), np.empty(1))
 
 

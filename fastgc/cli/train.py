@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from ..codes import catalogue
+from ..delays.text import FORMS
 from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def train(
         typer.Option(help='"digits", a .npz file, an idx file, or a folder with MNIST\'s files.'),
     ] = "digits",
     delays: Annotated[
-        str, typer.Option(help='Delays added to each answer, or "none". Seconds.')
+        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}.")
     ] = "pareto:scale=0.005,shape=1.1",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
     messages: Annotated[

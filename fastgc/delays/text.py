@@ -2,58 +2,155 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from .models import DelayModel, Pareto
+import numpy as np
 
-__all__ = ["parse"]
+from .empirical import Empirical
+from .mixtures import Heterogeneous, Mixture
+from .models import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 
-_MODELS: dict[str, tuple[Callable[..., DelayModel], tuple[str, ...]]] = {
+__all__ = ["FORMS", "parse"]
+
+_MODELS: dict[str, tuple[Callable[..., Distribution], tuple[str, ...]]] = {
     "pareto": (Pareto, ("scale", "shape")),
+    "shifted-exponential": (ShiftedExponential, ("shift", "rate")),
+    "exponential": (Exponential, ("mean",)),
 }
 
+# What `parse` reads, in words short enough for a column of help.
+FORMS = (
+    'none, "pareto: scale=0.005, shape=1.1", "shifted-exponential: shift=0.01, rate=10", '
+    '"exponential: mean=0.01" or "empirical: FILE" (npy, json, csv, txt), each with per=round or '
+    'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
+    'of MODEL" makes workers differ'
+)
 
-def parse(text: str) -> DelayModel | None:
+_WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
+
+
+def parse(text: str) -> Delays | None:
     """Read a delay model from a command line.
 
     Parameters
     ----------
     text : str
-        ``"none"``, or a model with all its parameters, as in ``"pareto:scale=0.01,shape=1.1"``.
+        One of
+
+        - ``"none"``,
+        - a model with all its parameters, as in ``"pareto:scale=0.01,shape=1.1"``,
+          ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``,
+        - recorded times, ``"empirical:FILE"``: a ``.npy`` file, a ``.json`` list or list of lists,
+          or numbers in lines, separated by commas (``.csv``) or spaces (``.txt``); more than one
+          line of more than one are rounds of so many workers (`Empirical`),
+        - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
+        - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all.
+
+        A model may end in ``",per=round"`` or ``",per=computation"``.
 
     Returns
     -------
-    DelayModel or None
+    Delays or None
         None where no delay is wanted.
 
     Raises
     ------
     ValueError
-        If the text says something else; the error says what was expected.
+        If the text says something else, or a file does; the error says what was expected.
+    OSError
+        If a file cannot be read.
     """
+    if text.strip().lower() == "none":
+        return None
+    groups = text.split(";")
+    if len(groups) == 1 and not _counted(text):
+        return _mixture(text)
+    models: list[Distribution] = []
+    for group in groups:
+        counted = _counted(group)
+        if counted is None:
+            raise ValueError(
+                f"delay model {group.strip()!r}: unlike workers are listed as in '95 of "
+                "exponential:mean=1; 5 of exponential:mean=9'"
+            )
+        models += [_mixture(counted[2])] * int(counted[1])
+    return Heterogeneous(models)
+
+
+def _counted(text: str) -> re.Match[str] | None:
+    return re.fullmatch(r"\s*(\d+)\s+of\s+(.*)", text)
+
+
+def _mixture(text: str) -> Distribution:
+    # a plus that a weight and a star follow; 1e+3 has one of another kind
+    terms = re.split(rf"\+(?={_WEIGHT}\*)", text, flags=re.IGNORECASE)
+    weighted = [re.fullmatch(rf"({_WEIGHT})\*(.*)", term, re.IGNORECASE) for term in terms]
+    if weighted == [None]:
+        return _model(text)
+    models, weights = [], []
+    for term, match in zip(terms, weighted, strict=True):
+        if match is None:
+            raise ValueError(
+                f"delay model {term.strip()!r}: a mixture is written as in '0.9*exponential:mean=1 "
+                "+ 0.1*exponential:mean=9'"
+            )
+        weights.append(_number(term, "a weight", match[1]))
+        models.append(_model(match[2]))
+    return Mixture(models, weights)
+
+
+def _model(text: str) -> Distribution:
     name, _, listed = text.partition(":")
     name = name.strip().lower()
-    if name == "none" and not listed:
-        return None
+    if name == "empirical":
+        return _empirical(text, listed)
     if name not in _MODELS:
-        raise ValueError(
-            f"unknown delay model {text!r}: expected 'none' or, for example, "
-            "'pareto:scale=0.01,shape=1.1'"
-        )
+        raise ValueError(f"unknown delay model {text.strip()!r}: expected {FORMS}")
     model, wanted = _MODELS[name]
-    values: dict[str, float] = {}
+    values: dict[str, float | str] = {}
     for item in filter(None, listed.split(",")):
-        key, _, number = item.partition("=")
+        key, _, value = item.partition("=")
         key = key.strip()
-        if key not in wanted or key in values:
+        if key not in (*wanted, "per") or key in values:
             raise ValueError(
-                f"delay model {text!r}: {name} takes {' and '.join(wanted)}, once each; "
+                f"delay model {text!r}: {name} takes {' and '.join(wanted)}, once each, and per; "
                 f"got {item.strip()!r}"
             )
-        try:
-            values[key] = float(number)
-        except ValueError:
-            raise ValueError(f"delay model {text!r}: {key} must be a number") from None
+        values[key] = value.strip() if key == "per" else _number(text, key, value)
     if missing := [key for key in wanted if key not in values]:
         raise ValueError(f"delay model {text!r}: {' and '.join(missing)} missing")
     return model(**values)
+
+
+def _number(text: str, what: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"delay model {text!r}: {what} must be a number") from None
+
+
+def _empirical(text: str, listed: str) -> Empirical:
+    file, *given = re.split(r",\s*per\s*=", listed, maxsplit=1)
+    if not file.strip():
+        raise ValueError(f"delay model {text!r}: empirical takes a file, as in empirical:times.npy")
+    path = Path(file.strip())
+    try:
+        if path.suffix == ".npy":
+            times = np.load(path, allow_pickle=False)
+        elif path.suffix == ".json":
+            times = np.array(json.loads(path.read_text()), dtype=np.float64)
+        elif path.suffix in (".csv", ".txt"):
+            separator = "," if path.suffix == ".csv" else None
+            rows = [line.split(separator) for line in path.read_text().splitlines() if line.strip()]
+            times = np.array(rows, dtype=np.float64)
+            times = times.ravel() if 1 in times.shape else times
+        else:
+            raise ValueError("its name must end in .npy, .json, .csv or .txt")
+        options: dict[str, Any] = {"per": per.strip() for per in given}
+        return Empirical(times, **options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"delay model {text!r}: {error}") from error

@@ -123,7 +123,8 @@ class LocalCluster:
     delays : DelayModel, optional
         ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
         round before it computes; one that sends several messages sleeps an equal part before
-        each. Without it nature provides the stragglers.
+        each. If ``delays.per`` is ``"computation"``, they are taken times the worker's load
+        (`fastgc.delays.Delays`). Without it nature provides the stragglers.
     seed : int, default 0
         The seed of the delays.
     timeout : float, optional
@@ -176,6 +177,7 @@ class LocalCluster:
         self._size = size
         self._dtype = check_dtype(dtype)
         self._delays = delays
+        self._loads = code.loads
         self._seed = seed
         self._timeout = timeout
         self._number = _NONE
@@ -322,7 +324,7 @@ class LocalCluster:
 
     def _step(self, theta: Array, out: Array) -> RoundReport:
         self._number += 1
-        delays = self._sample_delays()
+        delays = _sample(self._delays, self._loads, self._number, self._seed)
         self._round.reset()
         stale = 0
         self._listen(0.0)
@@ -378,17 +380,6 @@ class LocalCluster:
             received,
             np.array(arrivals),
         )
-
-    def _sample_delays(self) -> list[float]:
-        n = self._code.n
-        if self._delays is None:
-            return [0.0] * n
-        delays = np.asarray(self._delays.sample(self._number, n, self._seed), dtype=np.float64)
-        if delays.shape != (n,):
-            raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
-        if not (delays >= 0.0).all():
-            raise ValueError(f"delays must not be negative or NaN, got {delays}")
-        return list(delays.tolist())
 
     def _hand(self, worker: int, buffer: int, delay: float) -> None:
         rounds = self._busy.setdefault(worker, {})
@@ -457,6 +448,23 @@ class LocalCluster:
                 f"round {self._number}: {error}",
                 error.missing,
             ) from None
+
+
+def _sample(
+    model: DelayModel | None, loads: NDArray[np.int64], number: int, seed: int
+) -> list[float]:
+    """Seconds that each worker sleeps in a round."""
+    n = loads.size
+    if model is None:
+        return [0.0] * n
+    delays = np.asarray(model.sample(number, n, seed), dtype=np.float64)
+    if delays.shape != (n,):
+        raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
+    if not (delays >= 0.0).all():
+        raise ValueError(f"delays must not be negative or NaN, got {delays}")
+    if getattr(model, "per", "round") == "computation":
+        delays = delays * loads
+    return list(delays.tolist())
 
 
 class _Layout(NamedTuple):

@@ -1,0 +1,179 @@
+"""Delay models as text: what is read, and what the errors say."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+    parse,
+)
+from fastgc.delays.text import FORMS
+
+pytestmark = pytest.mark.any_backend
+
+NUMBERS = st.floats(1e-300, 1e300)
+
+
+@settings(deadline=None)
+@given(a=NUMBERS, b=NUMBERS, per=st.sampled_from(["round", "computation"]))
+def test_texts_round_trip(a, b, per):
+    for text, model in (
+        (f"pareto:scale={a!r},shape={b!r}", Pareto(a, b, per)),
+        (f"shifted-exponential:shift={a!r},rate={b!r}", ShiftedExponential(a, b, per)),
+        (f"exponential:mean={a!r}", Exponential(a, per)),
+    ):
+        assert eval(repr(model)) == model
+        assert parse(f"{text},per={per}") == model
+        mixed = parse(f"0.25*{text},per={per}+7.5e-1*{text},per={per}")
+        assert mixed == Mixture([model, model], [0.25, 0.75])
+        assert parse(f"2 of {text},per={per}") == Heterogeneous([model, model])
+
+
+@pytest.mark.parametrize("text", ["none", " None "])
+def test_none(text):
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("pareto:scale=0.01,shape=1.1", Pareto(0.01, 1.1)),
+        (" Pareto : shape = 1.1 , scale = 1e-2 ", Pareto(0.01, 1.1)),
+        ("shifted-exponential:shift=0,rate=1e+3", ShiftedExponential(0, 1000)),
+        ("shifted-exponential:shift=0,rate=2, per = round", ShiftedExponential(0, 2, "round")),
+        ("exponential:mean=3", Exponential(3)),
+        ("1*exponential:mean=3", Mixture([Exponential(3)], [1])),
+        (
+            "0.9 * pareto:scale=1e+3,shape=2 + 1E-1 * exponential:mean=1e+2",
+            Mixture([Pareto(1000, 2), Exponential(100)], [0.9, 0.1]),
+        ),
+        (
+            "2 of shifted-exponential:shift=20,rate=1; 1 of shifted-exponential:shift=20,rate=20",
+            Heterogeneous([ShiftedExponential(20, 1)] * 2 + [ShiftedExponential(20, 20)]),
+        ),
+        (
+            "1 of exponential:mean=1;2 of 0.5*exponential:mean=1+0.5*exponential:mean=9",
+            Heterogeneous(
+                [Exponential(1)] + [Mixture([Exponential(1), Exponential(9)], [0.5, 0.5])] * 2
+            ),
+        ),
+    ],
+)
+def test_texts(text, model):
+    assert parse(text) == model
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown delay model '': expected none, .pareto: scale"),
+        ("gauss:mean=1", "unknown delay model 'gauss:mean=1': expected none, .pareto"),
+        ("none:scale=1", "unknown delay model 'none:scale=1'"),
+        ("pareto", "scale and shape missing"),
+        ("pareto:scale=1", "'pareto:scale=1': shape missing"),
+        ("pareto:scale=1,shape=2,mu=3", "takes scale and shape, once each, and per; got 'mu=3'"),
+        ("pareto:t0=1,xi=2", "takes scale and shape, once each, and per; got 't0=1'"),
+        ("pareto:scale=1,scale=2,shape=3", "once each, and per; got 'scale=2'"),
+        ("pareto:scale=1,shape=fast", "shape must be a number"),
+        ("pareto:scale,shape=1", "scale must be a number"),
+        ("pareto:scale=1,shape=-1", "shape must be positive and finite, got -1.0"),
+        ("exponential:mean=1,per=day", "per must be 'round' or 'computation', got 'day'"),
+        ("exponential:mean=1 + 0.1*exponential:mean=9", "a mixture is written as in '0.9"),
+        ("0.9*exponential:mean=1 + exponential:mean=9", "mean must be a number"),
+        ("0.9*exponential:mean=1 + 0.2*exponential:mean=9", "with sum 1, got .* with sum 1.1"),
+        ("0.5.*exponential:mean=1 + 0.5*exponential:mean=9", "a weight must be a number"),
+        ("0.5*none + 0.5*exponential:mean=9", "unknown delay model 'none'"),
+        ("3 of exponential:mean=1; exponential:mean=2", "are listed as in '95 of exponential"),
+        ("3 of none", "unknown delay model 'none'"),
+        ("0 of exponential:mean=1", "at least one model is needed"),
+        (
+            "3 of exponential:mean=1; 1 of shifted-exponential:shift=1,rate=1",
+            "per must be the same for all models",
+        ),
+        ("empirical", "empirical takes a file, as in empirical:times.npy"),
+        ("empirical:,per=round", "empirical takes a file"),
+        ("empirical:times.xls", "must end in .npy, .json, .csv or .txt"),
+    ],
+)
+def test_texts_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+def write(path, times):
+    if path.suffix == ".npy":
+        np.save(path, times)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(np.asarray(times).tolist()))
+    else:
+        separator = "," if path.suffix == ".csv" else " "
+        np.savetxt(path, times, delimiter=separator, fmt="%.17g")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".json", ".csv", ".txt"])
+def test_files(tmp_path, suffix):
+    path = tmp_path / f"times,per day{suffix}"
+    times = np.random.default_rng(0).random((5, 3))
+    write(path, times)
+    assert parse(f"empirical:{path}") == Empirical(times)
+    assert parse(f"empirical: {path} , per = computation") == Empirical(times, "computation")
+    with pytest.raises(ValueError, match="got 'day'"):
+        parse(f"empirical:{path},per=day")
+    write(path, -times)
+    with pytest.raises(ValueError, match=r"'empirical:.*samples must not be negative"):
+        parse(f"empirical:{path}")
+    write(path, times[:, 0])
+    assert parse(f"empirical:{path}") == Empirical(times[:, 0])
+    unlike = parse(f"2 of 0.5*empirical:{path},per=round + 0.5*exponential:mean=1")
+    mixed = Mixture([Empirical(times[:, 0]), Exponential(1)], [0.5, 0.5])
+    assert unlike == Heterogeneous([mixed, mixed])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [(".csv", "1,2.5,3"), (".txt", "1 2.5\t3"), (".txt", "\n1\n2.5\n\n3\n"), (".csv", "1\n2.5\n3")],
+)
+def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
+    path = tmp_path / f"times{suffix}"
+    path.write_text(content)
+    assert parse(f"empirical:{path}") == Empirical([1, 2.5, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("header.csv", "a,b\n1,2"),
+        ("ragged.csv", "1,2\n3"),
+        ("ragged.json", "[[1, 2], [3]]"),
+        ("table.json", '{"times": [1]}'),
+        ("broken.json", "[1, 2"),
+        ("empty.txt", ""),
+        ("text.npy", "1 2 3"),
+    ],
+)
+def test_files_that_hold_no_times(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"delay model 'empirical:.*{name}': ."):
+        parse(f"empirical:{tmp_path / name}")
+
+
+def test_files_that_are_not_there():
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+        parse("empirical:nowhere.csv")
+
+
+def test_help_shows_what_is_read():
+    shown = re.findall(r'"([a-z-]+: [a-z]+=[^"]+)"', FORMS)
+    assert len(shown) == 3
+    for form in shown:
+        assert eval(repr(parse(form))) == parse(form)
