@@ -150,7 +150,7 @@ def _empirical(text: str, listed: str) -> Empirical:
             times = times.ravel() if 1 in times.shape else times
         else:
             raise ValueError("its name must end in .npy, .json, .csv or .txt")
-        options: dict[str, Any] = {"per": per.strip() for per in given}
-        return Empirical(times, **options)
+        per: Any = given[0].strip() if given else "round"
+        return Empirical(times, per)
     except (TypeError, ValueError) as error:
         raise ValueError(f"delay model {text!r}: {error}") from error
