@@ -387,6 +387,12 @@ def test_pooled_samples_against_every_tuple(f, n):
             assert same.order_statistic_mean(f, n) == expected
 
 
+def test_negative_zeros_are_zeros():
+    model = Empirical([-0.0, 1.0])
+    assert not np.signbit(model.samples).any()
+    assert Mixture([model, Exponential(1)], [0.5, 0.5]).quantile([0.1, 0.25]).tolist() == [0, 0]
+
+
 def test_recorded_rounds():
     rounds = np.array([[1.0, 2, 3], [4, 6, 5]])
     model = Empirical(rounds)

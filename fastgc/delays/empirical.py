@@ -136,4 +136,4 @@ def check_times(what: str, times: ArrayLike) -> Array:
     check_finite(what, checked)
     if checked.min() < 0:
         raise ValueError(f"{what} must not be negative, got {checked.min()}")
-    return checked.copy()
+    return checked + 0.0  # a copy, without negative zeros
