@@ -580,7 +580,7 @@ def test_every_message_counts(code):
             assert report.received.size == report.arrivals.size == report.messages
             senders = [code.sender(m)[0] for m in report.received.tolist()]
             assert list(dict.fromkeys(senders)) == report.survivors.tolist()
-            assert 0 < report.arrivals[0]
+            assert report.arrivals[0] > 0
             assert (np.diff(report.arrivals) >= 0).all()
             assert report.arrivals[-1] <= report.wait_seconds
             assert len(set(report.survivors.tolist())) == len(report.survivors)

@@ -218,10 +218,22 @@ class Code(ABC):
         if index is None:
             return slice(None)
         self.message_number(worker, index)
+        return self._share(self._row(worker)[0].size, worker, index)
+
+    def _share(self, held: int, worker: int, index: int) -> slice:
+        """Which of a worker's partitions go into a message."""
         if self.message_counts[worker] == 1:
             return slice(None)
-        each = self._row(worker)[0].size // self.message_counts[worker]
+        each = held // self.message_counts[worker]
         return slice(index * each, (index + 1) * each)
+
+    def _message_rows(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """Partitions and coefficients of every message, in order."""
+        for worker, count in enumerate(self.message_counts):
+            held, values = self._row(worker)
+            for index in range(count):
+                part = self._share(held.size, worker, index)
+                yield held[part], values[part]
 
     def matrix(self) -> NDArray[Any]:
         """B as a dense array, a row for each message: for small n, and for tests.
@@ -691,9 +703,9 @@ class Code(ABC):
     @cached_property
     def _row_norms(self) -> NDArray[np.float64]:
         """Squared 2-norm of each message, that of the gradient being 1."""
-        values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
         with np.errstate(over="ignore"):
-            return np.array([float(np.sum(np.abs(v) ** 2)) for v in values]) / self.k
+            norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self._message_rows()]
+        return np.array(norms) / self.k
 
     def _deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is."""
@@ -717,11 +729,9 @@ class Code(ABC):
     @cached_property
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
         """Where each message begins in what follows, its partitions and its coefficients."""
-        senders = [self.sender(m) for m in range(self.message_count)]
-        held = [self.partitions(*sender) for sender in senders]
-        values = np.concatenate([self.coefficients(*sender) for sender in senders])
+        held, values = zip(*self._message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])
-        return first, np.concatenate(held), values
+        return first, np.concatenate(held), np.concatenate(values)
 
     def _circles(self) -> list[NDArray[np.int64]]:
         """Workers in rings along which neighbouring stragglers may do the most harm."""
@@ -734,8 +744,7 @@ class Code(ABC):
     @cached_property
     def _row_sums(self) -> NDArray[np.float64]:
         """Sum of each message's ``|B_ij|``; Inf beyond float64."""
-        values = (self.coefficients(*self.sender(m)) for m in range(self.message_count))
-        return np.array([float(np.abs(v).sum()) for v in values])
+        return np.array([float(np.abs(values).sum()) for _, values in self._message_rows()])
 
     @cached_property
     def _log_row_sums(self) -> NDArray[np.float64]:
