@@ -217,27 +217,27 @@ static void sort_by_block(fgc_rounds *r)
     r->bound[plan->groups] = messages;
 }
 
-static int64_t computed(int64_t load, double total, double since)
+static int64_t computed(int64_t load, double whole, double since)
 {
     double part = since < 0 ? 0 : 1;
-    if (total > 0 && since < total)
-        part = since > 0 ? since / total : 0;
+    if (whole > 0 && since < whole)
+        part = since > 0 ? since / whole : 0;
     return (int64_t)floor((double)load * part + 1e-9);
 }
 
-fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals, double *late,
-                          int64_t rounds, double receive, double overhead, int interrupted,
+fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
+                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
                           double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations)
 {
     const int64_t n = plan->workers, all = plan->first[n], groups = plan->groups;
     const int64_t keys = plan->kind == FGC_BLOCKS ? all : groups;
     const int64_t points = plan->kind == FGC_TILING ? plan->total + 1 : 0;
-    char *work = malloc((size_t)(all + 5 * keys + groups + 1 + points + 2 * n) * sizeof(double));
-    if (!work)
+    char *memory = malloc((size_t)(all + 5 * keys + groups + 1 + points + 2 * n) * sizeof(double));
+    if (!memory)
         return FGC_NO_MEMORY;
     fgc_rounds r = {.plan = plan, .random = 1};
-    r.arrival = (double *)work;
+    r.arrival = (double *)memory;
     r.key = r.arrival + all;
     r.spare = r.key + keys;
     r.weight = (int64_t *)(r.spare + keys);
@@ -251,10 +251,10 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals,
     if (plan->kind == FGC_BLOCKS)
         sort_by_block(&r);
     for (int64_t round = 0; round < rounds; round++) {
-        const double *const total = totals + round * n;
+        const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
             for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
-                r.arrival[m] = late[i] + total[i] * plan->share[m];
+                r.arrival[m] = late[i] + wait[i] + whole[i] * plan->share[m];
 
         double ready;
         if (plan->kind == FGC_BLOCKS)
@@ -269,7 +269,7 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals,
                 sent += r.arrival[m] <= ready;
             heard += sent;
             senders += sent > 0;
-            done += computed(plan->loads[i], total[i], ready - late[i]);
+            done += computed(plan->loads[i], whole[i], ready - (late[i] + wait[i]));
         }
         double end = ready;
         if (receive > 0) {
@@ -293,6 +293,6 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals,
             late[i] = free_at > end ? free_at - end : 0;
         }
     }
-    free(work);
+    free(memory);
     return FGC_OK;
 }

@@ -130,7 +130,7 @@ typedef enum {
 } fgc_rule;
 
 /* What workers send in a round. Worker i's messages are first[i] .. first[i+1]-1 and sent in this
- * order, m after share[m] of its whole time; `share` ascends in (0, 1]. */
+ * order, m after share[m] of its work; `share` ascends in (0, 1]. */
 typedef struct {
     fgc_rule kind;
     int64_t workers, groups;
@@ -141,14 +141,14 @@ typedef struct {
     int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k */
 } fgc_completion_plan;
 
-/* Rounds in which worker i needs totals[round n + i] seconds and begins late[i] seconds after the
- * round's start. For each round: its time, and the messages, the workers heard from, and the
+/* Rounds in which worker i begins late[i] + delay[round n + i] seconds after the round's start and
+ * needs work[round n + i] seconds for all it does. For each round: its time, and the messages, the workers heard from, and the
  * computations finished when messages suffice. Each message then heard takes the master `receive`
  * seconds, one after the other. Rounds that never end take INFINITY.
  * Unless `interrupted`, workers finish the message that they are at when the next round starts,
  * `overhead` seconds after the end, and late[] is written; else it holds for every round. */
-fgc_status fgc_completion(const fgc_completion_plan *plan, const double *totals, double *late,
-                          int64_t rounds, double receive, double overhead, int interrupted,
+fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
+                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
                           double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations);
 

@@ -341,15 +341,16 @@ def rule_of(plan):
     return Tiling(plan.group, plan.other, plan.total)
 
 
-def completion_truth(plan, totals, late, receive, overhead, interrupted):
+def completion_truth(plan, delay, work, late, receive, overhead, interrupted):
     """Rounds followed message by message: a `Completion` of lists, and who is late then."""
     rule, first, late = rule_of(plan), plan.first.tolist(), late.tolist()
     none = np.empty(0, np.int64)
     rounds = []
-    for row in totals.tolist():
+    for waits, row in zip(delay.tolist(), work.tolist(), strict=True):
+        begin = [free_at + wait for free_at, wait in zip(late, waits, strict=True)]
         sent = [
-            [late[i] + total * share for share in plan.share[first[i] : first[i + 1]].tolist()]
-            for i, total in enumerate(row)
+            [begin[i] + whole * share for share in plan.share[first[i] : first[i + 1]].tolist()]
+            for i, whole in enumerate(row)
         ]
         arrivals = sorted(
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
@@ -360,9 +361,9 @@ def completion_truth(plan, totals, late, receive, overhead, interrupted):
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]
         done = 0
-        for load, total, free_at in zip(plan.loads.tolist(), row, late, strict=True):
-            if free_at <= ready:
-                part = min(1.0, (ready - free_at) / total) if total else 1.0
+        for load, whole, since in zip(plan.loads.tolist(), row, begin, strict=True):
+            if since <= ready:
+                part = min(1.0, (ready - since) / whole) if whole else 1.0
                 done += math.floor(load * part + 1e-9)
         time = max([ready, *(at + (len(heard) - j) * receive for j, at in enumerate(heard))])
         senders = sum(bool(own) and own[0] <= ready for own in sent)
@@ -407,13 +408,13 @@ def _completion(rule, receive, interrupted):
             need=need,
             total=total,
         )
-        totals = 1 + rng.exponential(size=(rounds, size))
-        return {"plan": plan, "totals": totals, "late": np.zeros(size)}
+        delay, work = rng.exponential(size=(2, rounds, size))
+        return {"plan": plan, "delay": delay, "work": 1 + work, "late": np.zeros(size)}
 
     def run(arguments):
         late = arguments["late"].copy()
         done = kernels.completion(
-            arguments["plan"], arguments["totals"], late, receive, 0.01, interrupted
+            **arguments | {"late": late}, receive=receive, overhead=0.01, interrupted=interrupted
         )
         return done, late
 

@@ -27,9 +27,10 @@ def test_table(kernel):
     for size in (1, 2, 3, 8, 33):
         for count in (1, 2, 7, 40):
             arguments = kernel.make(rng, size, count, np.float64)
-            totals = arguments["totals"].copy()
+            kept = {name: arguments[name].copy() for name in ("delay", "work")}
             assert_same(kernel.run(arguments), kernel.truth(arguments))
-            np.testing.assert_array_equal(arguments["totals"], totals)
+            for name, array in kept.items():
+                np.testing.assert_array_equal(arguments[name], array)
 
 
 def random_plan(rng, kind, workers, most):
@@ -87,18 +88,20 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
     rng = np.random.default_rng(seed)
     plan = random_plan(rng, kind, workers, most)
     if ties:
-        totals = rng.choice([0.0, 1.0, 1.0, 2.0, 4.0], (rounds, workers))
+        work = rng.choice([0.0, 1.0, 1.0, 2.0, 4.0], (rounds, workers))
+        delay = rng.choice([0.0, 1.0], (rounds, workers))
         late = rng.choice([0.0, 0.0, 0.5, 3.0], workers)
     else:
-        totals = rng.exponential(size=(rounds, workers))
+        delay, work = rng.exponential(size=(2, rounds, workers))
         late = rng.exponential(size=workers)
-    expected = completion_truth(plan, totals, late, receive, overhead, interrupted)
-    kept = totals.copy(), late.copy()
-    done = kernels.completion(plan, totals, late, receive, overhead, interrupted)
+    expected = completion_truth(plan, delay, work, late, receive, overhead, interrupted)
+    kept = delay.copy(), work.copy(), late.copy()
+    done = kernels.completion(plan, delay, work, late, receive, overhead, interrupted)
     assert_same((done, late), expected)
-    np.testing.assert_array_equal(totals, kept[0])
+    np.testing.assert_array_equal(delay, kept[0])
+    np.testing.assert_array_equal(work, kept[1])
     if interrupted:
-        np.testing.assert_array_equal(late, kept[1])
+        np.testing.assert_array_equal(late, kept[2])
 
 
 @pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
@@ -108,22 +111,22 @@ def test_many_messages_of_few_times(kind):
     for ties in (False, True):
         for _ in range(20):
             plan = random_plan(rng, kind, 30, 20)
-            totals = rng.exponential(size=(4, 30))
+            delay, work = rng.exponential(size=(2, 4, 30))
             if ties:
-                totals = np.ceil(2 * totals)
+                delay, work = np.ceil(2 * delay), np.ceil(2 * work)
             late = np.zeros(30)
-            expected = completion_truth(plan, totals, late, 0.01, 0.0, True)
-            assert_same((kernels.completion(plan, totals, late, 0.01), late), expected)
+            expected = completion_truth(plan, delay, work, late, 0.01, 0.0, True)
+            assert_same((kernels.completion(plan, delay, work, late, 0.01), late), expected)
 
 
 def test_every_rank_of_a_block():
     rng = np.random.default_rng(3)
     for n in (1, 2, 31, 32, 33, 200):
-        totals = rng.permutation(np.repeat(np.arange(1.0, n + 1), 2)[:n])[None]
-        ordered = np.sort(totals[0])
+        work = rng.permutation(np.repeat(np.arange(1.0, n + 1), 2)[:n])[None]
+        ordered = np.sort(work[0])
         for need in range(n + 1):
             plan = one_message_each(n, need)
-            done = kernels.completion(plan, totals, np.zeros(n))
+            done = kernels.completion(plan, np.zeros((1, n)), work, np.zeros(n))
             assert done.time[0] == (ordered[need - 1] if need else 0)
             assert done.messages[0] == np.sum(ordered <= done.time[0])
 
@@ -144,8 +147,8 @@ def one_message_each(n, need):
 
 def test_order_statistics_of_exponentials():
     n, f, rounds = 20, 15, 20_000
-    totals = np.random.default_rng(4).exponential(size=(rounds, n))
-    time = kernels.completion(one_message_each(n, f), totals, np.zeros(n)).time
+    delay = np.random.default_rng(4).exponential(size=(rounds, n))
+    time = kernels.completion(one_message_each(n, f), delay, np.zeros_like(delay), np.zeros(n)).time
     mean = np.sum(1 / np.arange(n - f + 1, n + 1))
     assert abs(time.mean() - mean) < 4 * time.std() / np.sqrt(rounds)
 
@@ -157,16 +160,17 @@ def test_a_message_for_each_computation_counts_it():
     arguments = COMPLETIONS[0].make(rng, n, w, np.float64, rounds=200)
     plan = arguments["plan"]._replace(loads=np.full(n, w))
     late = rng.exponential(size=n)
-    done = kernels.completion(plan, arguments["totals"], late)
+    done = kernels.completion(plan, arguments["delay"], arguments["work"], late)
     np.testing.assert_array_equal(done.computations, done.messages)
 
 
 def test_master_takes_one_message_after_the_other():
     rng = np.random.default_rng(6)
     n, receive = 30, 0.05
-    totals = rng.exponential(size=(50, n))
-    done = kernels.completion(one_message_each(n, 20), totals, np.zeros(n), receive)
-    for row, time in zip(totals, done.time, strict=True):
+    work = rng.exponential(size=(50, n))
+    plan = one_message_each(n, 20)
+    done = kernels.completion(plan, np.zeros_like(work), work, np.zeros(n), receive)
+    for row, time in zip(work, done.time, strict=True):
         clock = 0.0
         for at in np.sort(row)[:20]:
             clock = max(clock, at) + receive
@@ -185,9 +189,9 @@ def test_workers_that_finish_join_the_newest_round():
         need=np.array([1]),
         total=0,
     )
-    totals = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
+    work = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
     late = np.zeros(2)
-    done = kernels.completion(plan, totals, late, 0.25, 0.5, False)
+    done = kernels.completion(plan, np.zeros_like(work), work, late, 0.25, 0.5, False)
     # Each round ends 0.25 after a message came, and the next one begins 0.5 later.
     # 0: worker 0 at 2. The next begins at 2.75: worker 1's half is due at 5, 2.25 into it.
     # 1: worker 0 at 1. The next begins at 1.75, 0.5 before that old message.
@@ -242,16 +246,16 @@ def test_written_where_told_and_nowhere_else():
     for array in room:
         array[:] = -7
     out = room.part(5, 35)
-    plan, totals, late = arguments["plan"], arguments["totals"], arguments["late"]
-    assert kernels.completion(plan, totals, late, out=out) is out
-    assert_same((out, late), completion_truth(plan, totals, late, 0.0, 0.0, True))
+    assert kernels.completion(**arguments, out=out) is out
+    expected = completion_truth(**arguments, receive=0.0, overhead=0.0, interrupted=True)
+    assert_same((out, arguments["late"]), expected)
     for array in room:
         assert (array[:5] == -7).all()
         assert (array[35:] == -7).all()
 
 
 def test_no_rounds():
-    done = kernels.completion(one_message_each(3, 2), np.empty((0, 3)), np.zeros(3))
+    done = kernels.completion(one_message_each(3, 2), *np.empty((2, 0, 3)), np.zeros(3))
     assert [array.size for array in done] == [0, 0, 0, 0]
 
 
@@ -261,10 +265,11 @@ def test_from_compiled_code():
     completion = pytest.importorskip("fastgc.kernels.numba_backend").completion
 
     @numba.njit
-    def slowest(plan, totals, late, out):
-        completion(plan, totals, late, 0.0, 0.0, True, out)
+    def slowest(plan, delay, work, late, out):
+        completion(plan, delay, work, late, 0.0, 0.0, True, out)
         return out.time.max()
 
     plan = one_message_each(4, 3)
-    totals = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
-    assert slowest(plan, totals, np.zeros(4), kernels.Completion.empty(2)) == 6.0
+    work = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
+    out = kernels.Completion.empty(2)
+    assert slowest(plan, np.zeros((2, 4)), work, np.zeros(4), out) == 6.0

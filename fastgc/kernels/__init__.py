@@ -113,7 +113,8 @@ class Backend(Protocol):
     def completion(
         self,
         plan: CompletionPlan,
-        totals: NDArray[np.float64],
+        delay: NDArray[np.float64],
+        work: NDArray[np.float64],
         late: NDArray[np.float64],
         receive: float,
         overhead: float,
@@ -356,7 +357,8 @@ _THRESHOLD_ARRIVALS = 200_000
 
 def completion(
     plan: CompletionPlan,
-    totals: NDArray[np.float64],
+    delay: NDArray[np.float64],
+    work: NDArray[np.float64],
     late: NDArray[np.float64],
     receive: float = 0.0,
     overhead: float = 0.0,
@@ -365,14 +367,15 @@ def completion(
 ) -> Completion:
     """Simulate rounds: when messages suffice, and what had been done by then.
 
-    Message m of worker i arrives ``late[i] + totals[r, i] * share[m]`` seconds after round r began.
-    Many rounds that do not depend on each other are split over threads.
+    Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
+    round r began. Many rounds that do not depend on each other are split over threads.
 
     Parameters
     ----------
     plan : CompletionPlan
-    totals : (rounds, n) float64 array
-        Seconds that each worker's whole work takes; C-contiguous, finite, not negative.
+    delay, work : (rounds, n) float64 array
+        Seconds until each worker begins, once it is free, and seconds that all its work takes;
+        C-contiguous, finite, not negative.
     late : (n,) float64 array
         Seconds after a round's beginning until each worker is free. Of every round if
         `interrupted`; else of the first round, and overwritten with those of the next one.
@@ -392,16 +395,23 @@ def completion(
     Completion
         `out`, if given.
     """
-    rounds = len(totals)
+    rounds = len(work)
     out = Completion.empty(rounds) if out is None else out
     kernels = active or _kernels()
     few = rounds * plan.share.size < _THRESHOLD_ARRIVALS
     if few or not interrupted or _active_name == "numpy":
-        kernels.completion(plan, totals, late, receive, overhead, interrupted, out)
+        kernels.completion(plan, delay, work, late, receive, overhead, interrupted, out)
     else:
         threads.run(
             lambda lo, hi: kernels.completion(
-                plan, totals[lo:hi], late, receive, overhead, True, out.part(lo, hi)
+                plan,
+                delay[lo:hi],
+                work[lo:hi],
+                late,
+                receive,
+                overhead,
+                True,
+                out.part(lo, hi),
             ),
             rounds,
             align=8,  # of the numbers written, a cache line

@@ -200,7 +200,8 @@ def lagrange_basis(
 
 def completion(
     plan: CompletionPlan,
-    totals: NDArray[np.float64],
+    delay: NDArray[np.float64],
+    work: NDArray[np.float64],
     late: NDArray[np.float64],
     receive: float,
     overhead: float,
@@ -222,9 +223,10 @@ def completion(
     }
     status = lib.fgc_completion(
         ffi.new("fgc_completion_plan *", struct),
-        ffi.from_buffer("double[]", totals),
+        ffi.from_buffer("double[]", delay),
+        ffi.from_buffer("double[]", work),
         ffi.from_buffer("double[]", late),
-        len(totals),
+        len(work),
         receive,
         overhead,
         interrupted,

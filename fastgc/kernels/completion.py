@@ -27,7 +27,7 @@ class CompletionPlan(NamedTuple):
     first : (n + 1,) int64 array
         Messages of worker i are ``first[i] .. first[i+1] - 1``, sent in this order.
     share : (M,) float64 array
-        Part of its worker's whole time after which a message is sent, in (0, 1], ascending.
+        Part of its worker's work after which a message is sent, in (0, 1], ascending.
     loads : (n,) int64 array
         Computations of each worker.
     group : (M,) int64 array

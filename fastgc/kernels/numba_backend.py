@@ -776,17 +776,17 @@ def _tiling_ready(plan, arrival):
 
 
 @_njit_exact
-def completion(plan, totals, late, receive, overhead, interrupted, out):
+def completion(plan, delay, work, late, receive, overhead, interrupted, out):
     """Simulate rounds, see `fastgc.kernels.completion`."""
     n = plan.loads.size
     arrival = np.empty(plan.share.size)
     if plan.kind == BLOCKS:
         order = np.argsort(plan.group)
         bound = np.searchsorted(plan.group[order], np.arange(plan.need.size + 1))
-    for r in range(totals.shape[0]):
+    for r in range(work.shape[0]):
         for i in range(n):
             for m in range(plan.first[i], plan.first[i + 1]):
-                arrival[m] = late[i] + totals[r, i] * plan.share[m]
+                arrival[m] = late[i] + delay[r, i] + work[r, i] * plan.share[m]
         if plan.kind == BLOCKS:
             ready = _blocks_ready(plan, order, bound, arrival)
         elif plan.kind == CELLS:
@@ -801,10 +801,10 @@ def completion(plan, totals, late, receive, overhead, interrupted, out):
                 sent += arrival[m] <= ready
             heard += sent
             senders += sent > 0
-            since = ready - late[i]
+            since = ready - (late[i] + delay[r, i])
             part = 1.0 if since >= 0 else 0.0
-            if 0 <= since < totals[r, i]:
-                part = since / totals[r, i]
+            if 0 <= since < work[r, i]:
+                part = since / work[r, i]
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
         if receive > 0:

@@ -293,7 +293,8 @@ _ARRIVALS = 1 << 22  # at a time: 32 MB
 
 def completion(
     plan: CompletionPlan,
-    totals: NDArray[np.float64],
+    delay: NDArray[np.float64],
+    work: NDArray[np.float64],
     late: NDArray[np.float64],
     receive: float,
     overhead: float,
@@ -303,10 +304,11 @@ def completion(
     """See `fastgc.kernels.completion`."""
     sender = np.repeat(np.arange(plan.loads.size), np.diff(plan.first))
     step = max(_ARRIVALS // max(sender.size, 1), 1) if interrupted else 1
-    for lo in range(0, len(totals), step):
-        total, done = totals[lo : lo + step], out.part(lo, lo + step)
-        arrival = late[sender] + total[:, sender] * plan.share
-        _complete(plan, arrival, total, late, receive, done)
+    for lo in range(0, len(work), step):
+        whole, done = work[lo : lo + step], out.part(lo, lo + step)
+        begin = late + delay[lo : lo + step]
+        arrival = begin[:, sender] + whole[:, sender] * plan.share
+        _complete(plan, arrival, begin, whole, receive, done)
         if not interrupted:
             end = done.time[0] + overhead
             for i in range(late.size):
@@ -318,8 +320,8 @@ def completion(
 def _complete(
     plan: CompletionPlan,
     arrival: NDArray[np.float64],
-    total: NDArray[np.float64],
-    late: NDArray[np.float64],
+    begin: NDArray[np.float64],
+    whole: NDArray[np.float64],
     receive: float,
     out: Completion,
 ) -> None:
@@ -332,9 +334,9 @@ def _complete(
     out.messages[:] = heard.sum(axis=1)
     sends = plan.first[:-1][np.diff(plan.first) > 0]  # the first message of those who send any
     out.workers[:] = heard[:, sends].sum(axis=1)
-    since = ready[:, None] - late
+    since = ready[:, None] - begin
     part = (since >= 0).astype(float)
-    np.divide(since, total, out=part, where=(since >= 0) & (since < total))
+    np.divide(since, whole, out=part, where=(since >= 0) & (since < whole))
     out.computations[:] = np.floor(plan.loads * part + 1e-9).sum(axis=1)
     out.time[:] = ready
     if receive > 0:
