@@ -50,8 +50,9 @@ class Remote:
 class Delays:
     """The given delays of each round; none after the last."""
 
-    def __init__(self, *rounds):
+    def __init__(self, *rounds, per="round"):
         self.rounds = rounds
+        self.per = per
 
     def sample(self, round, workers, seed):
         return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
@@ -634,8 +635,8 @@ def test_a_late_worker_leaves_a_round_between_two_messages():
 
 def test_what_a_straggler_sent_counts():
     out = np.empty(1)
-    # worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0. Half a delay before each message.
-    delays = Delays([0.0, 0.0, 2 * ABSENT])
+    # worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0. Worker 2 is late.
+    delays = Delays([0.0, 0.0, ABSENT])
     with LocalCluster(
         Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1, delays=delays
     ) as cluster:
@@ -643,6 +644,19 @@ def test_what_a_straggler_sent_counts():
         assert sorted(report.survivors.tolist()) == [0, 1]
         assert report.messages in (3, 4)
         assert out[0] == 7.0
+
+
+def test_a_worker_is_late_once_or_with_each_message():
+    """A delay of the round comes before the first message, one of computations before each."""
+    out, late = np.empty(1), 0.05
+    for per in ("round", "computation"):
+        delays = Delays([late], per=per)
+        with LocalCluster(Uncoded(1, 4, load=4), [1.0] * 4, np.multiply, 1, delays=delays) as it:
+            arrivals = it.step(np.ones(1), out).arrivals
+            assert out[0] == 4.0
+        assert arrivals[0] >= late
+        if per == "computation":
+            assert (arrivals >= late * np.arange(1, 5)).all()
 
 
 def test_dead_workers_of_several_messages():
@@ -680,7 +694,8 @@ def test_no_worker_stays_behind():
     took part in 6 of these 60 rounds, instead of 38.
     """
     out, took_part = np.empty(1), 0
-    delays = Delays(*[[0.06, 0.04, 0.04, 0.04, 0.04, 0.04]] * 60)
+    # seconds before each of four messages
+    delays = Delays(*[[0.015, 0.01, 0.01, 0.01, 0.01, 0.01]] * 60, per="computation")
     with LocalCluster(Uncoded(6, load=4), [1.0] * 6, np.multiply, 1, delays=delays) as cluster:
         for number in range(60):
             report = cluster.step(np.full(1, float(number)), out)

@@ -122,9 +122,9 @@ class LocalCluster:
         The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
     delays : DelayModel, optional
         ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes; one that sends several messages sleeps an equal part before
-        each. If ``delays.per`` is ``"computation"``, they are taken times the worker's load
-        (`fastgc.delays.Delays`). Without it nature provides the stragglers.
+        round before it computes. If ``delays.per`` is ``"computation"``, they are taken times the
+        worker's load (`fastgc.delays.Delays`), and one that sends several messages sleeps an
+        equal part before each. Without it nature provides the stragglers.
     seed : int, default 0
         The seed of the delays.
     timeout : float, optional
@@ -209,7 +209,9 @@ class LocalCluster:
         self._close = weakref.finalize(self, self._resources.close)
         environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
         try:
-            self._start(shards, pickle.dumps((kernels.backend(), environment, code, gradient)))
+            spread = getattr(delays, "per", "round") == "computation"
+            task = kernels.backend(), environment, code, gradient, spread
+            self._start(shards, pickle.dumps(task))
         except BaseException:
             self.close()
             raise
@@ -610,7 +612,7 @@ def _work(
 
     number = index = partition = _NONE
     try:
-        backend, environment, code, gradient = pickle.loads(task)
+        backend, environment, code, gradient, spread = pickle.loads(task)
         _restore_environment(environment)
         kernels.use_backend(backend)
         messages_of_mine = pickle.loads(data)
@@ -629,6 +631,7 @@ def _work(
         ]
         announce(_DONE, _NONE, _NONE, _NONE)
         orders = _Orders(inbox)
+        parts = len(messages_of_mine) if spread else 1  # that a delay is slept in
         while order := orders.wait():
             number, buffer, delay = order
             for index, shards in enumerate(messages_of_mine):
@@ -639,7 +642,7 @@ def _work(
                 if number < newest[0]:
                     announce(_SKIPPED, _NONE, _NONE, number)
                     break
-                if delay > 0.0 and not orders.sleep(delay / len(messages_of_mine)):
+                if delay > 0.0 and index < parts and not orders.sleep(delay / parts):
                     return
                 encoders[index].reset()
                 for partition, shard in shards:
