@@ -1,0 +1,342 @@
+"""Monte Carlo of rounds: how long they take, from how many workers, at what load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import kernels
+from ..codes import Code
+from ..codes.rules import Blocks, Cells, Tiling
+from ..delays import DelayModel
+
+__all__ = ["Simulation", "simulate"]
+
+Times = NDArray[np.float64]
+
+_DRAWN = 1 << 20  # delays drawn at a time: 8 MB
+
+# Workers that would answer at the very same moment answer in random order: their times are drawn
+# apart by this much, relatively, which is less than any clock could tell.
+_APART = 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Simulated rounds.
+
+    Attributes
+    ----------
+    times : (rounds,) float64 array
+        Seconds from the hand-off of the parameters until the gradient could be decoded.
+    messages, workers : (rounds,) int64 array
+        Messages that had come by then, and the workers that sent them.
+    computations : (rounds,) int64 array
+        Partial gradients that all workers together had computed by then.
+    message_weight : float
+        Size of a message, in gradients.
+    """
+
+    times: NDArray[np.float64]
+    messages: NDArray[np.int64]
+    workers: NDArray[np.int64]
+    computations: NDArray[np.int64]
+    message_weight: float = 1.0
+
+    @property
+    def mean(self) -> float:
+        """Mean time of a round, in seconds."""
+        return float(self.times.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of `mean`, were the rounds independent; NaN from one round."""
+        rounds = self.times.size
+        return float(self.times.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
+
+    @property
+    def mean_messages(self) -> float:
+        """Messages received, on average."""
+        return float(self.messages.mean())
+
+    @property
+    def mean_workers(self) -> float:
+        """Workers waited for, on average: the recovery threshold K of Li et al., definition 2."""
+        return float(self.workers.mean())
+
+    @property
+    def mean_computations(self) -> float:
+        """Partial gradients computed, on average."""
+        return float(self.computations.mean())
+
+    @property
+    def communication_load(self) -> float:
+        """Gradients' worth of messages received, on average (Li et al., definition 3)."""
+        return self.mean_messages * self.message_weight
+
+    def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
+        """Time in seconds within which this fraction of the rounds was over, elementwise."""
+        return np.asarray(np.quantile(self.times, np.asarray(q, dtype=np.float64)))
+
+    def cdf(self, t: ArrayLike) -> NDArray[np.float64]:
+        """Fraction of the rounds that were over after t seconds, elementwise."""
+        over: NDArray[np.float64] = (
+            np.searchsorted(np.sort(self.times), np.asarray(t), side="right") / self.times.size
+        )
+        return over
+
+
+def simulate(
+    code: Code,
+    delays: DelayModel | None = None,
+    *,
+    cost: ArrayLike = 0.0,
+    receive: float = 0.0,
+    overhead: float = 0.0,
+    rounds: int = 10_000,
+    seed: int = 0,
+    interrupted: bool = True,
+    method: Literal["auto", "kernel", "round"] = "auto",
+    progress: bool = False,
+) -> Simulation:
+    """Simulate rounds of a code.
+
+    Worker i, of load w, begins after D seconds and computes for ``cost * w``; or, where the delays
+    are per computation, it begins at once and computes for ``(D + cost) * w``. Of m messages that
+    it sends, each takes an m-th of the computation.
+
+    Parameters
+    ----------
+    code : Code
+    delays : DelayModel, optional
+        Of which D is drawn for each worker and round. Default: none.
+    cost : float or (n,) array
+        Seconds to compute one partial gradient, of each worker if they differ.
+    receive : float
+        Seconds that the master's link is busy with a message, one message after another.
+    overhead : float
+        Seconds between a gradient and the next round: decoding, updating.
+    rounds : int
+    seed : int
+        Codes of equal n see the same delays for the same seed.
+    interrupted : bool
+        Whether workers drop what they are at when a round is over, as the papers have it, so that
+        rounds are independent. Otherwise they first finish the message they are at, as those of
+        `fastgc.engines` do, and whoever is very late misses rounds.
+    method : {"auto", "kernel", "round"}
+        "kernel" computes the time at which the rule of the code is met, compiled; "round" hands
+        message after message to ``code.round`` until it is ready, which any code can. They agree
+        round by round. Default: the kernel, for codes that have a rule which it knows.
+    progress : bool
+        Show a progress bar (needs ``fastgc[cli]``).
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    ValueError
+        If an argument is negative or does not fit the code, or if the delays are such that the
+        mean time does not exist.
+    """
+    if method not in ("auto", "kernel", "round"):
+        raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    for name, value in (("receive", receive), ("overhead", overhead)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of seconds, not negative, not {value}")
+    work = check_cost(code, cost) * code.loads
+    require_mean(code, delays)
+    plan = completion_plan(code)
+    if plan is None and method == "kernel":
+        raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
+    by_kernel = plan is not None and method != "round"
+    run = _Kernel(plan) if plan is not None and by_kernel else _Rounds(code)
+    late = np.zeros(code.n)
+    parts: list[tuple[NDArray[Any], ...]] = []
+    shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
+    step = max(1, _DRAWN // code.n)
+    if progress:
+        from ..progress import task_bar
+
+        shown = task_bar("simulating", -(-rounds // step))
+    with shown as advance:
+        for drawn in _draw(delays, rounds, code.n, seed, step):
+            wait, whole = drawn, np.broadcast_to(work, drawn.shape)
+            if getattr(delays, "per", "round") == "computation":
+                wait, whole = np.zeros_like(drawn), drawn * code.loads + work
+            apart = 1 + _APART * np.random.default_rng((seed, len(parts))).random(drawn.shape)
+            whole = (whole + _APART * receive) * apart
+            parts.append(run(wait * apart, whole, late, receive, overhead, interrupted))
+            advance()
+    times, messages, workers, computations = (
+        np.concatenate(each) for each in zip(*parts, strict=True)
+    )
+    return Simulation(times, messages, workers, computations, code._message_weight)
+
+
+def check_cost(code: Code, cost: ArrayLike) -> NDArray[np.float64]:
+    """Seconds for a partial gradient, as an array that fits the code's workers."""
+    checked = np.asarray(cost, dtype=np.float64)
+    if checked.shape not in ((), (code.n,)):
+        raise ValueError(
+            f"cost must be a number, or one for each of {code.n} workers, not an array of shape "
+            f"{checked.shape}"
+        )
+    if not ((checked >= 0) & (checked < np.inf)).all():
+        raise ValueError(f"cost must be seconds, finite and not negative, not {checked}")
+    return checked
+
+
+def require_mean(code: Code, delays: DelayModel | None) -> None:
+    """Raise ValueError if a round's mean time does not exist.
+
+    A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
+    power tails the probability of it falls with the sum of their exponents, which must exceed 1.
+    """
+    tails = getattr(delays, "tail_indices", None)
+    if tails is None:
+        return
+    index = np.sort(tails(code.n))
+    if index[0] == np.inf:
+        return
+    needed = code.stragglers + 1
+    if index[:needed].sum() <= 1:
+        raise ValueError(
+            f"the mean time of a round does not exist: {type(code).__name__} waits for all but "
+            f"{code.stragglers} of the workers in the worst case, and the delays {delays!r} of "
+            f"{needed} are too heavy-tailed (tail exponents must add up to more than 1, not "
+            f"{index[:needed].sum():g})"
+        )
+
+
+def _draw(
+    delays: DelayModel | None, rounds: int, n: int, seed: int, step: int
+) -> Iterator[NDArray[np.float64]]:
+    """The delays of all rounds, `step` rounds at a time."""
+    rng = np.random.default_rng(seed)
+    draw = getattr(delays, "draw", None)
+    for at in range(0, rounds, step):
+        count = min(step, rounds - at)
+        if delays is None:
+            drawn = np.zeros((count, n))
+        elif draw is not None:
+            drawn = draw(rng, count, n)
+        else:
+            drawn = np.array([delays.sample(r, n, seed) for r in range(at, at + count)])
+        if drawn.shape != (count, n):
+            raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
+        if not ((drawn >= 0) & (drawn < np.inf)).all():
+            raise ValueError("delays must be finite and not negative")
+        yield drawn
+
+
+def _shares(code: Code) -> NDArray[np.float64]:
+    """Part of its worker's time after which each message is sent: they take equal parts."""
+    return np.concatenate([np.arange(1, count + 1) / count for count in code.message_counts])
+
+
+def completion_plan(code: Code) -> kernels.CompletionPlan | None:
+    """What the kernel needs to know of a code; None if it does not know the code's rule."""
+    rule = code._rule
+    none = np.empty(0, dtype=np.int64)
+    if isinstance(rule, Blocks):
+        kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
+    elif isinstance(rule, Cells):
+        kind, group, other, need, total = kernels.CELLS, rule.cell, none, rule.weight, rule.need
+    elif isinstance(rule, Tiling):
+        kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
+    else:
+        return None
+    first = np.array(code._first, dtype=np.int64)
+    return kernels.CompletionPlan(
+        kind, first, _shares(code), code.loads, group, other, need, int(total)
+    )
+
+
+class _Kernel:
+    def __init__(self, plan: kernels.CompletionPlan) -> None:
+        self._plan = plan
+
+    def __call__(
+        self,
+        wait: Times,
+        work: Times,
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+    ) -> tuple[NDArray[Any], ...]:
+        return kernels.completion(self._plan, wait, work, late, receive, overhead, interrupted)
+
+
+class _Rounds:
+    """The same by the code's own rounds, message by message: for any code, and as a proof."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._round = code.round(2)
+        self._message = np.zeros(code.message_size(2), code.message_dtype())
+        self._sender = np.repeat(np.arange(code.n), code.message_counts)
+        self._shares, self._loads = _shares(code), code.loads
+
+    def __call__(
+        self,
+        wait: Times,
+        work: Times,
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+    ) -> tuple[NDArray[Any], ...]:
+        rows = [
+            self._one(*row, late, receive, overhead, interrupted)
+            for row in zip(wait, work, strict=True)
+        ]
+        times, *counts = zip(*rows, strict=True)
+        return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
+
+    def _one(
+        self,
+        wait: Times,
+        work: Times,
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+    ) -> tuple[float, int, int, int]:
+        code, sender = self._code, self._sender
+        begin = late + wait
+        arrival = begin[sender] + work[sender] * self._shares
+        self._round.reset()
+        ready = math.inf
+        for number in np.argsort(arrival, kind="stable").tolist():
+            if self._round.receive(*code.sender(number)[:1], self._message):
+                ready = float(arrival[number])
+                break
+        came = arrival <= ready
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
+        done = np.floor(self._loads * np.clip(part, 0, 1) + 1e-9)
+        time = ready
+        if receive > 0:  # one after another: the last is through when each of the queues is
+            queue = np.sort(arrival[came])
+            time = float(np.max(queue + receive * np.arange(queue.size, 0, -1)))
+        if not interrupted:
+            end = time + overhead
+            for worker in range(code.n):
+                mine = arrival[code._first[worker] : code._first[worker + 1]]
+                if late[worker] > end:
+                    late[worker] -= end
+                else:
+                    rest = mine[mine > end]
+                    late[worker] = rest[0] - end if rest.size else 0.0
+        return time, int(came.sum()), np.unique(sender[came]).size, int(done.sum())

@@ -1,0 +1,275 @@
+"""Simulated rounds: kernel against the codes' own rounds, and both against closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from code_table import SMALL, SMALL_IDS
+from scipy import stats
+
+from fastgc import (
+    BinaryCode,
+    CouponCollector,
+    FractionalRepetition,
+    LagrangeCode,
+    LinearCode,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
+from fastgc.simulation import Simulation, simulate
+
+PARETO = Pareto(0.001, 1.5)
+SHIFTED = ShiftedExponential(0.01, 10.0)  # of each computation
+MEDIUM = [
+    ReedSolomon(40, stragglers=7, clusters="auto"),
+    BinaryCode(31, 47, stragglers=4),
+    CouponCollector(40, load=8, seed=1),
+    Uncoded(40, load=5, tolerance=0.05),
+    LagrangeCode(20, load=6, messages=3, nodes="roots"),
+]
+
+
+def assert_same(one, other):
+    for name in ("times", "messages", "workers", "computations"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert one.message_weight == other.message_weight
+
+
+@pytest.mark.parametrize("code", SMALL + MEDIUM, ids=SMALL_IDS + [repr(c)[:12] for c in MEDIUM])
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_kernel_does_what_rounds_do(code, interrupted):
+    if isinstance(code, LinearCode):
+        pytest.skip("no kernel knows the rule of any matrix")
+    settings = {"rounds": 60, "seed": 5, "interrupted": interrupted}
+    cost = np.linspace(1e-4, 3e-4, code.n)
+    for delays, more in (
+        (PARETO, {"cost": cost}),
+        (SHIFTED, {"cost": 1e-3, "receive": 0.004}),
+        (None, {"cost": 1e-3, "receive": 1e-5, "overhead": 0.002}),  # all answer at once
+    ):
+        by = [
+            simulate(code, delays, method=method, **settings, **more)
+            for method in ("kernel", "round")
+        ]
+        assert_same(*by)
+        assert (by[0].messages >= by[0].workers).all()
+        assert (by[0].computations <= code.loads.sum()).all()
+
+
+def test_any_matrix_is_simulated_by_its_rounds():
+    code = LinearCode(ReedSolomon(6, stragglers=2).matrix(), packed=False)
+    found = simulate(code, PARETO, rounds=50)
+    like = simulate(ReedSolomon(6, stragglers=2), PARETO, rounds=50)
+    assert (found.times <= like.times).all()  # it decodes what the other does, and more
+    with pytest.raises(
+        ValueError, match='LinearCode has no kernel to simulate it: use method="round"'
+    ):
+        simulate(code, PARETO, rounds=50, method="kernel")
+
+
+# ------------------------------------------------------------------------- against closed forms
+
+ROUNDS = {"kernel": 40_000, "round": 3_000}
+
+
+def z_score(found, mean):
+    return (found.mean - mean) / found.standard_error
+
+
+@pytest.mark.parametrize("method", ["kernel", "round"])
+def test_mean_times(method):
+    code = ReedSolomon(20, 40, stragglers=4)
+    found = simulate(code, PARETO, cost=1e-4, rounds=ROUNDS[method], seed=1, method=method)
+    mean = PARETO.order_statistic_mean(16, 20) + 1e-4 * code.load
+    assert abs(z_score(found, mean)) < 4
+    assert abs(z_score(found, PARETO.order_statistic_mean(17, 20) + 1e-4 * code.load)) > 8
+    exponential = Exponential(0.01)
+    found = simulate(Uncoded(12), exponential, rounds=ROUNDS[method], seed=2, method=method)
+    assert abs(z_score(found, exponential.order_statistic_mean(12, 12))) < 4
+    # the fastest of each of three groups, and the slowest of these
+    groups = FractionalRepetition(12, stragglers=3)
+    found = simulate(groups, exponential, rounds=ROUNDS[method], seed=3, method=method)
+    assert abs(z_score(found, 0.01 / 4 * (1 + 1 / 2 + 1 / 3))) < 4
+
+
+@pytest.mark.parametrize("method", ["kernel", "round"])
+def test_distribution_of_times(method):
+    """Kolmogorov's test, against eq. (18) of Ozfatura et al., and against its neighbour."""
+    code = LagrangeCode(10, load=5)
+    rounds = ROUNDS[method]
+    times = simulate(code, SHIFTED, rounds=rounds, seed=4, method=method).times
+
+    def law(threshold):
+        return lambda t: stats.binom.sf(threshold - 1, 10, SHIFTED.cdf(t / 5))
+
+    assert code.threshold == 3
+    assert stats.kstest(times, law(3)).pvalue > 1e-4
+    assert stats.kstest(times, law(4)).pvalue < 1e-9
+
+
+@pytest.mark.parametrize("method", ["kernel", "round"])
+def test_batches_are_coupons(method):
+    code = CouponCollector(400, load=100, seed=0)
+    found = simulate(code, PARETO, rounds=ROUNDS[method], seed=7, method=method)
+    error = found.workers.std() / math.sqrt(found.workers.size)
+    counts = np.unique([code.partitions(w)[0] for w in range(400)], return_counts=True)[1]
+    assert abs(found.mean_workers - first_of_each(counts)) < 4 * error
+
+
+def first_of_each(counts):
+    """Mean draws without replacement until every kind has come, by inclusion and exclusion."""
+    total, mean = counts.sum(), 0.0
+    for subset in range(1, 1 << counts.size):
+        chosen = [c for i, c in enumerate(counts) if subset >> i & 1]
+        mean -= (-1) ** len(chosen) * (total + 1) / (sum(chosen) + 1)
+    return mean
+
+
+def test_workers_that_differ():
+    delays = Heterogeneous([ShiftedExponential(2.0, 1.0)] * 3 + [ShiftedExponential(2.0, 20.0)] * 2)
+    found = simulate(Uncoded(5), delays, rounds=50_000, seed=6)
+    t = np.linspace(2, 40, 400_001)
+    late = 1 - (1 - np.exp(-(t - 2))) ** 3 * (1 - np.exp(-20 * (t - 2))) ** 2
+    assert abs(z_score(found, 2 + np.trapezoid(late, t))) < 4
+
+
+# ------------------------------------------------------------------------------------ the model
+
+
+def test_simultaneous_answers_come_one_by_one():
+    code = ReedSolomon(20, stragglers=4)
+    found = simulate(code, cost=2.0, rounds=30)
+    np.testing.assert_allclose(found.times, 10.0, rtol=1e-11)
+    assert (found.workers == 16).all()
+    linked = simulate(code, cost=1e-9, receive=0.5, rounds=30)
+    np.testing.assert_allclose(linked.times, 8.0, rtol=1e-8)
+    assert linked.communication_load == 16
+
+
+def test_late_workers_miss_rounds():
+    class Scripted:
+        def sample(self, round, workers, seed):
+            # worker 0 needs 10 s in round 0, and is done 9.2 s after its end; else 0.1 s
+            return np.array([10.0 if round == 0 else 0.1, 0.5, 0.8])
+
+    code = ReedSolomon(3, stragglers=1)
+    dropped = simulate(code, Scripted(), rounds=3)
+    np.testing.assert_allclose(dropped.times, [0.8, 0.5, 0.5])
+    late = simulate(code, Scripted(), rounds=20, interrupted=False)
+    # rounds of 0.8 s without worker 0, until it is free 10 s after the beginning of the first
+    expected = [0.8] * 12
+    np.testing.assert_allclose(late.times[:12], expected)
+    # 9.6 s are over, in the next round it answers after 0.4 + 0.1 s, with the first of the others
+    np.testing.assert_allclose(late.times[12], 0.5)
+
+
+def test_messages_of_a_round_are_left_between_two():
+    class Scripted:
+        per = "computation"
+
+        def sample(self, round, workers, seed):
+            return np.array([2.0, 0.5])
+
+    # Worker 0 does partitions 0 and 1, worker 1 does 1 and 0, half the time each.
+    code = Uncoded(2, load=2)
+    found = simulate(code, Scripted(), rounds=2, interrupted=False)
+    # Worker 1 has sent both after 1 s. Worker 0 then still has 1 s to go for its first message, and
+    # takes up the next round after it.
+    np.testing.assert_allclose(found.times, [1.0, 1.0])
+    assert found.messages.tolist() == [2, 2]
+    assert found.computations.tolist() == [2, 2]
+
+
+def test_a_delay_of_the_round_comes_first():
+    class Scripted:
+        def __init__(self, per):
+            self.per = per
+
+        def sample(self, round, workers, seed):
+            return np.array([3.0, 5.0])
+
+    code = Uncoded(2, load=2)
+    once = simulate(code, Scripted("round"), cost=1.0, rounds=1)
+    assert once.times == pytest.approx(5.0)  # worker 0 begins after 3 s
+    each = simulate(code, Scripted("computation"), cost=1.0, rounds=1)
+    assert each.times == pytest.approx(6.0)  # worker 1 is through with its first partition
+    assert once.computations == 2
+    assert each.computations == 2
+
+
+def test_delays_of_a_seed():
+    small, large = ReedSolomon(20, stragglers=1), ReedSolomon(20, stragglers=8)
+    settings = {"rounds": 200, "seed": 9}
+    few, many = (simulate(code, PARETO, **settings) for code in (small, large))
+    assert (many.times <= few.times).all()  # fewer of the same
+    again = simulate(small, PARETO, **settings)
+    assert_same(few, again)
+    assert (simulate(small, PARETO, rounds=200, seed=10).times != few.times).all()
+
+
+def test_more_rounds_than_are_drawn_at_a_time(monkeypatch):
+    from fastgc.simulation import monte_carlo
+
+    code = Uncoded(8, load=2)
+    whole = simulate(code, PARETO, rounds=100, interrupted=False)
+    monkeypatch.setattr(monte_carlo, "_DRAWN", 8 * 7)
+    parts = simulate(code, PARETO, rounds=100, interrupted=False)
+    np.testing.assert_allclose(parts.times, whole.times, rtol=1e-10)
+
+
+def test_figures_of_a_simulation():
+    counts = np.array([2, 4, 3, 3])
+    found = Simulation(np.array([4.0, 1.0, 3.0, 2.0]), counts, counts - 1, counts + 5, 1.5)
+    assert found.mean == 2.5
+    assert found.standard_error == pytest.approx(math.sqrt(5 / 3 / 4))
+    assert found.mean_messages == 3
+    assert found.mean_workers == 2
+    assert found.mean_computations == 8
+    assert found.communication_load == 4.5
+    assert found.quantile(0.5) == 2.5
+    np.testing.assert_array_equal(found.cdf([0.5, 1, 2.5, 4]), [0, 0.25, 0.5, 1])
+    one = Simulation(np.ones(1), counts[:1], counts[:1], counts[:1])
+    assert math.isnan(one.standard_error)
+
+
+class Strange:
+    per = "round"
+
+    def __init__(self, *values):
+        self.values = values
+
+    def sample(self, round, workers, seed):
+        return np.array(self.values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"cost": -1}, "cost must be seconds, finite and not negative"),
+        ({"cost": [1, 2]}, "one for each of 5 workers"),
+        ({"receive": -1}, "receive must be a number of seconds"),
+        ({"overhead": math.inf}, "overhead must be a number of seconds"),
+        ({"method": "fast"}, 'method must be "auto", "kernel" or "round"'),
+        ({"delays": Strange(1, 2)}, r"shape \(10, 5\)"),
+        ({"delays": Strange(1, 1, 1, 1, -1)}, "finite and not negative"),
+        ({"delays": Strange(1, 1, 1, 1, math.nan)}, "finite and not negative"),
+        ({"delays": Pareto(1, 0.4)}, "mean time of a round does not exist.*all but 1"),
+        ({"delays": Heterogeneous([PARETO] * 4)}, "4 workers"),
+    ],
+)
+def test_bad_arguments(settings, text):
+    code = ReedSolomon(5, stragglers=1)
+    with pytest.raises(ValueError, match=text):
+        simulate(code, **{"rounds": 10, **settings})
+
+
+def test_means_that_just_exist():
+    with pytest.raises(ValueError, match="does not exist"):
+        simulate(Uncoded(5), Pareto(1, 1.0), rounds=10)
+    simulate(ReedSolomon(5, stragglers=1), Pareto(1, 0.51), rounds=10)
+    heavy = Heterogeneous([Pareto(1, 0.5)] * 2 + [Exponential(1)] * 3)
+    simulate(ReedSolomon(5, stragglers=2), heavy, rounds=10)
+    with pytest.raises(ValueError, match="does not exist"):
+        simulate(ReedSolomon(5, stragglers=1), heavy, rounds=10)
