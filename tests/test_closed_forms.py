@@ -1,0 +1,502 @@
+"""Closed forms: against enumeration, exact fractions, multiprecision integrals and samples."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+)
+from fastgc.simulation import (
+    adaptive_loads,
+    completions_pmf,
+    coupon_mean,
+    coupon_threshold,
+    fastest_of_groups_mean,
+    least_threshold,
+    mds_threshold,
+    random_communication_load,
+    random_threshold,
+    received_cdf,
+    received_mean,
+    selected_mean,
+    threshold_cdf,
+    threshold_mean,
+    total_cdf,
+    total_mean,
+)
+
+pytestmark = pytest.mark.any_backend
+
+SHIFTED = ShiftedExponential(0.01, 10)
+MODELS = [
+    SHIFTED,
+    ShiftedExponential(0.2, 3, per="round"),
+    Pareto(0.1, 2.5),
+    Pareto(0.1, 2.5, per="computation"),
+    Exponential(0.3),
+    Mixture([Exponential(0.3), Pareto(0.2, 4)], [0.7, 0.3]),
+    Empirical([0.1, 0.15, 0.15, 0.4, 0.9]),
+]
+TIMES = np.array([-1, 0, 0.05, 0.11, 0.2, 0.33, 0.5, 0.77, 1.3, 4, 60])
+
+
+def done(t, share, load, delays, cost=0.0):
+    """P(a worker has done this share of its computations by t)."""
+    if delays.per == "round":
+        return delays.cdf(t / share - cost * load)
+    return delays.cdf(t / share / load - cost)
+
+
+def workers_drawn(delays, loads, rounds, cost=0.0, seed=0):
+    """Time of each worker's whole work in many rounds."""
+    drawn = delays.draw(np.random.default_rng(seed), rounds, len(loads))
+    loads = np.asarray(loads)
+    return drawn + cost * loads if delays.per == "round" else (drawn + cost) * loads
+
+
+def assert_mean(mean, samples):
+    error = samples.std() / math.sqrt(samples.size)
+    assert abs(samples.mean() - mean) < 4 * error
+
+
+# ---------------------------------------------------------------------- any K of n workers
+
+
+@pytest.mark.parametrize("delays", MODELS, ids=repr)
+@pytest.mark.parametrize(("n", "threshold", "load", "cost"), [(1, 1, 1, 0), (6, 4, 3, 0.02)])
+def test_threshold_cdf_is_the_sum(delays, n, threshold, load, cost):
+    p = done(TIMES, 1, load, delays, cost)
+    terms = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(threshold, n + 1)]
+    cdf = threshold_cdf(TIMES, n, threshold, delays, load, cost=cost)
+    np.testing.assert_allclose(cdf, sum(terms), rtol=1e-12, atol=1e-15)
+
+
+def test_threshold_cdf_keeps_its_digits():
+    # eq. (18), where the sum has terms of 1e+28 times as small
+    n, K, r, t = 100, 91, 10, 0.1 + 1e-3
+    p = 1 - mpmath.e ** (-10 * (mpmath.mpf(t) / r - mpmath.mpf(0.01)))
+    exact = mpmath.fsum(mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(K, n + 1))
+    assert 0 < exact < 1e-200
+    assert float(threshold_cdf(t, n, K, SHIFTED, r)) == pytest.approx(float(exact), rel=1e-9)
+
+
+@pytest.mark.parametrize("delays", MODELS, ids=repr)
+def test_threshold_mean_is_that_of_the_total(delays):
+    # one message a worker, after all it computes
+    mean = threshold_mean(6, 4, delays, 3, cost=0.02)
+    assert total_mean(6, 3, 4, delays, batch=3, cost=0.02) == pytest.approx(mean, rel=1e-9)
+    assert received_mean([3] * 6, delays, 12, cost=0.02) == pytest.approx(mean, rel=1e-9)
+
+
+def test_threshold_mean_of_shifted_exponentials():
+    mean = threshold_mean(10, 7, SHIFTED, 4, cost=0.5)
+    assert mean == pytest.approx(4 * (0.51 + sum(0.1 / i for i in range(4, 11))), rel=1e-13)
+
+
+def test_threshold_of_workers_that_differ():
+    delays = Heterogeneous([Exponential(1), Exponential(2), Exponential(0.5)])
+    p = np.array([model.cdf(TIMES) for model in delays.models])
+    two = p[0] * p[1] * (1 - p[2]) + p[0] * (1 - p[1]) * p[2] + (1 - p[0]) * p[1] * p[2]
+    both = two + p.prod(axis=0)
+    np.testing.assert_allclose(threshold_cdf(TIMES, 3, 2, delays, 5), both, atol=1e-15)
+    # the first of exponentials is exponential; the rest by inclusion and exclusion
+    rates = [1, 0.5, 2]
+    exact = sum(1 / (a + b) for a, b in itertools.combinations(rates, 2)) - 2 / sum(rates)
+    assert threshold_mean(3, 2, delays, 5) == pytest.approx(exact, rel=1e-10)
+
+
+# ----------------------------------------------------- any number of messages, whoever sends them
+
+
+@pytest.mark.parametrize("delays", MODELS, ids=repr)
+@pytest.mark.parametrize(("load", "batch"), [(1, 1), (5, 1), (6, 2), (7, 3)])
+def test_completions_pmf(delays, load, batch):
+    pmf = completions_pmf(TIMES, load, delays, batch=batch, cost=0.01)
+    assert pmf.shape == (TIMES.size, load // batch + 1)
+    np.testing.assert_allclose(pmf.sum(axis=1), 1, rtol=1e-14)
+    assert (pmf >= 0).all()
+    at_least = [done(TIMES, s / load, load, delays, 0.01) for s in range(batch, load + 1, batch)]
+    tails = pmf[:, ::-1].cumsum(axis=1)[:, -2::-1]
+    np.testing.assert_allclose(tails, np.transpose(at_least), rtol=1e-12, atol=1e-15)
+
+
+def test_completions_pmf_is_equation_13():
+    mu, alpha, r = 10.0, 0.01, 5
+    for t in (0.005, 0.013, 0.025, 0.047, 0.2):
+        pmf = completions_pmf(t, r, SHIFTED)
+        for s in range(1, r):
+            if t < s * alpha:
+                expected = 0.0
+            elif t < (s + 1) * alpha:
+                expected = 1 - math.exp(-mu * (t / s - alpha))
+            else:
+                expected = math.exp(-mu * (t / (s + 1) - alpha)) - math.exp(-mu * (t / s - alpha))
+            assert pmf[s] == pytest.approx(expected, rel=1e-12, abs=1e-16)
+        assert pmf[r] == pytest.approx(max(0, 1 - math.exp(-mu * (t / r - alpha))), abs=1e-16)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_total_cdf_is_the_enumeration(data):
+    # eq. (14), literally
+    n, load = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    batch = data.draw(st.integers(1, load))
+    threshold = data.draw(st.integers(1, n * (load // batch)))
+    delays = data.draw(st.sampled_from(MODELS))
+    t = data.draw(st.floats(0, 3))
+    pmf = completions_pmf(t, load, delays, batch=batch)
+    probability = 0.0
+    for counts in itertools.product(range(n + 1), repeat=pmf.size):
+        if sum(counts) == n and np.arange(pmf.size) @ counts >= threshold:
+            ways, left = 1, n
+            for count in counts:
+                ways *= math.comb(left, count)
+                left -= count
+            probability += ways * float(np.prod(pmf**counts))
+    cdf = total_cdf(t, n, load, threshold, delays, batch=batch)
+    assert float(cdf) == pytest.approx(probability, abs=1e-13)
+
+
+def test_total_cdf_of_workers_that_differ():
+    delays = Heterogeneous([Exponential(1), Exponential(3), Exponential(1), Pareto(0.2, 2)])
+    t = 0.9
+    pmfs = [completions_pmf(t, 3, model) for model in delays.models]
+    exact = sum(
+        math.prod(pmf[s] for pmf, s in zip(pmfs, counts, strict=True))
+        for counts in itertools.product(range(4), repeat=4)
+        if sum(counts) >= 8
+    )
+    assert float(total_cdf(t, 4, 3, 8, delays)) == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("delays", [SHIFTED, Pareto(0.1, 1.3), Exponential(0.3)], ids=repr)
+def test_total_mean_is_the_integral(delays):
+    # eq. (17), the tail of two workers late in powers of 1 / t where there is one
+    n, r, threshold = 4, 3, 8
+
+    def late(t):
+        return mpmath.mpf(float(1 - total_cdf(float(t), n, r, threshold, delays)))
+
+    mean = total_mean(n, r, threshold, delays)
+    scale = r if delays.per == "computation" else 1
+    kinks = [float(delays.quantile(0)) * scale * s / r for s in range(1, r + 1)]
+    edges = sorted({0.0, *kinks, *(mean * 2.0**j for j in range(-6, 14))})
+    end = edges[-1]
+    mpmath.mp.dps = 15
+    body = mpmath.quad(late, edges)
+    index = 2 * delays.tail_indices(1)[0]
+    rest = 0 if math.isinf(index) else end * late(end) / (index - 1)
+    assert mean == pytest.approx(float(body + rest), rel=1e-7)
+
+
+@pytest.mark.parametrize("delays", MODELS, ids=repr)
+@pytest.mark.parametrize(("batch", "threshold"), [(1, 13), (2, 7), (5, 3)])
+def test_total_mean_against_samples(delays, batch, threshold):
+    n, load, rounds, cost = 5, 5, 40_000, 0.03
+    works = workers_drawn(delays, [load] * n, rounds, cost)
+    shares = np.arange(batch, load + 1, batch) / load
+    arrivals = np.sort((works[:, :, np.newaxis] * shares).reshape(rounds, -1), axis=1)
+    mean = total_mean(n, load, threshold, delays, batch=batch, cost=cost)
+    assert_mean(mean, arrivals[:, threshold - 1])
+
+
+@pytest.mark.parametrize("load", [2, 4, 10, 40])
+def test_lcc_with_and_without_messages_in_between(load):
+    # Fig. 2(a) of Ozfatura et al.: 79 of the computations, or 2 ceil(40 / r) - 1 workers
+    lcc = threshold_mean(40, 2 * -(-40 // load) - 1, SHIFTED, load)
+    mmc = total_mean(40, load, 79, SHIFTED)
+    # at r = 2 all computations but one are needed, or all workers but one
+    assert mmc > lcc if load == 2 else mmc < lcc
+
+
+def test_total_mean_of_scales_far_apart():
+    delays = Mixture([Exponential(1), Exponential(1e6)], [0.999, 0.001])
+    # 1 - (1 - S)^5 in powers of S, each a sum of exponentials
+    exact = math.fsum(
+        math.comb(5, i)
+        * (-1) ** (i + 1)
+        * math.comb(i, j)
+        * 0.999 ** (i - j)
+        * 0.001**j
+        / ((i - j) + j * 1e-6)
+        for i in range(1, 6)
+        for j in range(i + 1)
+    )
+    assert total_mean(5, 1, 5, delays) == pytest.approx(exact, rel=1e-9)
+
+
+def test_total_mean_of_late_starts():
+    # Nine of ten messages: all halves, and the fourth of five workers.
+    delays = ShiftedExponential(1e6, 1, per="round")
+    late = 1 / 5 + 1 / 4 + 1 / 3 + 1 / 2
+    assert total_mean(5, 2, 9, delays) - 1e6 == pytest.approx(late, rel=1e-6)
+
+
+# --------------------------------------------------------------- workers of different loads
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_received_cdf_is_the_sum_over_sets(data):
+    n = data.draw(st.integers(1, 6))
+    loads = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n).filter(any))
+    needed = data.draw(st.integers(1, sum(loads)))
+    delays = Heterogeneous([Exponential(data.draw(st.sampled_from([0.5, 1, 2]))) for _ in loads])
+    t = data.draw(st.floats(0, 3))
+    p = [float(model.cdf(t - 0.1 * r)) for model, r in zip(delays.models, loads, strict=True)]
+    exact = sum(
+        math.prod(q if i in done else 1 - q for i, q in enumerate(p))
+        for size in range(n + 1)
+        for done in itertools.combinations(range(n), size)
+        if sum(loads[i] for i in done) >= needed
+    )
+    cdf = received_cdf(t, loads, delays, needed, cost=0.1)
+    assert float(cdf) == pytest.approx(exact, abs=1e-13)
+
+
+@pytest.mark.parametrize(
+    "delays",
+    [
+        Heterogeneous([ShiftedExponential(0.1 * (i + 1), 20 / (i + 1)) for i in range(8)]),
+        Heterogeneous([Pareto(0.5, 1.2), *[Exponential(1 + i) for i in range(7)]]),
+        Heterogeneous([Empirical([1, 2, 4]), *[Empirical([0.5, 3])] * 7]),
+        Mixture([Empirical([0.3, 0.5]), Exponential(1)], [0.5, 0.5]),
+    ],
+    ids=["shifted", "one heavy", "recorded", "mixed"],
+)
+def test_received_mean_against_samples(delays):
+    loads, needed, rounds = [0, 1, 2, 3, 7, 7, 2, 5], 16, 40_000
+    works = workers_drawn(delays, loads, rounds, cost=0.02, seed=3)
+    order = np.argsort(works, axis=1)
+    held = np.take(loads, order).cumsum(axis=1)
+    at = (held >= needed).argmax(axis=1)
+    times = np.take_along_axis(works, order, axis=1)[np.arange(rounds), at]
+    assert_mean(received_mean(loads, delays, needed, cost=0.02), times)
+
+
+def test_all_of_all_is_the_maximum():
+    loads, delays = [1, 2, 3], Heterogeneous([Exponential(m, per="computation") for m in (3, 2, 1)])
+    rates = [1 / 3, 1 / 4, 1 / 3]
+    pairs = [sum(pair) for pair in itertools.combinations(rates, 2)]
+    exact = sum(1 / a for a in rates) - sum(1 / a for a in pairs) + 1 / sum(rates)
+    assert received_mean(loads, delays, 6) == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("loads", "needed", "exists"),
+    [
+        ([1, 1, 1], 3, False),  # 0.7
+        ([1, 1, 1], 2, True),  # 0.7 + 0.7
+        ([5, 1, 1], 3, False),  # without the first there are 2
+        ([2, 1, 1], 2, True),
+        ([2, 1, 1], 3, False),
+        ([0, 1, 1], 2, False),
+    ],
+)
+def test_means_exist_if_enough_must_be_late(loads, needed, exists):
+    delays = Pareto(1, 0.7)
+    if exists:
+        assert math.isfinite(received_mean(loads, delays, needed))
+    else:
+        with pytest.raises(ValueError, match=r"mean does not exist.*tail t\^-0\.7"):
+            received_mean(loads, delays, needed)
+
+
+def test_means_exist_by_the_heaviest_tails():
+    delays = Heterogeneous([Pareto(1, 0.4), Exponential(1), Pareto(1, 0.5), Pareto(1, 0.3)])
+    assert math.isfinite(received_mean([1, 1, 1, 1], delays, 1))
+    assert math.isfinite(received_mean([1, 2, 1, 1], delays, 3))  # 0.4 + 0.5 + 0.3
+    with pytest.raises(ValueError, match=r"tail t\^-0\.7"):
+        received_mean([2, 1, 1, 1], delays, 3)
+    with pytest.raises(ValueError, match=r"tail t\^-0\.7"):
+        total_mean(4, 2, 6, delays)
+
+
+# ------------------------------------------------------------------------ recovery thresholds
+
+
+def test_thresholds_of_li_et_al():
+    # Fig. 2 and section III-C: m = n = 100, and r = 10
+    assert least_threshold(100, 10) == 10
+    assert mds_threshold(100, 10) == 91
+    assert coupon_threshold(100, 10) == pytest.approx(10 * sum(1 / i for i in range(1, 11)))
+    assert coupon_threshold(50, 12) == pytest.approx(5 * (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5))
+    assert random_threshold(100, 10) == pytest.approx(10 * math.log(100))
+    assert random_communication_load(100) == pytest.approx(100 * math.log(100))
+
+
+@pytest.mark.parametrize(("b", "n"), [(1, 1), (1, 4), (2, 5), (3, 3), (4, 9), (7, 8), (10, 60)])
+def test_coupon_mean_by_inclusion_and_exclusion(b, n):
+    def covered(t):
+        return sum((-1) ** j * math.comb(b, j) * Fraction(b - j, b) ** t for j in range(b + 1))
+
+    exact = sum(1 - covered(t) / covered(n) for t in range(n))
+    assert coupon_mean(3 * b, 3, n) == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_coupon_mean_limits():
+    assert coupon_mean(100, 1, 100) == 100
+    assert coupon_mean(1000, 1, 1000) == pytest.approx(1000)  # b! / b^b underflows
+    assert coupon_mean(1000, 100, 1000) == pytest.approx(coupon_threshold(1000, 100), rel=1e-12)
+    means = [coupon_mean(100, 10, n) for n in (10, 20, 50, 100)]
+    assert means == sorted(means)
+    assert means[-1] < coupon_threshold(100, 10)
+
+
+def test_coupon_mean_is_what_the_code_waits_for():
+    n, k, load = 14, 15, 3
+    waits = []
+    for seed in range(3000):
+        try:
+            code = fastgc.CouponCollector(n, k, load=load, seed=seed)
+        except ValueError:
+            continue
+        batches = [int(code.partitions(worker)[0]) for worker in range(n)]
+        waits.append(1 + max(batches.index(b) for b in set(batches)))
+    assert_mean(coupon_mean(k, load, n), np.array(waits))
+
+
+# ----------------------------------------------------------------------------- CADA and G-CADA
+
+
+def test_fastest_of_groups_of_exponentials():
+    harmonic = 1 + 1 / 2 + 1 / 3
+    assert fastest_of_groups_mean(3, 4, Exponential(8)) == pytest.approx(2 * harmonic)
+    shifted = ShiftedExponential(0.5, 0.125)
+    assert fastest_of_groups_mean(3, 4, shifted) == pytest.approx(0.5 + 2 * harmonic)
+    assert fastest_of_groups_mean(12, 1, Exponential(8)) == pytest.approx(
+        Exponential(8).order_statistic_mean(12, 12)
+    )
+
+
+@pytest.mark.parametrize("groups", [0.5, 2.5, 7])
+def test_fastest_of_groups_is_equation_14(groups):
+    exact = mpmath.quad(lambda x: 1 - (1 - mpmath.e ** (-2 * x)) ** groups, [0, 1, 4, 40])
+    assert fastest_of_groups_mean(groups, 2, Exponential(1)) == pytest.approx(float(exact))
+    # an exponential of another class, by quadrature
+    kinds = Mixture([Exponential(1), Exponential(1)], [0.5, 0.5])
+    assert fastest_of_groups_mean(groups, 2, kinds) == pytest.approx(float(exact), rel=1e-10)
+
+
+def test_fastest_of_groups_of_other_models():
+    # the least of Pareto delays is one with the shapes added up
+    heavy = fastest_of_groups_mean(5, 3, Pareto(2, 0.6))
+    assert heavy == pytest.approx(Pareto(2, 1.8).order_statistic_mean(5, 5), rel=1e-9)
+    samples = Empirical([0.3, 1, 5, 6])
+    drawn = samples.draw(np.random.default_rng(1), 40_000, 12).reshape(-1, 4, 3)
+    assert_mean(fastest_of_groups_mean(4, 3, samples), drawn.min(axis=2).max(axis=1))
+
+
+def test_selected_mean_counts_by_thresholds():
+    # squares 0.1, 0.3, 0.9, 2 against c / d = 1, 1/2, 1/3, 1/4
+    smoothness = np.sqrt([0.1, 0.3, 0.9, 2])
+    bound = selected_mean(smoothness, c=1, max_age=4, scale=1)
+    assert bound == pytest.approx(1 / 5 + 1 / 4 + 1 / 2 + 1)
+    assert selected_mean(smoothness, c=16, max_age=4) == pytest.approx(bound)  # scale 4
+    assert selected_mean(smoothness, c=1e-9, max_age=4) == 4
+    assert selected_mean(smoothness, c=1e9, max_age=9) == pytest.approx(4 / 10)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    L=st.lists(st.floats(0.05, 5), min_size=1, max_size=4),
+    c=st.floats(0.05, 10),
+    max_age=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+)
+def test_selected_mean_bounds_rule_7(L, c, max_age, seed):
+    # Eq. (7) on a random walk, those as old as D + 1 included.
+    rounds = 200
+    steps = np.random.default_rng(seed).normal(size=(rounds + max_age + 1, 3))
+    steps[: max_age + 1] = 0
+    points = steps.cumsum(axis=0)
+    last = dict.fromkeys(range(len(L)), max_age)
+    selected = Counter()
+    for k in range(max_age + 1, len(points)):
+        recent = sum(float(steps[k - d] @ steps[k - d]) for d in range(max_age))
+        for m, constant in enumerate(L):
+            change = points[k] - points[last[m]]
+            if constant**2 * (change @ change) > c * recent or k - last[m] > max_age:
+                last[m] = k
+                selected[m] += 1
+    bound = selected_mean(L, c, max_age, scale=1)
+    assert selected.total() <= bound * rounds + len(L)
+
+
+def test_adaptive_loads_are_equations_17_to_22():
+    assert adaptive_loads(12, batch=5) == (24, 60)  # distributed Adam, M = 12
+    assert adaptive_loads(4.5, batch=5) == (9, 22.5)  # CADA
+    assert adaptive_loads(1.5, size=4, batch=5) == (7.5, 30)  # G-CADA
+
+
+# ------------------------------------------------------------------------------- bad arguments
+
+HETEROGENEOUS = Heterogeneous([Exponential(1)] * 3)
+RECORDED = Empirical([[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: threshold_cdf(1, 0, 1, SHIFTED, 1), "n must be at least 1, not 0"),
+        (lambda: threshold_cdf(1, 5, 6, SHIFTED, 1), r"threshold must be in 1 \.\. n = 5, not 6"),
+        (lambda: threshold_mean(5, 0, SHIFTED, 1), r"threshold must be in 1 \.\. n = 5, not 0"),
+        (lambda: threshold_mean(5, 5, SHIFTED, 0), "load must be at least 1, not 0"),
+        (lambda: threshold_mean(5, 5, SHIFTED, 1, cost=-1), "cost must be from 0 and finite"),
+        (lambda: threshold_mean(5, 5, Pareto(1, 1), 1), "does not exist"),
+        (lambda: threshold_cdf(1, 5, 5, SHIFTED, 1, cost=math.nan), "cost must be from 0"),
+        (lambda: threshold_cdf(1, 4, 2, HETEROGENEOUS, 1), "those of 3 workers, not of 4"),
+        (lambda: threshold_cdf(1, 2, 1, RECORDED, 1), "closed forms need workers that are indep"),
+        (lambda: completions_pmf(1, 0, SHIFTED), "load must be at least 1"),
+        (lambda: completions_pmf(1, 3, SHIFTED, batch=4), r"batch must be in 1 \.\. load = 3"),
+        (lambda: completions_pmf(1, 3, HETEROGENEOUS), "needs the model of one"),
+        (lambda: total_cdf(1, 4, 5, 9, SHIFTED, batch=2), r"1 \.\. 8, the messages of 4 workers"),
+        (lambda: total_mean(4, 5, 0, SHIFTED), r"threshold must be in 1 \.\. 20"),
+        (lambda: total_mean(2, 1, 2, Pareto(1, 0.9)), "mean does not exist"),
+        (lambda: total_mean(2, 1, 2, RECORDED), "simulate, or pool the samples"),
+        (lambda: received_cdf(1, [1, 2], SHIFTED, 4), "1 .. sum of the loads = 3, not 4"),
+        (lambda: received_cdf(1, [1, -2], SHIFTED, 1), "loads must be integers from 0"),
+        (lambda: received_mean([1.5], SHIFTED, 1), "loads must be integers from 0"),
+        (lambda: received_mean([], SHIFTED, 1), "loads must be integers from 0"),
+        (lambda: received_mean([1, 1], HETEROGENEOUS, 1), "those of 3 workers, not of 2"),
+        (lambda: mds_threshold(5, 6), r"load must be in 1 \.\. k = 5, not 6"),
+        (lambda: coupon_threshold(0, 1), "k must be at least 1"),
+        (lambda: coupon_mean(10, 2, 4), "5 batches need 5 workers at least, not 4"),
+        (lambda: random_communication_load(0), "k must be at least 1"),
+        (lambda: fastest_of_groups_mean(0, 1, SHIFTED), "groups must be positive and finite"),
+        (lambda: fastest_of_groups_mean(2, 0, SHIFTED), "size must be at least 1"),
+        (lambda: fastest_of_groups_mean(2, 1, HETEROGENEOUS), "workers must be alike"),
+        (lambda: fastest_of_groups_mean(2, 3, Pareto(1, 0.3)), "mean does not exist"),
+        (lambda: selected_mean([1, -1], 1, 1), "smoothness must be positive numbers"),
+        (lambda: selected_mean([], 1, 1), "smoothness must be positive numbers"),
+        (lambda: selected_mean([1], 0, 1), "c must be positive and finite"),
+        (lambda: selected_mean([1], 1, 0), "max_age must be at least 1"),
+        (lambda: selected_mean([1], 1, 1, scale=0), "scale must be positive"),
+        (lambda: adaptive_loads(-1), "selected must be from 0 and finite"),
+        (lambda: adaptive_loads(1, batch=0), "batch must be at least 1"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_whole_numbers_are_wanted():
+    with pytest.raises(TypeError, match="threshold must be an integer"):
+        threshold_mean(5, 2.5, SHIFTED, 1)
+    with pytest.raises(TypeError, match="needed must be an integer"):
+        received_mean([1, 1], SHIFTED, 1.5)
