@@ -1,0 +1,322 @@
+"""The number of workers to wait for (Halbawi, Azizan-Ruhi, Salehi, Hassibi 2017, section 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_integer
+from .._extras import scipy
+from ..delays import Delays, Pareto
+
+__all__ = [
+    "DecodeCost",
+    "Optimum",
+    "limit_time",
+    "optimal_fraction",
+    "optimal_threshold",
+    "round_time",
+]
+
+_GRID = 1001  # fractions among which the search for the best one begins
+
+# products for f of n messages, and their leading term where n is large
+_PRODUCTS: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
+    "f2": (lambda f, n: f * (f - 1), lambda f, n: f * f),
+    "f3": (lambda f, n: f**3, lambda f, n: f**3),
+    "fs": (lambda f, n: f * (n - f), lambda f, n: f * (n - f)),
+}
+
+
+@dataclass(frozen=True)
+class DecodeCost:
+    """Time in which the master computes a decoding vector for f of n messages.
+
+    Parameters
+    ----------
+    seconds : float
+        Per product, c_m, not negative.
+    order : "f2", "f3" or "fs"
+        Products: f (f - 1), Algorithm 3 of Halbawi et al.; f^3, a solve; f (n - f), the locator
+        form.
+
+    Raises
+    ------
+    ValueError
+        If the time is negative or not finite, or the order unknown.
+
+    Examples
+    --------
+    >>> from fastgc.planning import DecodeCost
+    >>> DecodeCost(1e-9, "f2")(11, 20)
+    1.1e-07
+    """
+
+    seconds: float
+    order: Literal["f2", "f3", "fs"] = "f2"
+
+    def __post_init__(self) -> None:
+        _check_seconds("seconds", self.seconds)
+        if self.order not in _PRODUCTS:
+            raise ValueError(f"order must be one of {', '.join(_PRODUCTS)}, not {self.order!r}")
+
+    def __call__(self, f: int, n: int) -> float:
+        """Seconds."""
+        return self.seconds * _PRODUCTS[self.order][0](f, n)
+
+    def limit(self, alpha: float, n: int) -> float:
+        """Seconds for f = (1 - alpha) n messages, leading term for large n, as in eq. (20)."""
+        return self.seconds * _PRODUCTS[self.order][1]((1 - alpha) * n, n)
+
+
+def round_time(
+    f: int,
+    n: int,
+    delays: Delays,
+    cost: float,
+    k: int | None = None,
+    decode: Callable[[int, int], float] | None = None,
+) -> float:
+    """Mean time of a round that waits for f of n workers (Halbawi et al., eq. 17).
+
+    E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a code
+    with this recovery threshold needs; where a delay is that of each computation,
+    w E[T_delay^(f)] instead.
+
+    Parameters
+    ----------
+    f, n : int
+        1 <= f <= n.
+    delays : Delays
+    cost : float
+        Seconds per partition, c_g N / k.
+    k : int, optional
+        Partitions, n by default.
+    decode : callable, optional
+        Seconds that decoding takes, ``decode(f, n)``, such as a `DecodeCost`; by default none:
+        decoding vectors are computed offline.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or the mean does not exist.
+    """
+    n, k = _check_sizes(n, k)
+    if not 1 <= check_integer("f", f) <= n:
+        raise ValueError(f"f must be in 1 .. n = {n}, not {f}")
+    _check_seconds("cost", cost)
+    load = _load(f, n, k)
+    late = delays.order_statistic_mean(f, n)
+    if delays.per == "computation":
+        late *= load
+    return late + cost * load + (0.0 if decode is None else decode(f, n))
+
+
+class Optimum(NamedTuple):
+    """The best number of workers to wait for.
+
+    Attributes
+    ----------
+    f : int
+        Recovery threshold.
+    load : int
+        Partitions per worker, w.
+    stragglers : int
+        n - f.
+    time : float
+        Mean seconds of a round.
+    times : (n,) float64 array
+        Those of all thresholds 1 .. n; Inf where the mean does not exist, NaN where the load is
+        beyond the limit.
+    """
+
+    f: int
+    load: int
+    stragglers: int
+    time: float
+    times: NDArray[np.float64]
+
+
+def optimal_threshold(
+    n: int,
+    delays: Delays,
+    cost: float,
+    k: int | None = None,
+    decode: Callable[[int, int], float] | None = None,
+    max_load: int | None = None,
+) -> Optimum:
+    """The recovery threshold of the least mean time of a round (Halbawi et al., section 5).
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    delays, cost, k, decode
+        As in `round_time`.
+    max_load : int, optional
+        Partitions that a worker has room for.
+
+    Returns
+    -------
+    Optimum
+        Of several the largest threshold, which takes the least load.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, no threshold keeps to `max_load`, or no mean exists.
+    """
+    n, k = _check_sizes(n, k)
+    _check_seconds("cost", cost)
+    loads = np.array([_load(f, n, k) for f in range(1, n + 1)])
+    if max_load is not None and check_integer("max_load", max_load) < loads[-1]:
+        raise ValueError(
+            f"max_load must be at least {loads[-1]}, what a worker computes if all are waited for, "
+            f"not {max_load}"
+        )
+    # the f-th delay has a mean if the n - f + 1 heaviest tails together fall faster than 1 / t
+    tails = np.cumsum(np.sort(delays.tail_indices(n)))[::-1]
+    if not (exists := tails > 1).any():
+        raise ValueError(
+            f"no mean exists: even the tail of the first of {n} delays is as heavy as "
+            f"t^-{tails[0]:g}, and the exponent must be above 1"
+        )
+    fits = np.ones(n, dtype=bool) if max_load is None else loads <= max_load
+    times = np.where(fits, np.inf, np.nan)
+    for f in (1 + np.flatnonzero(fits & exists)).tolist():
+        times[f - 1] = round_time(f, n, delays, cost, k, decode)
+    if not np.isfinite(times).any():
+        raise ValueError(
+            f"no mean exists with max_load={max_load}: it takes a load of {loads[exists].min()}, "
+            f"with which f = {1 + np.flatnonzero(exists)[-1]} workers suffice"
+        )
+    f = n - int(np.nanargmin(times[::-1]))
+    return Optimum(f, int(loads[f - 1]), n - f, float(times[f - 1]), times)
+
+
+def limit_time(
+    alpha: float, delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
+) -> float:
+    """Mean time of a round for n >> 1, by the fraction of the data that a worker computes on.
+
+    Halbawi et al., eq. (21), t_0 alpha^(-1/xi) + c_g N alpha; with `decode` eq. (20).
+
+    Parameters
+    ----------
+    alpha : float
+        Fraction w / k, in (0, 1].
+    delays : Pareto
+        Per round.
+    work : float
+        Seconds that one worker needs for all data, c_g N.
+    decode : DecodeCost, optional
+        By default decoding vectors are computed offline.
+    n : int
+        Workers, for `decode`.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+    _check_limit(delays, work, decode, n)
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha must be in (0, 1], not {alpha}")
+    return _limit_time(alpha, delays, work, decode, n)
+
+
+def optimal_fraction(
+    delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
+) -> float:
+    """The fraction of the data per worker with the least `limit_time`.
+
+    Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode` the minimum of
+    eq. (20), found numerically.
+
+    Parameters
+    ----------
+    delays, work, decode, n
+        As in `limit_time`.
+
+    Returns
+    -------
+    float
+        In (0, 1); the threshold is about (1 - alpha) n + 1, eq. (18).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or there is no such fraction because delays are long beside
+        the work (offline: t_0 >= c_g N xi), so that every worker should compute everything.
+    """
+    _check_limit(delays, work, decode, n)
+    # decoding gains at most c_m n^2 with alpha: an optimum is not below the one with that work
+    most = 0.0 if decode is None else decode.seconds * n**2
+    ratio = delays.scale / (delays.shape * (work + most)) if work + most else math.inf
+    alpha = min(float(ratio ** (delays.shape / (1 + delays.shape))), 1.0)
+    if most and alpha < 1:
+        # a grid first: with decoding cheap at both ends, as by the locator, there may be two minima
+        grid = np.linspace(alpha, 1, _GRID).tolist()
+        times = [_limit_time(a, delays, work, decode, n) for a in grid]
+        at = int(np.argmin(times))
+        found = scipy("optimize").minimize_scalar(
+            lambda a: _limit_time(a, delays, work, decode, n),
+            bounds=(grid[max(at - 1, 0)], grid[min(at + 1, _GRID - 1)]),
+            method="bounded",
+            options={"xatol": 1e-12},
+        )
+        alpha = float(found.x) if found.fun < times[-1] else 1.0
+    if not alpha < 1:
+        raise ValueError(
+            "no fraction below 1 is the best: every worker should compute everything; offline "
+            f"decoding needs scale < work * shape = {work * delays.shape:g} (eq. 22), and scale is "
+            f"{delays.scale:g}"
+        )
+    return alpha
+
+
+def _limit_time(
+    alpha: float, delays: Pareto, work: float, decode: DecodeCost | None, n: int
+) -> float:
+    time: float = delays.scale * alpha ** (-1 / delays.shape) + work * alpha
+    return time if decode is None else time + decode.limit(alpha, n)
+
+
+def _check_limit(delays: Pareto, work: float, decode: DecodeCost | None, n: int) -> None:
+    if not isinstance(delays, Pareto) or delays.per != "round":
+        raise ValueError(f"eqs. (19) to (22) hold for Pareto delays per round, not {delays!r}")
+    _check_seconds("work", work)
+    if decode is not None and check_integer("n", n) < 1:
+        raise ValueError(f"decoding takes n >= 1 workers, not {n}")
+
+
+def _check_sizes(n: int, k: int | None) -> tuple[int, int]:
+    n = check_integer("n", n)
+    k = n if k is None else check_integer("k", k)
+    if n < 1 or k < 1:
+        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    return n, k
+
+
+def _check_seconds(what: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{what} must be from 0 and finite, not {value}")
+
+
+def _load(f: int, n: int, k: int) -> int:
+    return -(-k * (n - f + 1) // n)

@@ -1,0 +1,253 @@
+"""The number of workers to wait for: against brute force and the numbers of Halbawi et al."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+)
+from fastgc.planning import (
+    DecodeCost,
+    limit_time,
+    optimal_fraction,
+    optimal_threshold,
+    round_time,
+)
+
+pytestmark = pytest.mark.any_backend
+
+# section 6: n = 80 machines, t_0 = 0.001, xi = 1.1; Fig. 3: c_g N = 0.035
+N = 80
+DELAYS = Pareto(0.001, 1.1)
+WORK = 0.035
+
+
+def test_decode_costs():
+    assert [DecodeCost(2, order)(10, 15) for order in ("f2", "f3", "fs")] == [180, 2000, 100]
+    # leading terms, as in eq. (20)
+    for order in ("f2", "f3", "fs"):
+        cost = DecodeCost(1e-9, order)
+        exact = cost(300_000, 1_000_000)
+        assert cost.limit(0.7, 1_000_000) == pytest.approx(exact, rel=1e-5)
+    assert DecodeCost(1e-9, "f2").limit(0.2, 80) == pytest.approx(1e-9 * 0.8**2 * 80**2)
+
+
+def test_round_time_is_equation_17():
+    delays, n, k = ShiftedExponential(0.5, 2, per="round"), 7, 10
+    for f in range(1, n + 1):
+        wait = 0.5 + sum(0.5 / i for i in range(n - f + 1, n + 1))
+        load = math.ceil(k * (n - f + 1) / n)
+        assert round_time(f, n, delays, 0.3, k) == pytest.approx(wait + 0.3 * load)
+        decode = DecodeCost(0.01, "f2")
+        total = wait + 0.3 * load + 0.01 * f * (f - 1)
+        assert round_time(f, n, delays, 0.3, k, decode) == pytest.approx(total)
+        each = ShiftedExponential(0.5, 2)
+        assert round_time(f, n, each, 0.3, k) == pytest.approx((wait + 0.3) * load)
+
+
+@pytest.mark.parametrize("k", [80, 100, 240])
+def test_loads_are_those_of_the_code(k):
+    best = optimal_threshold(N, DELAYS, WORK / k, k)
+    code = fastgc.ReedSolomon(N, k, load=best.load)
+    assert code.threshold == best.f
+    assert code.stragglers == best.stragglers == N - best.f
+
+
+@pytest.mark.parametrize("seconds", [1.21e-7, 1.24e-7, 1.28e-7])
+def test_thresholds_of_halbawi_et_al(seconds):
+    # Fig. 2: 68 machines with Algorithm 3, 33 where decoding takes f^3
+    best = optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f2"))
+    assert (best.f, best.load, best.stragglers) == (68, 13, 12)
+    assert optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f3")).f == 33
+
+
+def test_threshold_is_the_least_by_enumeration():
+    decode = DecodeCost(1e-7, "fs")
+    best = optimal_threshold(N, DELAYS, WORK / N, 120, decode)
+    # with all workers the mean exists, too: xi > 1
+    times = [round_time(f, N, DELAYS, WORK / N, 120, decode) for f in range(1, N + 1)]
+    np.testing.assert_array_equal(best.times, times)
+    assert best.time == min(times) == times[best.f - 1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(1, 12),
+    k=st.integers(1, 30),
+    cost=st.floats(0, 2),
+    delays=st.sampled_from(
+        [
+            DELAYS,
+            Pareto(1, 0.4, per="computation"),
+            ShiftedExponential(0.1, 1),
+            Empirical([0.1, 0.5, 3]),
+            Mixture([Exponential(0.1), Pareto(0.1, 0.8)], [0.9, 0.1]),
+        ]
+    ),
+    room=st.none() | st.integers(0, 30),
+)
+def test_no_threshold_that_fits_is_better(n, k, cost, delays, room):
+    max_load = None if room is None else -(-k // n) + room
+    times = {}
+    for f in range(1, n + 1):
+        if max_load is None or math.ceil(k * (n - f + 1) / n) <= max_load:
+            try:
+                times[f] = round_time(f, n, delays, cost, k)
+            except ValueError:
+                continue
+    if not times:
+        with pytest.raises(ValueError, match="no mean exists"):
+            optimal_threshold(n, delays, cost, k, max_load=max_load)
+        return
+    best = optimal_threshold(n, delays, cost, k, max_load=max_load)
+    assert best.time == min(times.values())
+    assert best.f == max(f for f, time in times.items() if time == best.time)
+    for f, time in enumerate(best.times, start=1):
+        if f in times:
+            assert time == times[f]
+        elif max_load is not None and math.ceil(k * (n - f + 1) / n) > max_load:
+            assert math.isnan(time)
+        else:
+            assert time == math.inf
+
+
+def test_threshold_of_workers_that_differ():
+    # two of six never answer in time
+    delays = Heterogeneous([Exponential(0.01)] * 4 + [Exponential(1e4)] * 2)
+    best = optimal_threshold(6, delays, 0.1)
+    assert (best.f, best.load) == (4, 3)
+
+
+def test_one_heavy_tail_is_not_waited_for():
+    delays = Heterogeneous([Exponential(0.01), Pareto(0.01, 0.5), Exponential(0.01)])
+    best = optimal_threshold(3, delays, 1)
+    assert best.times[2] == math.inf
+    assert (best.f, best.load) == (2, 2)
+
+
+def test_of_equals_the_least_load():
+    best = optimal_threshold(5, Empirical([1]), 0)
+    assert (best.times == 1).all()
+    assert (best.f, best.load, best.stragglers) == (5, 1, 0)
+
+
+def test_memory_limits_the_load():
+    free = optimal_threshold(N, DELAYS, WORK / N)
+    assert free.load == 13
+    best = optimal_threshold(N, DELAYS, WORK / N, max_load=5)
+    assert (best.load, best.f) == (5, 76)
+    assert best.time == round_time(76, N, DELAYS, WORK / N) > free.time
+
+
+def test_limit_of_proposition_1():
+    alpha = 0.3
+    errors = []
+    for n in (10**3, 10**4, 10**5):
+        mean = DELAYS.order_statistic_mean(round((1 - alpha) * n), n)
+        errors.append(abs(mean - limit_time(alpha, DELAYS, 0)))
+    assert errors[0] < 1e-5
+    assert errors[1] < errors[0] / 9
+    assert errors[2] < errors[1] / 9
+
+
+def test_limits_in_the_proof_of_proposition_1():
+    # The two factors that the appendix says go to e^-xi and e^xi go to e^(-1/xi) and e^(1/xi).
+    xi, alpha, n = mpmath.mpf("1.6"), mpmath.mpf("0.3"), mpmath.mpf(10) ** 9
+    with mpmath.workdps(30):
+        first = (1 - 1 / (xi * (alpha * n + 1))) ** (alpha * n + mpmath.mpf(1) / 2)
+        second = (1 - 1 / (xi * (n + 1))) ** (-n - mpmath.mpf(1) / 2)
+        assert abs(first - mpmath.exp(-1 / xi)) < 1e-8
+        assert abs(second - mpmath.exp(1 / xi)) < 1e-8
+
+
+def test_limit_time_is_equations_20_and_21():
+    offline = 0.001 * 0.2 ** (-1 / 1.1) + WORK * 0.2
+    assert limit_time(0.2, DELAYS, WORK) == pytest.approx(offline, rel=1e-14)
+    online = offline + 1e-7 * (1 - 0.2) ** 2 * N**2
+    assert limit_time(0.2, DELAYS, WORK, DecodeCost(1e-7), N) == pytest.approx(online, rel=1e-14)
+
+
+def test_fraction_of_figure_3():
+    assert optimal_fraction(DELAYS, WORK) == pytest.approx(0.1477, abs=5e-5)
+    # eq. (18)
+    assert math.ceil((1 - optimal_fraction(DELAYS, WORK)) * N) + 1 == 70
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.1, 4])
+@pytest.mark.parametrize(
+    "decode",
+    [None, DecodeCost(0), DecodeCost(1e-6), DecodeCost(1e-8, "f3"), DecodeCost(1e-6, "fs")],
+    ids=repr,
+)
+def test_fraction_is_the_best(shape, decode):
+    delays = Pareto(0.001, shape)
+    best = optimal_fraction(delays, WORK, decode, N)
+    least = limit_time(best, delays, WORK, decode, N)
+    grid = np.append(np.linspace(0.002, 1, 2000), best * (1 + np.array([-1e-3, 1e-3])))
+    assert least <= min(limit_time(a, delays, WORK, decode, N) for a in grid)
+    # the derivative vanishes
+    h = 1e-4 * best
+    slope = limit_time(best + h, delays, WORK, decode, N)
+    slope -= limit_time(best - h, delays, WORK, decode, N)
+    assert abs(slope / (2 * h)) < 1e-5 * (least / best)
+
+
+@pytest.mark.parametrize("work", [0.01, 0.3])
+def test_fraction_of_two_minima(work):
+    # decoding by the locator takes no time if all workers compute everything
+    decode, delays = DecodeCost(1e-4, "fs"), Pareto(0.01, 1)
+    alphas = np.linspace(0.001, 1, 1000)
+    times = np.array([limit_time(a, delays, work, decode, N) for a in alphas])
+    inner = int(np.argmin(times[:500]))
+    assert 0 < inner < 499
+    assert times[-1] < times[-2]
+    if times[inner] < times[-1]:
+        assert work == 0.3
+        assert optimal_fraction(delays, work, decode, N) == pytest.approx(alphas[inner], abs=1e-3)
+    else:
+        assert work == 0.01
+        with pytest.raises(ValueError, match="compute everything"):
+            optimal_fraction(delays, work, decode, N)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DecodeCost(-1), "seconds must be from 0 and finite, not -1"),
+        (lambda: DecodeCost(1, "f4"), "order must be one of f2, f3, fs, not 'f4'"),
+        (lambda: round_time(0, 5, DELAYS, 1), r"f must be in 1 \.\. n = 5, not 0"),
+        (lambda: round_time(1, 0, DELAYS, 1), "n and k must be at least 1, not n=0, k=0"),
+        (lambda: round_time(1, 5, DELAYS, 1, 0), "n and k must be at least 1, not n=5, k=0"),
+        (lambda: round_time(1, 5, DELAYS, math.inf), "cost must be from 0 and finite"),
+        (lambda: round_time(5, 5, Pareto(1, 1), 1), "does not exist"),
+        (lambda: optimal_threshold(5, DELAYS, -1), "cost must be from 0 and finite"),
+        (lambda: optimal_threshold(5, DELAYS, 1, 11, max_load=2), "max_load must be at least 3"),
+        (lambda: optimal_threshold(3, Pareto(1, 0.2), 1), r"as heavy as t\^-0\.6"),
+        (
+            lambda: optimal_threshold(10, Pareto(1, 0.3), 1, max_load=2),
+            "max_load=2: it takes a load of 4, with which f = 7",
+        ),
+        (lambda: limit_time(0, DELAYS, 1), r"alpha must be in \(0, 1\], not 0"),
+        (lambda: limit_time(1, DELAYS, -1), "work must be from 0 and finite"),
+        (lambda: limit_time(1, Exponential(1), 1), "hold for Pareto delays per round"),
+        (lambda: limit_time(1, Pareto(1, 2, per="computation"), 1), "Pareto delays per round"),
+        (lambda: limit_time(1, DELAYS, 1, DecodeCost(1)), "decoding takes n >= 1 workers"),
+        (lambda: optimal_fraction(DELAYS, 0.0009), r"needs scale < work \* shape = 0\.00099"),
+        (lambda: optimal_fraction(DELAYS, 0), "compute everything"),
+        (lambda: optimal_fraction(DELAYS, 0.0009, DecodeCost(1e-6), N), "compute everything"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
