@@ -1,0 +1,330 @@
+"""How many partitions each worker should compute where workers differ."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_integer
+from .._extras import scipy
+from ..delays import Delays, Heterogeneous, ShiftedExponential
+from ..simulation.closed_forms import at_least, received_mean
+
+__all__ = [
+    "Allocation",
+    "CoverageBounds",
+    "balanced_loads",
+    "coverage_bounds",
+    "equal_time_loads",
+    "generalised_bcc",
+    "optimal_loads",
+]
+
+
+def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
+    """Loads with which all workers are expected to end at the same time.
+
+    Charalambides et al., section VI, for any number of kinds of workers: t_i |J_i| is the same for
+    all, and the loads add up to (s + 1) k. No worker gets more than k; what is above goes to the
+    others in proportion. `BinaryCode` with ``speeds=1 / times`` is a code of about these loads.
+
+    Parameters
+    ----------
+    times : (n,) array
+        Mean seconds of each worker for one partition, t_i, positive; any unit will do.
+    k : int
+        Partitions.
+    stragglers : int
+        Stragglers to tolerate, s, below n.
+
+    Returns
+    -------
+    (n,) int64 array
+        Whole numbers by largest remainders. A worker may get nothing if it is very slow.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    In the paper's condition (i) |J_T2| stands for |J_T1| at the end: it means
+    |J_T2| = t_1 / t_2 |J_T1|.
+    """
+    t = _positive("times", times)
+    k = at_least("k", k, 1)
+    if not 0 <= check_integer("stragglers", stragglers) < t.size:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {t.size - 1}, not {stragglers}")
+    return _apportion((stragglers + 1) * k, t.min() / t, k)
+
+
+def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
+    """Loads in proportion to the workers' rates, without redundancy: "load balancing".
+
+    Li et al., section IV-C, r_i = mu_i / sum(mu) m; the master waits for all.
+
+    Parameters
+    ----------
+    rates : (n,) array
+        Straggler parameters mu_i, positive.
+    k : int
+        Partitions, m in the paper.
+
+    Returns
+    -------
+    (n,) int64 array
+        Whole numbers of sum k, by largest remainders.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+    mu = _positive("rates", rates)
+    return _apportion(at_least("k", k, 1), mu / mu.max(), k)
+
+
+class Allocation(NamedTuple):
+    """Loads for workers that differ.
+
+    Attributes
+    ----------
+    loads : (n,) int64 array
+        Partitions of each worker, at least 1.
+    real_loads : (n,) float64 array
+        The same before rounding.
+    time : float
+        Seconds after which the needed number has been returned on average, t*; Inf where that
+        takes all that was assigned.
+    returned : float
+        Share of the assigned partial gradients that has been returned by then.
+    """
+
+    loads: NDArray[np.int64]
+    real_loads: NDArray[np.float64]
+    time: float
+    returned: float
+
+
+def optimal_loads(
+    needed: int, shifts: ArrayLike, rates: ArrayLike, limit: int | None = None
+) -> Allocation:
+    """Loads that bring `needed` partial gradients, repetitions counted, the soonest.
+
+    P2 of Li et al., eq. (19), in the limit of many workers, which they take from Reisizadeh,
+    Prakash, Pedarsani and Avestimehr (2017): worker i gets r_i = t* / lambda_i, with which by the
+    time t* it returns the most on average, mu_i / (1 + mu_i lambda_i) per second, and t* is when
+    all workers together have returned `needed`.
+
+    Parameters
+    ----------
+    needed : int
+        Partial gradients, s in the paper.
+    shifts, rates : (n,) arrays
+        Of the shifted exponential times of a computation, eq. (15), a_i and mu_i; positive.
+    limit : int, optional
+        Partitions that a worker may hold at most. Those who would get more get that many, and t*
+        is later.
+
+    Returns
+    -------
+    Allocation
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or `needed` is more than n `limit`.
+
+    Notes
+    -----
+    lambda_i is the positive root of e^(mu lambda) = e^(a mu) (mu lambda + 1): y = mu lambda solves
+    y = a mu + log(1 + y), here by Newton's method from c + sqrt(2 c), c = a mu, which is above the
+    root of this convex function. The form by Lambert's function, -1 - W_-1(-e^(-c - 1)), underflows
+    from c = 744 on.
+    """
+    needed = at_least("needed", needed, 1)
+    a, mu = np.asarray(shifts, dtype=np.float64), _positive("rates", rates)
+    if a.shape != mu.shape:
+        raise ValueError(f"one shift and one rate a worker, not shapes {a.shape} and {mu.shape}")
+    if not np.all((a > 0) & (a < math.inf)):
+        raise ValueError(
+            f"shifts must be positive and finite, not {shifts!r}: without a shift there is no "
+            "optimum, since larger loads always bring more, sooner"
+        )
+    n = a.size
+    y = _root(a * mu)
+    slope = mu / y  # load per second
+    rate = mu / (1 + y)  # returned per second
+    time = needed / float(rate.sum())
+    if limit is not None and (time * slope).max() > at_least("limit", limit, 1):
+        if needed > n * limit:
+            raise ValueError(
+                f"{n} workers of at most {limit} partitions hold {n * limit}, but needed={needed}"
+            )
+        time = _limited_time(needed, a, mu, slope, limit, time)
+    real = np.minimum(time * slope, math.inf if limit is None else limit)
+    loads = np.maximum(_apportion(math.ceil(real.sum()), real, limit), 1)
+    return Allocation(loads, real, time, needed / float(real.sum()))
+
+
+def generalised_bcc(
+    k: int, delays: Heterogeneous, needed: int | None = None, limit: int | None = None
+) -> Allocation:
+    """Loads for the generalised coupon collector, `CouponCollector` with ``loads=``.
+
+    Li et al., section IV-C: those that bring k log k partial gradients the soonest, which is how
+    many it takes until random ones cover all k partitions, about.
+
+    Parameters
+    ----------
+    k : int
+        Partitions, m in the paper.
+    delays : Heterogeneous
+        Of `ShiftedExponential` times per computation, one model for each worker.
+    needed : int, optional
+        Partial gradients to wait for; floor(k log k) by default, k at least.
+    limit : int, optional
+        Partitions that a worker has room for, k at most and by default.
+
+    Returns
+    -------
+    Allocation
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the models are others, or workers cannot hold as many.
+    """
+    k = at_least("k", k, 1)
+    shifts, rates = _parameters(delays)
+    limit = k if limit is None else limit
+    if not 1 <= check_integer("limit", limit) <= k:
+        raise ValueError(f"limit must be in 1 .. k = {k}, not {limit}")
+    if needed is None:
+        needed = max(k, math.floor(k * math.log(k)))
+    return optimal_loads(needed, shifts, rates, limit)
+
+
+class CoverageBounds(NamedTuple):
+    """Bounds on the least mean time in which all partitions are covered, in seconds."""
+
+    lower: float
+    upper: float
+
+
+def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
+    """Bounds on the mean time to have all partial gradients, for the best placement of the data.
+
+    Li et al., Theorem 2, eqs. (21) and (22): the least mean times until k and until
+    floor(c k log k) partial gradients have come, and 1 more, with
+    c = 2 + log(a + H_n / mu) / log k, a = max a_i and mu = min mu_i.
+
+    Parameters
+    ----------
+    k : int
+        Partitions, m in the paper; 2 at least.
+    delays : Heterogeneous
+        Of `ShiftedExponential` times per computation, one model for each worker.
+
+    Returns
+    -------
+    CoverageBounds
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the models are others, or workers cannot hold as many as
+        the upper bound takes.
+
+    Notes
+    -----
+    The minima are those of `optimal_loads`, rounded, which are the least in the limit of many
+    workers only (Remark 5). The 1 in eq. (22) has the unit of the times.
+    """
+    k = at_least("k", k, 2)
+    shifts, rates = _parameters(delays)
+    harmonic = math.fsum(1 / i for i in range(1, shifts.size + 1))
+    c = 2 + math.log(shifts.max() + harmonic / rates.min()) / math.log(k)
+    lower, upper = (
+        received_mean(optimal_loads(needed, shifts, rates, k).loads, delays, needed)
+        for needed in (k, max(k, math.floor(c * k * math.log(k))))
+    )
+    return CoverageBounds(lower, upper + 1)
+
+
+def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shifts and rates of each worker."""
+    models = delays.models if isinstance(delays, Heterogeneous) else ()
+    shifts, rates = [], []
+    for model in models:
+        if isinstance(model, ShiftedExponential) and model.per == "computation":
+            shifts.append(model.shift)
+            rates.append(model.rate)
+    if not models or len(shifts) < len(models):
+        raise ValueError(
+            "loads are optimised for Heterogeneous delays of ShiftedExponential models per "
+            f"computation, not {delays!r}"
+        )
+    return np.array(shifts), np.array(rates)
+
+
+def _root(c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The positive y of y = c + log(1 + y)."""
+    y = c + np.sqrt(2 * c)
+    for _ in range(100):  # monotone, quadratic: some 6 steps
+        lower = y - (y - c - np.log1p(y)) * (1 + y) / y
+        if not np.any(lower < y):
+            break
+        y = np.minimum(lower, y)
+    return y
+
+
+def _limited_time(
+    needed: int,
+    shifts: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    limit: int,
+    least: float,
+) -> float:
+    """When `needed` have been returned on average, `least` at least, by loads up to `limit`."""
+    if needed == shifts.size * limit:
+        return math.inf
+
+    def surplus(t: float) -> float:
+        loads = np.minimum(t * slope, limit)
+        done = -np.expm1(-rates * np.maximum(t / loads - shifts, 0))
+        return float(loads @ done) - needed
+
+    end = 2 * least
+    while surplus(end) < 0:
+        end *= 2
+    return float(scipy("optimize").brentq(surplus, least, end, xtol=1e-300, rtol=1e-14))
+
+
+def _apportion(
+    total: int, weights: NDArray[np.float64], limit: int | None = None
+) -> NDArray[np.int64]:
+    """Whole numbers of this sum in proportion to the weights, up to `limit`: largest remainders."""
+    ideal = total * weights / weights.sum()
+    capped = np.zeros(weights.size, dtype=bool)
+    while limit is not None and (ideal > limit).any():
+        capped |= ideal > limit
+        rest = weights[~capped]
+        ideal[capped] = limit
+        ideal[~capped] = (total - limit * capped.sum()) * rest / rest.sum()
+    loads = np.floor(ideal).astype(np.int64)
+    loads[np.argsort(loads - ideal, kind="stable")[: total - loads.sum()]] += 1
+    whole: NDArray[np.int64] = loads
+    return whole
+
+
+def _positive(what: str, numbers: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(numbers, dtype=np.float64)
+    if array.ndim != 1 or not array.size or not np.all((array > 0) & (array < math.inf)):
+        raise ValueError(f"{what} must be positive and finite, one a worker, not {numbers!r}")
+    return array
