@@ -1,4 +1,4 @@
-"""Pictures of training runs."""
+"""Pictures of training runs, of precision, and of the papers' figures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from .reproduce.figure import Line, Panel
     from .stability import StabilityRow, StabilityTracker
 
 __all__ = [
     "check_path",
     "error_curves",
+    "panel_figure",
     "save_error_curves",
+    "save_panels",
     "save_stability_curves",
     "save_tracking_curves",
     "stability_curves",
@@ -309,6 +312,73 @@ def save_tracking_curves(
     figure = _new_figure()
     tracking_curves(tracks, figure.add_subplot())
     _save(figure, path)
+
+
+def panel_figure(panels: Sequence[Panel]) -> Figure:
+    """Draw panels side by side, at most two in a row.
+
+    Lines with the same label share a colour, and have one entry in the legend.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        At least one.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if not panels:
+        raise ValueError("nothing to draw: the figure has no panel")
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
+    figure = _new_figure(6.5 * columns, 4.5 * rows)
+    for place, panel in enumerate(panels, start=1):
+        _draw_panel(panel, figure.add_subplot(rows, columns, place))
+    return figure
+
+
+def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
+    """Write the picture that `panel_figure` draws to a file, as `save_error_curves` does.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``, or there is no panel.
+    ImportError
+        If matplotlib is not installed.
+    """
+    check_path(path)
+    _save(panel_figure(panels), path)
+
+
+def _draw_panel(panel: Panel, ax: Axes) -> None:
+    looks = zip(cycle(_MORE_COLOURS), cycle(_DASHES), cycle(_MARKERS), strict=False)
+    look = dict(zip(dict.fromkeys(line.label for line in panel.lines), looks, strict=False))
+    in_legend: set[str] = set()
+    for line in panel.lines:
+        label = f"_{line.label}" if line.label in in_legend else line.label
+        in_legend.add(line.label)
+        _draw_line(line, label, look[line.label], ax)
+    if panel.log_x:
+        ax.set_xscale("log")
+    if panel.log_y:
+        ax.set_yscale("log")
+    ax.set_title(panel.title, fontsize="medium")
+    ax.set_xlabel(panel.x_label)
+    ax.set_ylabel(panel.y_label)
+    _plain_frame(ax)
+    ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> None:
+    colour, dash, marker = look
+    if line.style == "points":
+        ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4)
+    else:
+        drawstyle = "steps-post" if line.style == "step" else "default"
+        ax.plot(line.x, line.y, dash, color=colour, label=label, drawstyle=drawstyle)
 
 
 def _drawn(error: float) -> float:

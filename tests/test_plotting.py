@@ -263,3 +263,46 @@ def test_tracking_lines_are_the_rounds(tmp_path):
         plotting.tracking_curves({"a": StabilityTracker()})
     plotting.save_tracking_curves({"a": tracker}, tmp_path / "rounds.pdf")
     assert (tmp_path / "rounds.pdf").read_bytes().startswith(b"%PDF")
+
+
+# ------------------------------------------------------------------------- the papers' figures
+
+
+def panel(*lines, **kwargs):
+    from fastgc.reproduce.figure import Panel
+
+    return Panel("title", "x", "y", list(lines), **kwargs)
+
+
+def test_panels_are_the_lines(tmp_path):
+    from fastgc.reproduce.figure import Line
+
+    lines = [
+        Line("a", [1, 2, 3], [4, 5, 6]),
+        Line("b", [1, 2], [3, 3], "step"),
+        Line("a", [2], [5.5], "points"),
+    ]
+    panels = [panel(*lines), panel(*lines, log_x=True, log_y=True), panel(lines[1])]
+    first, second, third = plotting.panel_figure(panels).axes
+    for drawn, line in zip(first.lines, lines, strict=True):
+        np.testing.assert_array_equal(drawn.get_xydata(), np.column_stack([line.x, line.y]))
+    a, b, points = first.lines
+    assert a.get_color() == points.get_color() != b.get_color()
+    assert points.get_linestyle() == "None"
+    assert points.get_marker() != "None"
+    assert (a.get_drawstyle(), b.get_drawstyle()) == ("default", "steps-post")
+    assert [text.get_text() for text in first.get_legend().get_texts()] == ["a", "b"]
+    assert (first.get_title(), first.get_xlabel(), first.get_ylabel()) == ("title", "x", "y")
+    assert first.get_xscale() == first.get_yscale() == "linear"
+    assert second.get_xscale() == second.get_yscale() == "log"
+    assert len(third.lines) == 1
+    plotting.save_panels(panels, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+
+
+def test_panels_that_cannot_be_drawn(tmp_path):
+    with pytest.raises(ValueError, match="the figure has no panel"):
+        plotting.save_panels([], tmp_path / "figure.png")
+    with pytest.raises(ValueError, match="must end in"):
+        plotting.save_panels([panel()], tmp_path / "figure.bmp")
+    assert not any(tmp_path.iterdir())

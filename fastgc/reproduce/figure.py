@@ -1,0 +1,135 @@
+"""What a reproduced figure consists of: rows to compare, and panels to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ROUNDS", "TOLERANCE", "Figure", "Line", "Panel", "Row", "Track"]
+
+ROUNDS = 100_000  # simulated by default, as in Ozfatura et al.
+TOLERANCE = 0.05  # relative difference from which on a row needs a note
+
+# Wraps what a figure loops over, to show how far it is.
+Track = Callable[[Sequence[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number, beside what it should be.
+
+    Parameters
+    ----------
+    figure : str
+        Paper and figure, as in ``"halbawi2017 figure 3"``.
+    what : str
+        What the number is, with its unit.
+    ours : float
+        As computed or simulated here.
+    paper : float, optional
+        As the paper states it, where it does.
+    closed : float, optional
+        The closed form's value, where ours is a simulation.
+    note : str
+        What was assumed, or why the number cannot be met.
+    """
+
+    figure: str
+    what: str
+    ours: float
+    paper: float | None = None
+    closed: float | None = None
+    note: str = ""
+
+    @property
+    def reference(self) -> float | None:
+        """What `ours` is compared with: the paper's number, or else the closed form's."""
+        return self.closed if self.paper is None else self.paper
+
+    @property
+    def difference(self) -> float:
+        """Relative difference to the reference; NaN where there is none."""
+        if self.reference is None:
+            return math.nan
+        if self.reference == 0:
+            return 0.0 if self.ours == 0 else math.inf
+        return self.ours / self.reference - 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether `ours` is within 5 % of its reference, or has none."""
+        return self.reference is None or abs(self.difference) <= TOLERANCE
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Points of a panel, joined or not.
+
+    Lines of a panel with the same label have one colour and one entry in the legend.
+
+    Parameters
+    ----------
+    label : str
+    x, y : (points,) array
+        Kept as float64.
+    style : {"line", "points", "step"}
+
+    Raises
+    ------
+    ValueError
+        If x and y are not vectors of one length, or there is no such style.
+    """
+
+    label: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    style: Literal["line", "points", "step"] = "line"
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        if self.x.ndim != 1 or self.x.shape != self.y.shape:
+            raise ValueError(
+                f"line {self.label!r}: x and y must be vectors of one length, not of shapes "
+                f"{self.x.shape} and {self.y.shape}"
+            )
+        if self.style not in ("line", "points", "step"):
+            raise ValueError(
+                f'line {self.label!r}: style must be "line", "points" or "step", not {self.style!r}'
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One diagram: titles, lines, and which axes are logarithmic."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[Line]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A figure or table of a paper, computed anew.
+
+    Attributes
+    ----------
+    name : str
+        As in `fastgc.reproduce.FIGURES`.
+    title : str
+    rows : list of Row
+    panels : list of Panel
+    """
+
+    name: str
+    title: str
+    rows: list[Row]
+    panels: list[Panel] = field(default_factory=list)
