@@ -363,8 +363,10 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
         _draw_line(line, label, look[line.label], ax)
     if panel.log_x:
         ax.set_xscale("log")
+        _plain_decades(ax.xaxis, percent=False)
     if panel.log_y:
         ax.set_yscale("log")
+        _plain_decades(ax.yaxis, percent=False)
     ax.set_title(panel.title, fontsize="medium")
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)

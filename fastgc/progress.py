@@ -55,19 +55,27 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.update(task, advance=1)
 
 
-def rich_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Rows of text as a table for the terminal, the first column to the left."""
+def rich_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
+) -> Table:
+    """Rows of text as a table for the terminal, the first `text` columns to the left.
+
+    Where they are more than one, they are what is wrapped, except for the first.
+    """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for at, heading in enumerate(head):
-        table.add_column(heading, justify="right" if at else "left", no_wrap=at == 0)
+        whole = at == 0 or at >= text > 1
+        table.add_column(heading, justify="left" if at < text else "right", no_wrap=whole)
     for row in rows:
         table.add_row(*row)
     return table
 
 
-def markdown_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text as a table in Markdown, the first column to the left."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+def markdown_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
+) -> str:
+    """Rows of text as a table in Markdown, the first `text` columns to the left."""
+    lines = [head, ["---"] * text + ["---:"] * (len(head) - text), *rows]
     return "\n".join([f"{title}\n", *(f"| {' | '.join(line)} |" for line in lines)])
 
 

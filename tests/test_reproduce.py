@@ -1,14 +1,16 @@
 """The papers' figures: what is computed is what the papers print, or a note says why not."""
 
+import json
 import math
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from fastgc.reproduce import charalambides
+import fastgc
+from fastgc.cli import app
+from fastgc.reproduce import FIGURES, charalambides, halbawi, li, ozfatura, reproduce, zhu
 from fastgc.reproduce.figure import Line, Row
-
-pytestmark = pytest.mark.any_backend
 
 
 def checked(figure):
@@ -21,12 +23,16 @@ def checked(figure):
     for panel in figure.panels:
         assert panel.lines
         assert all(np.isfinite(line.y).all() for line in panel.lines)
-    return {row.what: row for row in figure.rows}
+    rows = {row.what: row for row in figure.rows}
+    rows_of_figures = {(row.figure, row.what) for row in figure.rows}
+    assert len(rows_of_figures) == len(figure.rows)
+    return rows
 
 
 # ---------------------------------------------------------------------------------- rows, lines
 
 
+@pytest.mark.any_backend
 def test_rows_compare_with_the_paper_first():
     row = Row("figure", "number", 1.04, paper=1.0, closed=2.0)
     assert row.reference == 1.0
@@ -40,6 +46,7 @@ def test_rows_compare_with_the_paper_first():
     assert not Row("figure", "number", 1.0, paper=0.0).ok
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("x", "y", "style", "says"),
     [
@@ -56,6 +63,7 @@ def test_lines_are_checked(x, y, style, says):
 # -------------------------------------------------------------------------------- charalambides
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(("k", "parts"), [(0, 1), (3, 1), (4, 3), (6, 4)])
 def test_splits_are_all_there_are(k, parts):
     splits = [tuple(split) for split in charalambides._splits(k, parts)]
@@ -64,12 +72,278 @@ def test_splits_are_all_there_are(k, parts):
     assert {len(split) for split in splits} == {parts}
 
 
+@pytest.mark.any_backend
 def test_binary_codes_are_as_even_as_classes_allow():
-    rows = checked(charalambides.figure_5(workers=range(3, 9)))
+    rows = checked(charalambides.section_5(workers=range(3, 9)))
     within, over_all, example = rows.values()
     assert within.ours == within.paper == sum(n - 2 for n in range(3, 9))
-    # s + 1 divides n, 1 <= s <= n - 2: proper divisors of n other than 1
+    # s + 1 divides n, 1 <= s <= n - 2
     divisors = sum(n % d == 0 for n in range(3, 9) for d in range(2, n))
     assert over_all.ours == divisors
     assert not over_all.ok
     assert example.ours == example.closed == 6
+
+
+# -------------------------------------------------------------------------------------- halbawi
+
+
+@pytest.mark.any_backend
+def test_best_loads_are_those_of_the_paper():
+    figure = halbawi.figure_3()
+    rows = checked(figure)
+    assert all(row.ok for row in rows.values())
+    assert rows["optimal fraction α*, eq. (22)"].ours == pytest.approx(0.1477, abs=5e-5)
+    assert rows["best threshold, decoding in f(f - 1) operations"].ours == 68
+    assert rows["best threshold, decoding in f³ operations"].ours == 33
+    limit, exact = figure.panels
+    curve, best = limit.lines
+    assert best.y[0] <= curve.y.min()
+    for line in exact.lines:
+        if line.style == "points":
+            [drawn] = [e for e in exact.lines if e.label == line.label and e.style == "line"]
+            assert line.y[0] == drawn.y.min() == drawn.y[int(line.x[0]) - 1]
+
+
+@pytest.mark.any_backend
+def test_costs_for_which_a_threshold_is_the_best():
+    rng = np.random.default_rng(0)
+    f = np.arange(1, 31)
+    times, operations = 1 / (31 - f) + 0.01 * rng.random(30), f**3
+    costs = np.linspace(0, 2e-5, 4001)
+    best = 1 + np.argmin(times + costs[:, np.newaxis] * operations, axis=1)
+    for at in np.unique(best)[1:-1]:
+        low, high = halbawi._costs(times, operations, int(at))
+        inside = (costs >= low) & (costs <= high)
+        np.testing.assert_array_equal(inside, best == at)
+
+
+def test_training_by_the_clock():
+    figure = halbawi.figure_2(budget=0.1, runs=2, rounds=2000)
+    rows = checked(figure)
+    times = {what: row for what, row in rows.items() if what.startswith("mean time of a round")}
+    assert len(times) == 5
+    for what, row in times.items():
+        assert row.ok or what.endswith("all")
+    assert rows["relative error of a decoded gradient, largest"].ours < 1e-9
+    anew, persistent = figure.panels
+    for panel in (anew, persistent):
+        for line in panel.lines:
+            assert ((line.y >= 0) & (line.y <= 1)).all()
+    # exact gradients are the same whoever was late, so that only times differ
+    for at, scheme in enumerate(halbawi._schemes()):
+        same = np.array_equal(anew.lines[at].y, persistent.lines[at].y)
+        assert same == scheme.exact
+
+
+def test_a_gradient_that_is_not_decoded_is_noticed():
+    training = halbawi._Training(fastgc.data.load("digits"), 0)
+    delays = halbawi.DELAYS.draw(np.random.default_rng(0), 1, halbawi.N)
+    scheme = halbawi._schemes()[0]
+    heard = np.argsort(delays[0])[: scheme.f]
+    theta = np.zeros(training._model.size)
+    gradient = training._gradient(scheme, heard, theta)
+    training._check(scheme, heard, theta, gradient)
+    with pytest.raises(ArithmeticError, match=r"coded, RS, f = 68: the gradient was decoded to"):
+        training._check(scheme, heard, theta, 1.1 * gradient)
+
+
+# ------------------------------------------------------------------------------------- ozfatura
+
+
+def test_completion_times_are_distributed_as_the_closed_forms_say():
+    rows = checked(ozfatura.figure_1(rounds=20_000))
+    assert all(row.ok for row in rows.values())
+    most = math.sqrt(-math.log(0.001 / 2) / 2 / 20_000)
+    distances = [row.ours for what, row in rows.items() if what.startswith("largest distance")]
+    assert len(distances) == 3
+    assert max(distances) < most
+    # the code at n = 10, r = 5 waits for 6, 3 workers and 19 computations
+    means = [row.ours for what, row in rows.items() if what.startswith("mean")]
+    assert means == sorted(means, reverse=True)
+
+
+def test_loads_of_ozfatura():
+    rows = checked(ozfatura.figure_2(loads=(1, 2, 4), rounds=2000))
+    assert all(row.ok for row in rows.values())
+    assert rows["messages of LCC-MMC, mean over r = 2, 4"].ours == 79
+    assert rows["UC-MMC takes less time than LCC-MMC by, r = 2"].ours > 0
+    with pytest.raises(ValueError, match="r = 2, which must be one of the loads"):
+        ozfatura.figure_2(loads=(1, 3))
+
+
+# ------------------------------------------------------------------------------------------- li
+
+
+@pytest.mark.any_backend
+def test_coverage_is_the_first_time_that_all_is_there():
+    rng = np.random.default_rng(0)
+    codes = [
+        fastgc.CouponCollector(9, 6, load=2, seed=1),
+        fastgc.RandomAssignment(9, 6, load=3, seed=1),
+        fastgc.CouponCollector(4, 3, loads=[1, 2, 3, 1], seed=1),
+    ]
+    for code in codes:
+        done = rng.random((code.n, 50))
+        covered = li._coverage(code, done)
+        for row, time in zip(done.T, covered, strict=True):
+            held = set()
+            for worker in np.argsort(row).tolist():
+                held |= set(code.partitions(worker).tolist())
+                if len(held) == code.k:
+                    break
+            assert time == row[worker]
+
+
+@pytest.mark.any_backend
+def test_assignments_that_do_not_cover_are_left_out():
+    from functools import partial
+
+    made = li._assignments(partial(fastgc.CouponCollector, 4, load=1), 400, seed=0)
+    # 4! / 4^4 of all cover
+    assert 0.04 < len(made) / 400 < 0.17
+    assert all(code.decodable(range(4)) for code in made)
+
+
+@pytest.mark.any_backend
+def test_recovery_thresholds():
+    rows = checked(li.figure_2(loads=(10, 50), rounds=4000, assignments=40))
+    assert rows["recovery threshold, CR, r = 10"].ours == 91
+    assert rows["recovery threshold, BCC, r = 10"].ok
+    assert rows["recovery threshold, BCC, r = 50"].ours == pytest.approx(3, abs=0.1)
+    # the largest of 100 geometric times, of a chance of 1/2 each, is near enough
+    t = np.arange(60)
+    about = (1 - (1 - 0.5**t) ** 100).sum()
+    assert rows["recovery threshold, random, r = 50"].ours == pytest.approx(about, rel=0.03)
+
+
+def test_tables_of_li():
+    figure = li.tables(rounds=2000, assignments=20)
+    rows = {(row.figure, row.what): row for row in figure.rows}
+    checked(figure)
+    for table, slow in (("table I", 28.556), ("table II", 31.567)):
+        name = f"li2017 {table}"
+        fitted = rows[name, "communication time (s), cyclic repetition"]
+        assert fitted.ours == pytest.approx(fitted.paper, rel=1e-4)
+        uncoded = rows[name, "communication time (s), uncoded"]
+        assert uncoded.paper == slow
+        assert not uncoded.ok
+        assert "straggler" in uncoded.note
+        assert rows[name, "recovery threshold, uncoded"].ok
+        assert rows[name, "BCC takes less time than cyclic repetition by"].ok
+
+
+@pytest.mark.any_backend
+def test_generalised_bcc_against_load_balancing():
+    rows = checked(li.figure_5(rounds=2000, assignments=20))
+    assert all(row.ok for row in rows.values())
+    assert rows["mean time, load balancing"].ours == pytest.approx(1026, rel=0.01)
+    with pytest.raises(ValueError, match="none of 0 assignments covers"):
+        li.figure_5(rounds=1, assignments=0)
+
+
+# ------------------------------------------------------------------------------------------ zhu
+
+
+@pytest.mark.any_backend
+def test_who_is_selected():
+    rng = np.random.default_rng(0)
+    thresholds = zhu.C / (np.arange(1, zhu.MAX_AGE + 1) * 3**2)
+    # above all thresholds, between the first two, below all
+    smoothness = np.sqrt([2 * thresholds[0], (thresholds[0] + thresholds[1]) / 2, 1e-6])
+    chosen = zhu._selected(smoothness, 660, rng)
+    np.testing.assert_array_equal(chosen.sum(axis=0), [660, 330, 60])
+    assert np.unique(np.diff(np.flatnonzero(chosen[:, 2]))).tolist() == [zhu.MAX_AGE + 1]
+
+
+def test_iterations_of_cada():
+    rows = checked(zhu.section_5(rounds=20_000))
+    wrong = [what for what, row in rows.items() if not row.ok]
+    assert wrong == ["communication over computation, G-CADA"]
+    harmonic = sum(1 / i for i in range(1, 13))
+    assert rows["time (µs), distributed Adam, eq. (11)"].closed == pytest.approx(100 * harmonic)
+    assert rows["time (µs), all groups, eq. (14)"].closed == pytest.approx(25 * (1 + 1 / 2 + 1 / 3))
+
+
+# ---------------------------------------------------------------------------------- all together
+
+
+@pytest.mark.any_backend
+def test_figures_by_name():
+    [figure] = reproduce(["charalambides-5"])
+    assert figure.name == "charalambides-5"
+    with pytest.raises(ValueError, match=r"unknown figure 'halbawi-9': choose among halbawi-2, "):
+        reproduce(["halbawi-9"])
+    with pytest.raises(ValueError, match="rounds must be at least 1, not 0"):
+        reproduce(rounds=0)
+    with pytest.raises(ValueError, match="seed must not be negative"):
+        reproduce(seed=-1)
+
+
+@pytest.mark.any_backend
+def test_the_same_seed_gives_the_same_figure():
+    first, again, other = (
+        [row.ours for row in next(reproduce(["zhu"], seed=seed, rounds=100)).rows]
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+@pytest.mark.any_backend
+def test_command_prints_tables_and_draws(tmp_path):
+    plots = tmp_path / "plots"
+    result = run("halbawi-3, ozfatura-1", "--rounds", "500", "--plots", str(plots))
+    assert result.exit_code == 0, result.output
+    for text in ("figure 3", "0.1477", "LCC-MMC", "[1]", "N c_g = 0.035"):
+        assert text in result.stdout
+    assert "…" not in result.stdout
+    tables = [line for line in result.stdout.splitlines() if not line.startswith("[")]
+    assert max(map(len, tables)) <= 80
+    for name in ("halbawi-3", "ozfatura-1"):
+        assert (plots / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert result.output.count("plot written to") == 2
+
+
+@pytest.mark.any_backend
+def test_command_prints_markdown_and_json():
+    markdown = run("halbawi-3", "--markdown").stdout
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 4
+    assert len({line.count("|") for line in lines}) == 1
+    assert lines[2].startswith("| halbawi2017 figure 3 | optimal fraction α*, eq. (22) | N c_g = ")
+    assert lines[2].endswith(" | 0.1477 | 0.1477 |  | +0.0% |")
+    rows = json.loads(run("zhu", "--rounds", "500", "--json").stdout)
+    assert {row["figure"] for row in rows} == {"zhu2022 section V", "zhu2022 figure 2"}
+    assert set(rows[0]) == {"figure", "what", "ours", "paper", "closed", "note", "difference"}
+    assert rows[0]["paper"] is None
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["halbawi-9"], "unknown figure 'halbawi-9': choose among halbawi-2"),
+        ([","], "name a figure: all, or some of halbawi-2"),
+        (["--rounds", "0"], "--rounds"),
+        (["--seed", "-1"], "--seed"),
+        (["halbawi-2", "--data", "nowhere.npz"], "nowhere.npz"),
+    ],
+)
+def test_command_errors_are_one_line(arguments, says):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.any_backend
+def test_command_runs_all_figures():
+    """Every figure there is has a name, and computes with few rounds."""
+    names = ",".join(name for name in FIGURES if name != "halbawi-2")
+    result = run(names, "--rounds", "100", "--json")
+    assert result.exit_code == 0, result.output
+    papers = {row["figure"].split()[0] for row in json.loads(result.stdout)}
+    assert len(papers) == 5

@@ -1,1 +1,89 @@
 """The papers' figures and tables, computed anew and compared with what the papers print."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from . import charalambides, halbawi, li, ozfatura, zhu
+from .figure import ROUNDS, Figure, Line, Panel, Row
+
+__all__ = ["FIGURES", "Figure", "Line", "Panel", "Row", "reproduce"]
+
+FIGURES: dict[str, Callable[..., Figure]] = {
+    "halbawi-2": halbawi.figure_2,
+    "halbawi-3": halbawi.figure_3,
+    "charalambides-5": charalambides.section_5,
+    "ozfatura-1": ozfatura.figure_1,
+    "ozfatura-2": ozfatura.figure_2,
+    "li-2": li.figure_2,
+    "li-tables": li.tables,
+    "li-5": li.figure_5,
+    "zhu": zhu.section_5,
+}
+
+
+def reproduce(
+    names: Iterable[str] = tuple(FIGURES),
+    *,
+    seed: int = 0,
+    rounds: int = ROUNDS,
+    data: str = "digits",
+    progress: bool = False,
+) -> Iterator[Figure]:
+    """Compute figures, one after the other.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Keys of `FIGURES`; all of them by default.
+    seed : int
+        Of all that is random.
+    rounds : int
+        Simulated rounds of each point, at least 1.
+    data : str
+        What ``"halbawi-2"`` trains on, as `fastgc.data.load` takes it.
+    progress : bool
+        Show a progress bar for each figure (needs ``fastgc[cli]``).
+
+    Yields
+    ------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If there is no such figure, or a parameter is out of range; nothing is computed then.
+    ImportError
+        If scipy is not installed.
+    """
+    chosen = list(names)
+    for name in chosen:
+        if name not in FIGURES:
+            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(FIGURES)}")
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    given = {"seed": seed, "rounds": rounds, "data": data}
+    return _figures(chosen, given, progress)
+
+
+def _figures(chosen: list[str], given: dict[str, Any], progress: bool) -> Iterator[Figure]:
+    for name in chosen:
+        takes = inspect.signature(FIGURES[name]).parameters
+        settings = {key: value for key, value in given.items() if key in takes}
+        if progress and "track" in takes:
+            settings["track"] = partial(_track, name)
+        yield FIGURES[name](**settings)
+
+
+def _track(name: str, items: Sequence[Any]) -> Iterator[Any]:
+    from ..progress import task_bar
+
+    with task_bar(name, len(items)) as advance:
+        for item in items:
+            yield item
+            advance()

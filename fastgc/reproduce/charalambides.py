@@ -10,10 +10,11 @@ import numpy as np
 from ..codes import BinaryCode
 from .figure import Figure, Line, Panel, Row, Track
 
-__all__ = ["distance", "figure_5", "least_distance"]
+__all__ = ["distance", "least_distance", "section_5"]
 
 PAPER = "charalambides2020 section V"
 WORKERS = range(3, 13)
+DRAWN = 5  # values of n in the picture
 EXAMPLE = (11, 3)  # n and s of the paper's example, section III
 
 
@@ -48,7 +49,7 @@ def _splits(k: int, parts: int) -> Iterator[list[int]]:
         yield [after - before - 1 for before, after in pairwise(ends)]
 
 
-def figure_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
+def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
     """d_s(B) of the binary code against the least there is, k = n.
 
     Parameters
@@ -67,8 +68,9 @@ def figure_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
         pairs += stragglers.size
         best += int(np.isclose(ours, least, rtol=0, atol=1e-9).sum())
         divisible += int((n % (stragglers + 1) == 0).sum())
-        lines.append(Line(f"n = {n}", stragglers, np.array(ours)))
-        lines.append(Line(f"n = {n}", stragglers, np.array(least), "points"))
+        if n in workers[-DRAWN:]:
+            lines.append(Line(f"n = {n}", stragglers, ours))
+            lines.append(Line(f"n = {n}", stragglers, least, "points"))
     n, s = EXAMPLE
     example = BinaryCode(n, stragglers=s)
     over = f"n = {workers[0]}..{workers[-1]}, s = 1..n - 2, k = n"

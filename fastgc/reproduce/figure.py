@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["ROUNDS", "TOLERANCE", "Figure", "Line", "Panel", "Row", "Track"]
 
@@ -17,6 +17,8 @@ TOLERANCE = 0.05  # relative difference from which on a row needs a note
 
 # Wraps what a figure loops over, to show how far it is.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
+
+Style = Literal["line", "points", "step"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Row:
         return self.reference is None or abs(self.difference) <= TOLERANCE
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Line:
     """Points of a panel, joined or not.
 
@@ -75,8 +77,8 @@ class Line:
     Parameters
     ----------
     label : str
-    x, y : (points,) array
-        Kept as float64.
+    x, y : (points,) array_like
+        Kept as float64 arrays.
     style : {"line", "points", "step"}
 
     Raises
@@ -88,20 +90,21 @@ class Line:
     label: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
-    style: Literal["line", "points", "step"] = "line"
+    style: Style
 
-    def __post_init__(self) -> None:
-        for name in ("x", "y"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
-        if self.x.ndim != 1 or self.x.shape != self.y.shape:
+    def __init__(self, label: str, x: ArrayLike, y: ArrayLike, style: Style = "line") -> None:
+        x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        if x.ndim != 1 or x.shape != y.shape:
             raise ValueError(
-                f"line {self.label!r}: x and y must be vectors of one length, not of shapes "
-                f"{self.x.shape} and {self.y.shape}"
+                f"line {label!r}: x and y must be vectors of one length, not of shapes {x.shape} "
+                f"and {y.shape}"
             )
-        if self.style not in ("line", "points", "step"):
+        if style not in ("line", "points", "step"):
             raise ValueError(
-                f'line {self.label!r}: style must be "line", "points" or "step", not {self.style!r}'
+                f'line {label!r}: style must be "line", "points" or "step", not {style!r}'
             )
+        for name, value in (("label", label), ("x", x), ("y", y), ("style", style)):
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, eq=False)

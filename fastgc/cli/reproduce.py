@@ -1,0 +1,97 @@
+"""``fastgc reproduce``."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from .common import app, clear_errors
+
+if TYPE_CHECKING:
+    from ..reproduce import Row
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str,
+        typer.Argument(help="all, or a list of figures and tables such as halbawi-3,li-tables."),
+    ] = "all",
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds simulated for each point of a figure.")
+    ] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
+    data: Annotated[
+        str,
+        typer.Option(
+            help='What halbawi-2 trains on: "digits", a .npz file, an idx file, or a folder with '
+            "MNIST's files."
+        ),
+    ] = "digits",
+    plots: Annotated[
+        Path | None, typer.Option(help="Draw the figures to this folder (png), made if need be.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute the papers' figures and tables anew, and compare them with what the papers print."""
+    from .. import reproduce as figures
+    from ..progress import markdown_table, rich_table
+    from ..training import json_ready
+
+    with clear_errors():
+        names = [name.strip() for name in figure.split(",") if name.strip()]
+        chosen = list(figures.FIGURES) if names == ["all"] else names
+        if not chosen:
+            raise ValueError(f"name a figure: all, or some of {', '.join(figures.FIGURES)}")
+        if plots is not None:
+            from .. import plotting
+
+            plots.mkdir(parents=True, exist_ok=True)
+            plotting.check_path(plots / "figure.png")
+        listed = []
+        made = figures.reproduce(chosen, seed=seed, rounds=rounds, data=data, progress=True)
+        for name, found in zip(chosen, made, strict=True):
+            if plots is not None:
+                plotting.save_panels(found.panels, plots / f"{name}.png")
+                typer.echo(f"plot written to {plots / name}.png", err=True)
+            if as_json:
+                listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
+                continue
+            if markdown:
+                head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
+                lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
+                typer.echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
+                continue
+            notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
+            lines = [
+                [
+                    row.figure.partition(" ")[2],  # the title says which paper
+                    row.what,
+                    *_numbers(row),
+                    f"[{notes.index(row.note) + 1}]" if row.note else "",
+                ]
+                for row in found.rows
+            ]
+            head = ["", "what", "here", "paper", "closed", "differ.", "note"]
+            Console().print(rich_table(found.title, head, lines, text=2))
+            for number, note in enumerate(notes, start=1):
+                typer.echo(f"[{number}] {note}")
+            typer.echo()
+    if as_json:
+        typer.echo(json.dumps(json_ready(listed), allow_nan=False))
+
+
+def _numbers(row: Row) -> list[str]:
+    """Our number, the paper's, the closed form's, and the relative difference."""
+    values = (row.ours, row.paper, row.closed)
+    return [
+        *("" if value is None else f"{value:.4g}" for value in values),
+        "" if math.isnan(row.difference) else f"{100 * row.difference:+.1f}%",
+    ]
