@@ -58,7 +58,10 @@ _MODULES = (
     "kernels",
     "models",
     "optimizers",
+    "planning",
     "plotting",
+    "reproduce",
+    "simulation",
     "stability",
     "vandermonde",
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from .reproduce.figure import Line, Panel
+    from .panels import Line, Panel
     from .stability import StabilityRow, StabilityTracker
 
 __all__ = [

@@ -219,10 +219,10 @@ def test_stability_picture_has_room_for_everything(tmp_path):
     """No text overlaps another, with as many codes as the command draws."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from fastgc import cli
+    from fastgc.cli import stability
     from fastgc.codes import catalogue
 
-    names = [cli._title(name) for name in catalogue.split(cli.STABILITY_CODES)]
+    names = [stability._title(name) for name in catalogue.split(stability.STABILITY_CODES)]
     rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
     figure = plotting.stability_figure(rows, rows_of(names, [64], [1e-9]))
     FigureCanvasAgg(figure).draw()
@@ -269,13 +269,13 @@ def test_tracking_lines_are_the_rounds(tmp_path):
 
 
 def panel(*lines, **kwargs):
-    from fastgc.reproduce.figure import Panel
+    from fastgc.panels import Panel
 
     return Panel("title", "x", "y", list(lines), **kwargs)
 
 
 def test_panels_are_the_lines(tmp_path):
-    from fastgc.reproduce.figure import Line
+    from fastgc.panels import Line
 
     lines = [
         Line("a", [1, 2, 3], [4, 5, 6]),

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 import fastgc
 from fastgc.cli import app
+from fastgc.panels import Line
 from fastgc.reproduce import FIGURES, charalambides, halbawi, li, ozfatura, reproduce, zhu
-from fastgc.reproduce.figure import Line, Row
+from fastgc.reproduce.figure import Row
 
 
 def checked(figure):

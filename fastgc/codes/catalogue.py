@@ -88,6 +88,13 @@ def describe(text: str) -> str:
     return NAMES[name].title + (f" ({listed})" if listed else "")
 
 
+def check_name(text: str) -> None:
+    """Raise ValueError unless the text names a code, whatever its arguments."""
+    name = text.partition(":")[0]
+    if name not in NAMES:
+        raise ValueError(f"unknown code {name!r}: choose among {', '.join(NAMES)}")
+
+
 def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int = 0) -> Code:
     """A code by its name.
 
@@ -112,9 +119,8 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     ValueError
         If there is no such code, or none with such parameters.
     """
+    check_name(text)
     name, _, listed = text.partition(":")
-    if name not in NAMES:
-        raise ValueError(f"unknown code {name!r}: choose among {', '.join(NAMES)}")
     entry = NAMES[name]
     k = n if k is None else k
     if n < 1 or k < 1:

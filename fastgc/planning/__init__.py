@@ -1,5 +1,6 @@
-"""Which code, which load: the best threshold, and loads for workers that differ."""
+"""Which code, which load: all of them ranked, the best threshold, loads for workers that differ."""
 
+from .live import Recording, measured_rounds, record
 from .loads import (
     Allocation,
     CoverageBounds,
@@ -17,19 +18,27 @@ from .optimum import (
     optimal_threshold,
     round_time,
 )
+from .plan import CODES, Choice, Plan, plan
 
 __all__ = [
+    "CODES",
     "Allocation",
+    "Choice",
     "CoverageBounds",
     "DecodeCost",
     "Optimum",
+    "Plan",
+    "Recording",
     "balanced_loads",
     "coverage_bounds",
     "equal_time_loads",
     "generalised_bcc",
     "limit_time",
+    "measured_rounds",
     "optimal_fraction",
     "optimal_loads",
     "optimal_threshold",
+    "plan",
+    "record",
     "round_time",
 ]

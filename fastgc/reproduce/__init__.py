@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from . import charalambides, halbawi, li, ozfatura, zhu
-from .figure import ROUNDS, Figure, Line, Panel, Row
+from .figure import ROUNDS, Figure, Row
 
-__all__ = ["FIGURES", "Figure", "Line", "Panel", "Row", "reproduce"]
+__all__ = ["FIGURES", "Figure", "Row", "reproduce"]
 
 FIGURES: dict[str, Callable[..., Figure]] = {
     "halbawi-2": halbawi.figure_2,

@@ -8,7 +8,8 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from ..codes import BinaryCode
-from .figure import Figure, Line, Panel, Row, Track
+from ..panels import Line, Panel
+from .figure import Figure, Row, Track
 
 __all__ = ["distance", "least_distance", "section_5"]
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from ..panels import Panel
 
-__all__ = ["ROUNDS", "TOLERANCE", "Figure", "Line", "Panel", "Row", "Track"]
+__all__ = ["ROUNDS", "TOLERANCE", "Figure", "Row", "Track"]
 
 ROUNDS = 100_000  # simulated by default, as in Ozfatura et al.
 TOLERANCE = 0.05  # relative difference from which on a row needs a note
 
 # Wraps what a figure loops over, to show how far it is.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
-
-Style = Literal["line", "points", "step"]
 
 
 @dataclass(frozen=True)
@@ -66,57 +63,6 @@ class Row:
     def ok(self) -> bool:
         """Whether `ours` is within 5 % of its reference, or has none."""
         return self.reference is None or abs(self.difference) <= TOLERANCE
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Line:
-    """Points of a panel, joined or not.
-
-    Lines of a panel with the same label have one colour and one entry in the legend.
-
-    Parameters
-    ----------
-    label : str
-    x, y : (points,) array_like
-        Kept as float64 arrays.
-    style : {"line", "points", "step"}
-
-    Raises
-    ------
-    ValueError
-        If x and y are not vectors of one length, or there is no such style.
-    """
-
-    label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    style: Style
-
-    def __init__(self, label: str, x: ArrayLike, y: ArrayLike, style: Style = "line") -> None:
-        x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        if x.ndim != 1 or x.shape != y.shape:
-            raise ValueError(
-                f"line {label!r}: x and y must be vectors of one length, not of shapes {x.shape} "
-                f"and {y.shape}"
-            )
-        if style not in ("line", "points", "step"):
-            raise ValueError(
-                f'line {label!r}: style must be "line", "points" or "step", not {style!r}'
-            )
-        for name, value in (("label", label), ("x", x), ("y", y), ("style", style)):
-            object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """One diagram: titles, lines, and which axes are logarithmic."""
-
-    title: str
-    x_label: str
-    y_label: str
-    lines: list[Line]
-    log_x: bool = False
-    log_y: bool = False
 
 
 @dataclass(frozen=True, eq=False)

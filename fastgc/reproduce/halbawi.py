@@ -17,9 +17,10 @@ from ..delays import Pareto
 from ..errors import InstabilityWarning
 from ..models import SoftmaxRegression
 from ..optimizers import Nesterov
+from ..panels import Line, Panel
 from ..planning.optimum import DecodeCost, limit_time, optimal_fraction, optimal_threshold
 from ..simulation import simulate
-from .figure import ROUNDS, Figure, Line, Panel, Row, Track
+from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["figure_2", "figure_3"]
 

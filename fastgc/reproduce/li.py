@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
+from ..panels import Line, Panel
 from ..planning.loads import balanced_loads, generalised_bcc
 from ..simulation import closed_forms, simulate
-from .figure import ROUNDS, Figure, Line, Panel, Row, Track
+from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["figure_2", "figure_5", "tables"]
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..delays import ShiftedExponential
 from ..errors import InstabilityWarning
+from ..panels import Line, Panel
 from ..simulation import Simulation, closed_forms, simulate
-from .figure import ROUNDS, Figure, Line, Panel, Row, Track
+from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["figure_1", "figure_2"]
 

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from ..codes import FractionalRepetition, Uncoded
 from ..delays import Exponential
+from ..panels import Line, Panel
 from ..simulation import closed_forms, simulate
-from .figure import ROUNDS, Figure, Line, Panel, Row, Track
+from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["section_5"]
 

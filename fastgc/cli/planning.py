@@ -1,0 +1,449 @@
+"""``fastgc simulate`` and ``fastgc plan``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from ..codes import catalogue
+from ..delays.text import FORMS
+from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
+
+if TYPE_CHECKING:
+    from ..delays import DelayModel
+    from ..planning import Choice, Plan
+    from ..simulation import Simulation
+
+DELAYS = "pareto:scale=0.005,shape=1.5"
+COMPARED = 3  # codes that --live runs
+
+Delays = Annotated[str, typer.Option(help=f"How late workers are, in seconds: {FORMS}.")]
+Cost = Annotated[float, typer.Option(min=0.0, help="Seconds to compute one partial gradient.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds to simulate of each code.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of delays and random codes.")]
+Finish = Annotated[
+    bool,
+    typer.Option(
+        "--finish",
+        help="Late workers first finish the message they are at, as those of the engines do; "
+        "otherwise they drop it when a round is over.",
+    ),
+]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def simulate(
+    names: Annotated[
+        str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
+    ] = "",
+    workers: Workers = 20,
+    stragglers: Stragglers = None,
+    partitions: Partitions = None,
+    delays: Delays = DELAYS,
+    cost: Cost = 0.0,
+    receive: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that the master's link needs for a message.")
+    ] = 0.0,
+    rounds: Rounds = 10_000,
+    seed: Seed = 0,
+    finish: Finish = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Plot how many rounds are over when to this file (png, svg, pdf)."),
+    ] = None,
+    markdown: Markdown = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate rounds: how long codes take, from how many workers, at what load."""
+    from ..delays import parse
+    from ..progress import task_bar
+    from ..simulation import simulate as run
+    from ..training import json_ready
+
+    with clear_errors():
+        _check_plot(plot)
+        s = workers // 5 if stragglers is None else stragglers
+        model = parse(delays)
+        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        found: dict[str, Simulation] = {}
+        loads: dict[str, int] = {}
+        impossible: dict[str, str] = {}
+        with task_bar("simulating", len(chosen)) as advance:
+            for name in chosen:
+                try:
+                    code = catalogue.make(name, workers, partitions, s, seed)
+                    found[name] = run(
+                        code,
+                        model,
+                        cost=cost,
+                        receive=receive,
+                        rounds=rounds,
+                        seed=seed,
+                        interrupted=not finish,
+                    )
+                    loads[name] = code.load
+                except ValueError as error:
+                    if names:  # one asked for by name
+                        raise
+                    impossible[name] = str(error)
+                advance()
+        if not found:
+            raise ValueError("no code fits: " + "; ".join(impossible.values()))
+        if plot is not None:
+            _plot(plot, _distributions(found))
+    figures = {name: _simulated(loads[name], each) for name, each in found.items()}
+    if as_json:
+        typer.echo(json.dumps(json_ready(figures), allow_nan=False))
+        return
+    rows = [
+        [
+            name,
+            str(each["load"]),
+            _milliseconds(each["mean"]),
+            _milliseconds(each["standard_error"]),
+            *(_milliseconds(each[key]) for key in ("median", "99%")),
+            *(f"{each[key]:.1f}" for key in ("workers", "communication_load", "computations")),
+        ]
+        for name, each in figures.items()
+    ]
+    title = (
+        f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
+        f"{delays}, {cost:g} s per partition; {rounds} rounds, seed {seed}"
+    )
+    _print(
+        title,
+        ["code", "load", "mean", "±", "median", "99%", "workers", "sent", "computed"],
+        [
+            "code",
+            "load",
+            "mean time, ms",
+            "standard error",
+            "median",
+            "99%",
+            "workers waited for",
+            "gradients received",
+            "gradients computed",
+        ],
+        rows,
+        markdown,
+        "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
+        "workers waited for, gradients received and partial gradients computed by then, mean",
+    )
+    for name, why in impossible.items():
+        typer.echo(f"{name}: {why}", err=True)
+
+
+@app.command()
+def plan(
+    names: Annotated[
+        str,
+        typer.Argument(
+            help="Codes to choose among, as in rs,binary. Default: those that give the exact "
+            "gradient of any model."
+        ),
+    ] = "",
+    workers: Workers = 20,
+    partitions: Partitions = None,
+    delays: Delays = DELAYS,
+    cost: Cost = 0.0,
+    size: Annotated[
+        int, typer.Option("--size", "-p", min=1, help="Elements of the gradient.")
+    ] = 1000,
+    bandwidth: Annotated[
+        float, typer.Option(help="Bytes per second that the master receives.")
+    ] = math.inf,
+    memory: Annotated[
+        int | None, typer.Option(min=1, help="Partitions that a worker can hold.")
+    ] = None,
+    rounds: Rounds = 2000,
+    seed: Seed = 0,
+    finish: Finish = False,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Plan for the times in this file, which --record wrote."),
+    ] = None,
+    live: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Run worker processes here for so many rounds, with --delays added; plan for "
+            "their times; run the best codes, and compare.",
+        ),
+    ] = 0,
+    record: Annotated[
+        Path | None, typer.Option(help="With --live, write the times to this file (JSON).")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show every load of every code.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Plot time and amplification against load to this file (png, svg, pdf)."),
+    ] = None,
+    markdown: Markdown = False,
+    as_json: Json = False,
+) -> None:
+    """Choose a code and its load: all of them, ranked by the expected time of a round."""
+    from .. import planning
+    from ..delays import parse
+    from ..training import json_ready
+
+    measured: dict[str, float] = {}
+    with clear_errors():
+        for path in (plot, record):
+            check_folder(path)
+        _check_plot(plot)
+        if record is not None and not live:
+            raise ValueError("--record needs --live, the rounds to record")
+        if live and recorded is not None:
+            raise ValueError("--live and --recorded exclude each other: the times are either's")
+        model: DelayModel | None = parse(delays)
+        source = delays
+        run: Callable[[Choice], float] | None = None
+        if live:
+            recording, run = _go_live(workers, model, live, seed)
+            if record is not None:
+                record.write_text(json.dumps(recording.to_dict()) + "\n", encoding="utf-8")
+                typer.echo(f"times written to {record}", err=True)
+        elif recorded is not None:
+            recording = planning.Recording.read(recorded)
+        if live or recorded is not None:
+            model, cost, finish = recording.delays, recording.cost, True
+            workers, source = recording.times.shape[1], recording.source
+        found = planning.plan(
+            workers,
+            model,
+            cost,
+            partitions,
+            p=size,
+            bandwidth=bandwidth,
+            memory=memory,
+            codes=catalogue.split(names) or planning.CODES,
+            rounds=rounds,
+            seed=seed,
+            interrupted=not finish,
+            progress=True,
+        )
+        best = found.by_code()
+        if run is not None:
+            for choice in best[:COMPARED]:
+                measured[choice.name] = run(choice)
+        if plot is not None:
+            _plot(plot, _against_load(found))
+    shown = found.choices if every else best
+    listed = [{**_planned(choice), "measured": measured.get(choice.name)} for choice in shown]
+    if as_json:
+        held = {"choices": listed, "refused": found.refused}
+        typer.echo(json.dumps(json_ready(held), allow_nan=False))
+        return
+    rows = [
+        [
+            choice.name,
+            str(choice.code.load),
+            str(choice.code.stragglers),
+            _milliseconds(choice.time),
+            _milliseconds(choice.standard_error),
+            _milliseconds(choice.decode),
+            f"{choice.simulation.mean_workers:.1f}",
+            f"{choice.simulation.communication_load:.1f}",
+            f"{choice.amplification:.0e}",
+            f"{choice.error:.0e}" + ("" if choice.trustworthy else " !"),
+            *_compared(choice, measured),
+        ]
+        for choice in shown
+    ]
+    short = ["code", "load", "s", "time", "±", "decode", "workers", "sent", "amplif.", "error"]
+    long = [
+        "code",
+        "load",
+        "stragglers",
+        "time, ms",
+        "standard error",
+        "decoding",
+        "workers waited for",
+        "gradients received",
+        "amplification",
+        "error",
+    ]
+    for head in (short, long):
+        head += ["measured", "differs"] if measured else []
+    title = (
+        f"n={workers} workers, k={partitions or workers} partitions; {source}, "
+        f"{cost:.3g} s per partition; {rounds} rounds each, seed {seed}"
+    )
+    _print(
+        title,
+        short,
+        long,
+        rows,
+        markdown,
+        "time: of a round, ms, with ± its standard error, and decode of it for decoding; workers, "
+        "sent: workers waited for and gradients received, mean; amplif.: of rounding; error: of "
+        "the gradient, relative, predicted (!: useless)",
+    )
+    for name, why in found.refused.items():
+        typer.echo(f"{name}: {why}", err=True)
+
+
+def _go_live(
+    workers: int, delays: DelayModel | None, rounds: int, seed: int
+) -> tuple[Any, Callable[[Choice], float]]:
+    """Record a cluster of this machine; also what measures a code on it."""
+    from .. import data, planning
+    from ..models import SoftmaxRegression
+    from ..progress import task_bar
+
+    dataset = data.load("digits", seed=seed)
+    trained = SoftmaxRegression(dataset.features, dataset.classes)
+    with task_bar("recording", 2 * rounds) as advance:
+        recording = planning.record(
+            workers,
+            dataset,
+            trained,
+            delays=delays,
+            rounds=rounds,
+            seed=seed,
+            progress=advance,
+        )
+
+    def run(choice: Choice) -> float:
+        with task_bar(f"running {choice.name}", rounds) as advance:
+            seconds = planning.measured_rounds(
+                choice.code,
+                dataset,
+                trained,
+                delays=delays,
+                rounds=rounds,
+                seed=seed + 1,  # not the delays that were recorded
+                progress=advance,
+            )
+        return float(seconds.mean())
+
+    return recording, run
+
+
+def _simulated(load: int, found: Simulation) -> dict[str, float]:
+    median, late = found.quantile([0.5, 0.99]).tolist()
+    return {
+        "load": load,
+        "mean": found.mean,
+        "standard_error": found.standard_error,
+        "median": median,
+        "99%": late,
+        "workers": found.mean_workers,
+        "messages": found.mean_messages,
+        "communication_load": found.communication_load,
+        "computations": found.mean_computations,
+    }
+
+
+def _planned(choice: Choice) -> dict[str, Any]:
+    return {
+        "name": choice.name,
+        "code": repr(choice.code),
+        "load": choice.code.load,
+        "stragglers": choice.code.stragglers,
+        "time": choice.time,
+        "standard_error": choice.standard_error,
+        "wait": choice.wait,
+        "decode": choice.decode,
+        "workers": choice.simulation.mean_workers,
+        "communication_load": choice.simulation.communication_load,
+        "amplification": choice.amplification,
+        "error": choice.error,
+        "trustworthy": choice.trustworthy,
+    }
+
+
+def _compared(choice: Choice, measured: Mapping[str, float]) -> list[str]:
+    if not measured:
+        return []
+    if choice.name not in measured:
+        return ["", ""]
+    seconds = measured[choice.name]
+    return [_milliseconds(seconds), f"{100 * (choice.time / seconds - 1):+.0f}%"]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}"
+
+
+def _print(
+    title: str,
+    short: Sequence[str],
+    long: Sequence[str],
+    rows: list[list[str]],
+    markdown: bool,
+    legend: str,
+) -> None:
+    from ..progress import markdown_table, rich_table
+
+    if markdown:
+        named = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
+        typer.echo(markdown_table(title, long, named))
+    else:
+        Console().print(rich_table(title, short, rows))
+        typer.echo(legend)
+
+
+def _check_plot(path: Path | None) -> None:
+    check_folder(path)
+    if path is not None:
+        from .. import plotting
+
+        plotting.check_path(path)
+
+
+def _plot(path: Path, panels: Any) -> None:
+    from .. import plotting
+
+    plotting.save_panels(panels, path)
+    typer.echo(f"plot written to {path}", err=True)
+
+
+def _distributions(found: Mapping[str, Simulation]) -> list[Any]:
+    from ..panels import Line, Panel
+
+    q = np.linspace(0, 0.999, 400)
+    lines = [Line(catalogue.describe(name), each.quantile(q), q) for name, each in found.items()]
+    return [Panel("", "time of a round (s)", "rounds that are over", lines, log_x=True)]
+
+
+def _against_load(found: Plan) -> list[Any]:
+    from ..panels import Line, Panel
+
+    curves: dict[str, list[Choice]] = {}
+    for choice in found.choices:
+        curves.setdefault(choice.name, []).append(choice)
+    for each in curves.values():
+        each.sort(key=lambda choice: choice.code.load)
+
+    def lines(value: Callable[[Choice], float]) -> list[Line]:
+        return [
+            Line(
+                catalogue.describe(name),
+                np.array([choice.code.load for choice in each]),
+                np.array([value(choice) for choice in each]),
+            )
+            for name, each in curves.items()
+        ]
+
+    load = "load (partitions per worker)"
+    return [
+        Panel("", load, "time of a round (s)", lines(lambda c: c.time), log_x=True, log_y=True),
+        Panel(
+            "",
+            load,
+            "amplification of rounding",
+            lines(lambda c: c.amplification),
+            log_x=True,
+            log_y=True,
+        ),
+    ]

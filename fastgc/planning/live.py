@@ -1,0 +1,175 @@
+"""Times of a real cluster: recorded for a plan, and to see whether the plan was right."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codes import Code, Uncoded
+from ..data import Dataset, partition
+from ..delays import DelayModel, Empirical
+from ..engines.local import LocalCluster
+from ..models import Model
+
+__all__ = ["Recording", "measured_rounds", "record"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """How long each worker took, round after round, when all were waited for.
+
+    Attributes
+    ----------
+    times : (rounds, n) float64 array
+        Seconds from the hand-off of the parameters to the worker's answer, of one partition each.
+    cost : float
+        Seconds that another partition adds to them.
+    source : str
+        What was run.
+    """
+
+    times: NDArray[np.float64]
+    cost: float
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        times = np.asarray(self.times, dtype=np.float64)
+        if times.ndim != 2 or not times.size:
+            raise ValueError(
+                f"times must be an array of rounds and workers, not of shape {times.shape}"
+            )
+        if not ((times > 0) & (times < np.inf)).all():
+            raise ValueError("times must be positive seconds")
+        if not 0 <= self.cost < np.inf:
+            raise ValueError(f"cost must be seconds, not negative, not {self.cost}")
+        object.__setattr__(self, "times", times)
+
+    @property
+    def delays(self) -> Empirical:
+        """The delays without the computation; whole rounds are drawn from them."""
+        return Empirical(np.maximum(self.times - self.cost, 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """In types that JSON has; times to 0.1 µs."""
+        return {
+            "source": self.source,
+            "cost": self.cost,
+            "times": np.round(self.times, 7).tolist(),
+        }
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """A recording from the JSON file that ``fastgc plan --record`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else.
+        """
+        with open(path, encoding="utf-8") as file:
+            try:
+                held = json.load(file)
+                return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]))
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(
+                    f"{os.fspath(path)} is no recording of `fastgc plan --record`: {error}"
+                ) from None
+
+
+def record(
+    n: int,
+    data: Dataset,
+    model: Model,
+    *,
+    delays: DelayModel | None = None,
+    rounds: int = 200,
+    seed: int = 0,
+    progress: Callable[[], object] = lambda: None,
+) -> Recording:
+    """Run all n workers on this machine, wait for all of them, and take their times.
+
+    Once with one partition each, and once with more, on the same delays: the difference is the
+    cost of computation, under the load that workers are to each other where they share processors.
+
+    Parameters
+    ----------
+    n : int
+        Workers, and partitions.
+    data : Dataset
+    model : Model
+        Whose partial gradients are computed, at zero.
+    delays : DelayModel, optional
+        Artificial delays.
+    rounds : int
+        Rounds to record.
+    seed : int
+        Of the delays.
+    progress : callable, optional
+        Called after each of ``2 * rounds`` rounds.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
+    more = 1 + -(-n // 4)  # partitions, about what a code would have a worker compute
+    shards = partition(*model.prepare(data.X_train, data.y_train), n)
+    times = {}
+    for load in (1, more):
+        times[load] = np.empty((rounds, n))
+        repeated = [shards[j % n] for j in range(n * load)]
+        code = Uncoded(n, n * load)
+        with _cluster(code, repeated, model, theta.dtype, delays, seed) as cluster:
+            for row in times[load]:
+                report = cluster.step(theta, out)
+                row[report.received] = report.arrivals
+                progress()
+    added = np.median(times[more] - times[1]) / (more - 1)
+    source = f"{n} local workers, {data.name}, {type(model).__name__}, {delays!r}, seed {seed}"
+    return Recording(times[1], max(float(added), 0.0), source)
+
+
+def measured_rounds(
+    code: Code,
+    data: Dataset,
+    model: Model,
+    *,
+    delays: DelayModel | None = None,
+    rounds: int = 200,
+    seed: int = 0,
+    progress: Callable[[], object] = lambda: None,
+) -> NDArray[np.float64]:
+    """Seconds of each of so many rounds of a code on this machine, waiting and decoding.
+
+    Parameters as in `record`.
+
+    Returns
+    -------
+    (rounds,) float64 array
+    """
+    seconds = np.empty(rounds)
+    theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
+    shards = code.encode_data(*model.prepare(data.X_train, data.y_train))
+    with _cluster(code, shards, model, theta.dtype, delays, seed) as cluster:
+        for at in range(rounds):
+            report = cluster.step(theta, out)
+            seconds[at] = report.wait_seconds + report.decode_seconds
+            progress()
+    return seconds
+
+
+def _cluster(
+    code: Code,
+    shards: Sequence[Any],
+    model: Model,
+    dtype: np.dtype[Any],
+    delays: DelayModel | None,
+    seed: int,
+) -> LocalCluster:
+    return LocalCluster(
+        code, shards, model.partial_gradient, model.size, dtype=dtype, delays=delays, seed=seed
+    )

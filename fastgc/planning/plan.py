@@ -1,0 +1,333 @@
+"""Which code, and how much redundancy: every code and load, by the expected time of a round."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import kernels
+from .._arrays import check_integer
+from ..codes import Code, catalogue
+from ..codes.base import UNSTABLE
+from ..delays import DelayModel
+from ..errors import InstabilityWarning
+from ..simulation import Simulation, simulate
+from ..simulation.monte_carlo import check_cost, require_mean
+from ..stability import amplification
+
+__all__ = ["CODES", "Choice", "Plan", "plan"]
+
+# Those that give the exact gradient of any model. Others must be asked for: "ignore" and
+# "uc-mmc-pg" leave partial gradients out, Lagrange codes need gradients quadratic in the data.
+CODES = (
+    "rs",
+    "rs-clustered",
+    "binary",
+    "fractional",
+    "cyclic",
+    "bcc",
+    "random",
+    "uncoded",
+    "uc-mmc",
+)
+
+_GRID = 32  # loads of a code that are simulated at first; then those around the best
+_SETS = 9  # sets of survivors over which decoding is timed and its stability judged
+_TIMED_BYTES = 1 << 26  # of messages that are combined to time it
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A code at one load, and what to expect of it.
+
+    Attributes
+    ----------
+    name : str
+        What `fastgc.codes.catalogue.make` calls it, with its load: ``"rs"``.
+    code : Code
+    time : float
+        Expected seconds of a round: `wait` and `decode`.
+    standard_error : float
+        Of `time`, for the rounds simulated.
+    wait, decode : float
+        Seconds until the gradient can be decoded, simulated, and for decoding it, measured on this
+        machine.
+    simulation : Simulation
+        The rounds.
+    amplification : float
+        Of rounding, median over random sets of survivors (`fastgc.stability.amplification`).
+    error : float
+        The gradient's relative error that `Code.trust` predicts for them, median.
+    """
+
+    name: str
+    code: Code
+    time: float
+    standard_error: float
+    wait: float
+    decode: float
+    simulation: Simulation
+    amplification: float
+    error: float
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether more than half of float64's digits are left."""
+        return self.error <= UNSTABLE
+
+
+class Plan(NamedTuple):
+    """What `plan` found.
+
+    Attributes
+    ----------
+    choices : list of Choice
+        The fastest first.
+    refused : dict of str to str
+        Why a code has no choice at all, by name.
+    """
+
+    choices: list[Choice]
+    refused: dict[str, str]
+
+    @property
+    def best(self) -> Choice:
+        """The fastest choice whose gradients can be trusted."""
+        for choice in self.choices:
+            if choice.trustworthy:
+                return choice
+        raise ValueError(
+            "no code is both fast enough to be considered and precise: allow more codes or a "
+            "larger load"
+        )
+
+    def by_code(self) -> list[Choice]:
+        """The fastest choice of each code."""
+        best: dict[str, Choice] = {}
+        for choice in self.choices:
+            best.setdefault(choice.name, choice)
+        return list(best.values())
+
+
+def plan(
+    n: int,
+    delays: DelayModel | None = None,
+    cost: ArrayLike = 0.0,
+    k: int | None = None,
+    *,
+    p: int = 1000,
+    bandwidth: float = math.inf,
+    memory: int | None = None,
+    codes: Sequence[str] = CODES,
+    overhead: float = 0.0,
+    rounds: int = 2000,
+    seed: int = 0,
+    interrupted: bool = True,
+    progress: bool = False,
+) -> Plan:
+    """Rank codes and loads by the expected time of a round.
+
+    Every code is simulated at every load (at most 32 loads, spread geometrically, and then those
+    around the best), on the same delays. Decoding is measured: the decoding vector of each code,
+    and the combination of its messages.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    delays : DelayModel, optional
+        How late workers are. Default: not at all.
+    cost : float or (n,) array
+        Seconds to compute one partial gradient.
+    k : int, optional
+        Partitions, n by default.
+    p : int
+        The gradient dimension, which the size of a message and the time of decoding depend on.
+    bandwidth : float
+        Bytes per second that the master receives. Default: more than matters.
+    memory : int, optional
+        The most partitions a worker can hold.
+    codes : sequence of str
+        Names, as `fastgc.codes.catalogue.make` takes them.
+    overhead : float
+        Seconds that the master needs between rounds, besides decoding. It counts where workers are
+        not interrupted, which go on meanwhile.
+    rounds, seed, interrupted
+        As in `fastgc.simulation.simulate`.
+    progress : bool
+        Show a progress bar (needs ``fastgc[cli]``).
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        If a parameter is impossible, or if no code has a choice; says why.
+    """
+    n, k, p = (
+        check_integer("n", n),
+        check_integer("k", n if k is None else k),
+        check_integer("p", p),
+    )
+    for name, number in (("n", n), ("k", k), ("p", p), ("rounds", rounds)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, not {number}")
+    if not bandwidth > 0:
+        raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
+    least = -(-k // n)
+    memory = k if memory is None else check_integer("memory", memory)
+    if memory < least:
+        raise ValueError(
+            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
+            f"{least} for some of them"
+        )
+    if not codes:
+        raise ValueError("name at least one code")
+    for name in codes:
+        catalogue.check_name(name)
+    check_cost(catalogue.make("uncoded", n, k), cost)
+    meter = _Meter(p)
+
+    def make(name: str, stragglers: int) -> Code:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
+            code = catalogue.make(name, n, k, stragglers, seed)
+        if code.load > memory:
+            raise ValueError(f"a worker must hold {code.load} partitions, and memory is {memory}")
+        require_mean(code, delays)
+        return code
+
+    def judge(name: str, code: Code) -> Choice:
+        sets = [np.array(heard) for heard in code._random_sets(_SETS, seed=0)]
+        decode = meter.decode_seconds(code, sets)
+        run = simulate(
+            code,
+            delays,
+            cost=cost,
+            receive=8 * p * code._message_weight / bandwidth,
+            overhead=overhead + (decode if decode < math.inf else 0.0),
+            rounds=rounds,
+            seed=seed,
+            interrupted=interrupted,
+        )
+        growth, error = _stability(code, sets)
+        return Choice(
+            name,
+            code,
+            run.mean + decode,
+            run.standard_error,
+            run.mean,
+            decode,
+            run,
+            growth,
+            error,
+        )
+
+    choices: list[Choice] = []
+    refused: dict[str, str] = {}
+    shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
+    if progress:
+        from ..progress import task_bar
+
+        shown = task_bar("planning", len(codes))
+    with shown as advance:
+        for name in codes:
+            search = _Search(partial(make, name), partial(judge, name))
+            search.run(n)
+            choices += search.found.values()
+            if not search.found:
+                refused[name] = search.refusal
+            advance()
+    if not choices:
+        reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
+        raise ValueError(f"no code fits: {reasons}")
+    return Plan(sorted(choices, key=lambda choice: choice.time), refused)
+
+
+class _Search:
+    """All that is tried of one code."""
+
+    def __init__(self, make: Callable[[int], Code], judge: Callable[[Code], Choice]) -> None:
+        self._make, self._judge = make, judge
+        self.found: dict[str, Choice] = {}  # by what the code is: s may not change it
+        self.refusal = ""
+
+    def run(self, n: int) -> None:
+        grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
+        times = [self._time(s) for s in grid]
+        best = int(np.argmin(times))
+        if times[best] < math.inf:
+            for s in range(grid[max(best - 1, 0)] + 1, grid[min(best + 1, len(grid) - 1)]):
+                self._time(s)
+
+    def _time(self, stragglers: int) -> float:
+        try:
+            code = self._make(stragglers)
+        except ValueError as error:
+            self.refusal = self.refusal or str(error)
+            return math.inf
+        key = repr(code)
+        if key not in self.found:
+            self.found[key] = self._judge(code)
+        return self.found[key].time
+
+
+class _Meter:
+    """Times decoding on this machine."""
+
+    def __init__(self, p: int) -> None:
+        count = max(4, min(64, _TIMED_BYTES // (8 * p)))
+        rows = np.ones((count, p))
+        out, vector = np.empty(p), np.ones(count)
+        prepared = kernels.Rows.of(rows, p, rows.dtype)
+        self._per_row = (
+            _median_seconds(lambda: kernels.combine(kernels.REAL, prepared, vector, out)) / count
+        )
+
+    def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
+        """Seconds for the decoding vector and for combining as many messages as it uses."""
+        decoder = code.decoder()
+        seconds = []
+        try:
+            decoder(sets[0])  # what is made once is made now
+            for survivors in sets:
+                start = time.perf_counter()
+                vector = decoder(survivors)
+                elapsed = time.perf_counter() - start
+                read = np.count_nonzero(vector) * code._message_weight
+                seconds.append(elapsed + self._per_row * read)
+        except OverflowError:
+            return math.inf  # it has no decoding vector in float64
+        return float(np.median(seconds))
+
+
+def _median_seconds(task: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        task()
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds))
+
+
+def _stability(code: Code, sets: Sequence[NDArray[np.int64]]) -> tuple[float, float]:
+    """Median amplification of rounding, and of the relative error it leads to."""
+    growths, errors = [], []
+    for survivors in sets:
+        growths.append(amplification(code, survivors))
+        try:
+            errors.append(code.trust(survivors).relative_error)
+        except OverflowError:
+            errors.append(math.inf)
+    return float(np.median(growths)), float(np.median(errors))

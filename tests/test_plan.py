@@ -1,0 +1,195 @@
+"""Which code and which load."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastgc import data, planning
+from fastgc.codes import catalogue
+from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
+from fastgc.models import SoftmaxRegression
+
+pytestmark = pytest.mark.any_backend
+
+PARETO = Pareto(0.001, 1.1)
+RECORDED = Path(__file__).parent / "recorded.json"
+
+
+def times_of(found, name):
+    return {choice.code.stragglers: choice for choice in found.choices if choice.name == name}
+
+
+def test_best_load_of_reed_solomon_is_the_exact_optimum():
+    n, cost = 30, 4e-4
+    found = planning.plan(n, PARETO, cost, codes=["rs"], rounds=20_000)
+    exact = {s: PARETO.order_statistic_mean(n - s, n) + cost * (s + 1) for s in range(n)}
+    mine = times_of(found, "rs")
+    for s, choice in mine.items():
+        if s > 0:  # else the variance is infinite
+            assert abs(choice.wait - exact[s]) < 5 * choice.standard_error
+        assert choice.code.load == s + 1
+        assert choice.time == choice.wait + choice.decode
+    best = min(exact, key=exact.__getitem__)
+    assert best in mine  # though not all were simulated
+    assert exact[found.best.code.stragglers] < exact[best] * 1.05
+    assert found.choices == sorted(found.choices, key=lambda choice: choice.time)
+
+
+def test_every_code_has_its_row():
+    found = planning.plan(12, PARETO, 1e-5, rounds=500, memory=6)
+    assert {choice.name for choice in found.choices} == set(planning.CODES)
+    assert not found.refused
+    assert all(choice.code.load <= 6 for choice in found.choices)
+    best = found.by_code()
+    assert [choice.name for choice in best] == list(
+        dict.fromkeys(choice.name for choice in found.choices)
+    )
+    assert best[0] is found.choices[0]
+    for choice in found.choices:
+        assert choice.amplification >= 0.999 * choice.code.k
+        assert 0 < choice.decode < 0.1
+        assert choice.trustworthy
+        assert choice.error < 1e-10
+    # a code whose load is given is one choice
+    one = planning.plan(12, PARETO, codes=["bcc:load=4", "uncoded"], rounds=100)
+    assert sorted(choice.name for choice in one.choices) == ["bcc:load=4", "uncoded"]
+
+
+def test_no_delay_needs_no_code():
+    found = planning.plan(10, None, 1e-3, rounds=20)
+    assert found.best.code.load == 1
+    assert found.best.wait == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_a_slow_link_prefers_few_messages():
+    slow = planning.plan(12, Exponential(1e-5), 1e-6, p=1000, bandwidth=8e6, rounds=300)
+    # a message takes 1 ms: those of s + 1 groups of workers are all that is needed
+    wait = {choice.name: choice.wait for choice in slow.by_code()}
+    assert wait["uncoded"] > 0.012
+    assert min(wait, key=wait.__getitem__) in ("fractional", "rs-clustered", "binary")
+    assert min(wait.values()) < 0.0012  # everybody holds everything
+
+
+def test_useless_codes_are_no_best_choice():
+    names = ["rs:root=1,stragglers=32", "binary"]
+    found = planning.plan(256, Exponential(1.0), 1e-3, codes=names, rounds=50, memory=33)
+    useless = times_of(found, names[0])[32]
+    assert not useless.trustworthy
+    assert useless.amplification > 1e10
+    assert found.best.name == "binary"
+    alone = planning.Plan([useless], {})
+    with pytest.raises(ValueError, match="no code is both fast"):
+        _ = alone.best
+
+
+def test_codes_whose_mean_time_does_not_exist_are_refused():
+    heavy = Pareto(0.001, 0.9)
+    found = planning.plan(10, heavy, rounds=100)
+    assert "does not exist" in found.refused["uncoded"]
+    assert all(choice.code.stragglers >= 1 for choice in found.choices)
+    with pytest.raises(ValueError, match="no code fits: uncoded: the mean time"):
+        planning.plan(10, heavy, codes=["uncoded"], rounds=100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"n": 0}, "n must be at least 1"),
+        ({"k": 0}, "k must be at least 1"),
+        ({"p": 0}, "p must be at least 1"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"cost": -1e-3}, "cost must be seconds"),
+        ({"cost": [1e-3, 1e-3]}, "one for each of 10 workers"),
+        ({"bandwidth": 0}, "bandwidth must be positive"),
+        ({"bandwidth": math.nan}, "bandwidth must be positive"),
+        ({"overhead": -1}, "overhead must be a number of seconds"),
+        ({"k": 25, "memory": 2}, "memory=2: 10 workers must hold 25 partitions.*at least 3"),
+        ({"codes": []}, "name at least one code"),
+        ({"codes": ["rs", "reed"]}, "unknown code 'reed'"),
+    ],
+)
+def test_bad_arguments(settings, text):
+    with pytest.raises(ValueError, match=text):
+        planning.plan(**{"n": 10, "delays": PARETO, "rounds": 10, **settings})
+
+
+# -------------------------------------------------------------------------------- real times
+
+
+def test_recorded_times_predict_the_best_codes():
+    """Times of a real run, and those of the three best codes in another; see the file's source."""
+    recording = planning.Recording.read(RECORDED)
+    held = json.loads(RECORDED.read_text())
+    n = recording.times.shape[1]
+    found = planning.plan(
+        n, recording.delays, recording.cost, rounds=4000, interrupted=False, p=held["size"]
+    )
+    assert len(held["measured"]) == 3
+    for name, measured in held["measured"].items():
+        code = catalogue.make(name, n)
+        predicted = next(c.time for c in found.choices if repr(c.code) == repr(code))
+        assert predicted == pytest.approx(measured, rel=0.2), name
+
+
+def test_recording(tmp_path):
+    dataset = data.load("digits", seed=0)
+    model = SoftmaxRegression(dataset.features, dataset.classes)
+    ticks = []
+    recording = planning.record(
+        3, dataset, model, delays=Exponential(0.002), rounds=4, progress=lambda: ticks.append(1)
+    )
+    assert recording.times.shape == (4, 3)
+    assert len(ticks) == 8
+    assert (recording.times > 0).all()
+    assert recording.cost >= 0
+    assert "Exponential" in recording.source
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(recording.to_dict()))
+    read = planning.Recording.read(path)
+    np.testing.assert_allclose(read.times, recording.times, atol=1e-7)
+    assert (read.cost, read.source) == (recording.cost, recording.source)
+    assert isinstance(read.delays, Empirical)
+    drawn = read.delays.draw(np.random.default_rng(0), 50, 3)
+    rows = np.maximum(read.times - read.cost, 0)
+    assert all(any(np.array_equal(row, known) for known in rows) for row in drawn)
+    code = catalogue.make("rs", 3, None, 1)
+    seconds = planning.measured_rounds(code, dataset, model, delays=Exponential(0.002), rounds=3)
+    assert seconds.shape == (3,)
+    assert (seconds > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("times", "cost", "text"),
+    [
+        ([1.0, 2.0], 0.0, r"rounds and workers, not of shape \(2,\)"),
+        ([[1.0, -2.0]], 0.0, "positive seconds"),
+        ([[1.0, 2.0]], -1.0, "cost must be seconds"),
+    ],
+)
+def test_bad_recordings(times, cost, text, tmp_path):
+    with pytest.raises(ValueError, match=text):
+        planning.Recording(np.array(times), cost)
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps({"times": times, "cost": cost, "source": ""}))
+    with pytest.raises(ValueError, match="is no recording of.*" + text):
+        planning.Recording.read(path)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="is no recording"):
+        planning.Recording.read(path)
+
+
+def test_recording_needs_rounds():
+    dataset = data.load("digits", seed=0)
+    with pytest.raises(ValueError, match="rounds must be at least 1"):
+        planning.record(2, dataset, SoftmaxRegression(64, 10), rounds=0)
+
+
+def test_per_computation_delays_are_paid_for_every_partition():
+    slow = ShiftedExponential(0.01, 1000.0)
+    found = planning.plan(8, slow, codes=["rs"], rounds=200)
+    assert found.best.code.load == 1
+    loads = times_of(found, "rs")
+    assert loads[7].wait > 7 * loads[0].wait / 2
