@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -210,8 +210,7 @@ def plan(
         if live:
             recording, run = _go_live(workers, model, live, seed)
             if record is not None:
-                record.write_text(json.dumps(recording.to_dict()) + "\n", encoding="utf-8")
-                typer.echo(f"times written to {record}", err=True)
+                _write(record, recording.to_dict())
         elif recorded is not None:
             recording = planning.Recording.read(recorded)
         if live or recorded is not None:
@@ -235,6 +234,13 @@ def plan(
         if run is not None:
             for choice in best[:COMPARED]:
                 measured[choice.name] = run(choice)
+            if record is not None:
+                seen = [
+                    {**_planned(choice), "measured": measured[choice.name]}
+                    for choice in best[:COMPARED]
+                ]
+                _write(record, {**recording.to_dict(), "size": size, "codes": seen})
+                typer.echo(f"times written to {record}", err=True)
         if plot is not None:
             _plot(plot, _against_load(found))
     shown = found.choices if every else best
@@ -243,50 +249,24 @@ def plan(
         held = {"choices": listed, "refused": found.refused}
         typer.echo(json.dumps(json_ready(held), allow_nan=False))
         return
-    rows = [
-        [
-            choice.name,
-            str(choice.code.load),
-            str(choice.code.stragglers),
-            _milliseconds(choice.time),
-            _milliseconds(choice.standard_error),
-            _milliseconds(choice.decode),
-            f"{choice.simulation.mean_workers:.1f}",
-            f"{choice.simulation.communication_load:.1f}",
-            f"{choice.amplification:.0e}",
-            f"{choice.error:.0e}" + ("" if choice.trustworthy else " !"),
-            *_compared(choice, measured),
-        ]
-        for choice in shown
-    ]
-    short = ["code", "load", "s", "time", "±", "decode", "workers", "sent", "amplif.", "error"]
-    long = [
-        "code",
-        "load",
-        "stragglers",
-        "time, ms",
-        "standard error",
-        "decoding",
-        "workers waited for",
-        "gradients received",
-        "amplification",
-        "error",
-    ]
-    for head in (short, long):
-        head += ["measured", "differs"] if measured else []
+    columns = _COLUMNS if markdown else [c for c in _COLUMNS if c.short]
+    if run is not None:
+        columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
+    rows = [[column.text(choice) for column in columns] for choice in shown]
     title = (
-        f"n={workers} workers, k={partitions or workers} partitions; {source}, "
+        f"n={workers} workers, k={partitions or workers} partitions; {source}; "
         f"{cost:.3g} s per partition; {rounds} rounds each, seed {seed}"
     )
     _print(
         title,
-        short,
-        long,
+        [column.short for column in columns],
+        [column.long for column in columns],
         rows,
         markdown,
-        "time: of a round, ms, with ± its standard error, and decode of it for decoding; workers, "
-        "sent: workers waited for and gradients received, mean; amplif.: of rounding; error: of "
-        "the gradient, relative, predicted (!: useless)",
+        "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
+        "waited for and "
+        "gradients received, mean; amplif.: of rounding; error: of the gradient, relative, "
+        "predicted (!: useless)",
     )
     for name, why in found.refused.items():
         typer.echo(f"{name}: {why}", err=True)
@@ -362,13 +342,40 @@ def _planned(choice: Choice) -> dict[str, Any]:
     }
 
 
-def _compared(choice: Choice, measured: Mapping[str, float]) -> list[str]:
-    if not measured:
-        return []
-    if choice.name not in measured:
-        return ["", ""]
-    seconds = measured[choice.name]
-    return [_milliseconds(seconds), f"{100 * (choice.time / seconds - 1):+.0f}%"]
+class _Column(NamedTuple):
+    short: str  # in the terminal; empty: not shown there
+    long: str
+    text: Callable[[Choice], str]
+
+
+_COLUMNS = [
+    _Column("code", "code", lambda c: c.name),
+    _Column("load", "load", lambda c: str(c.code.load)),
+    _Column("time", "time, ms", lambda c: _milliseconds(c.time)),
+    _Column("±", "standard error", lambda c: f"{1e3 * c.standard_error:.2g}"),
+    _Column("", "decoding", lambda c: _milliseconds(c.decode)),
+    _Column("", "stragglers", lambda c: str(c.code.stragglers)),
+    _Column("workers", "workers waited for", lambda c: f"{c.simulation.mean_workers:.1f}"),
+    _Column("sent", "gradients received", lambda c: f"{c.simulation.communication_load:.1f}"),
+    _Column("amplif.", "amplification", lambda c: f"{c.amplification:.0e}"),
+    _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
+]
+
+
+def _measured_columns(measured: Mapping[str, float]) -> list[_Column]:
+    def time(choice: Choice) -> str:
+        return _milliseconds(measured[choice.name]) if choice.name in measured else ""
+
+    def difference(choice: Choice) -> str:
+        if choice.name not in measured:
+            return ""
+        return f"{100 * (choice.time / measured[choice.name] - 1):+.0f}%"
+
+    return [_Column("real", "measured", time), _Column("off", "time is off by", difference)]
+
+
+def _write(path: Path, held: object) -> None:
+    path.write_text(json.dumps(held) + "\n", encoding="utf-8")
 
 
 def _milliseconds(seconds: float) -> str:

@@ -129,7 +129,7 @@ def record(
                 row[report.received] = report.arrivals
                 progress()
     added = np.median(times[more] - times[1]) / (more - 1)
-    source = f"{n} local workers, {data.name}, {type(model).__name__}, {delays!r}, seed {seed}"
+    source = f"{rounds} rounds of {n} local workers, {data.name}, {delays!r}"
     return Recording(times[1], max(float(added), 0.0), source)
 
 
