@@ -230,7 +230,7 @@ def test_tables_of_li():
         assert not uncoded.ok
         assert "straggler" in uncoded.note
         assert rows[name, "recovery threshold, uncoded"].ok
-        assert rows[name, "BCC takes less time than cyclic repetition by"].ok
+        assert rows[name, "BCC speeds up cyclic repetition by"].ok
 
 
 @pytest.mark.any_backend

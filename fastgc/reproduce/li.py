@@ -35,12 +35,27 @@ class _Scenario(NamedTuple):
     n: int
     thresholds: tuple[int, int, int]
     communication: tuple[float, float, float]  # seconds of 100 iterations
+    computation: tuple[float, float, float]
     saved: tuple[float, float]  # of the running time of the first two, by BCC
 
 
 SCENARIOS = (
-    _Scenario("table I", 50, (50, 41, 11), (28.556, 12.031, 3.043), (0.854, 0.699)),
-    _Scenario("table II", 100, (100, 91, 25), (31.567, 24.698, 7.246), (0.730, 0.697)),
+    _Scenario(
+        "table I",
+        50,
+        (50, 41, 11),
+        (28.556, 12.031, 3.043),
+        (0.230, 1.959, 1.162),
+        (0.854, 0.699),
+    ),
+    _Scenario(
+        "table II",
+        100,
+        (100, 91, 25),
+        (31.567, 24.698, 7.246),
+        (1.453, 4.784, 1.685),
+        (0.730, 0.697),
+    ),
 )
 SCHEMES = ("uncoded", "cyclic repetition", "BCC")
 TABLE_LOAD = 10
@@ -156,7 +171,7 @@ def tables(
     """Running times the paper measured, against a model in which only messages take time.
 
     The time of a message on the master's link is fitted to the row of cyclic repetition; the other
-    rows are predicted.
+    rows are predicted. Running times are those of the model and the computation times measured.
 
     Parameters
     ----------
@@ -199,7 +214,7 @@ def tables(
                 ],
             )
         )
-    title = "Li et al., tables I and II: recovery thresholds and communication times"
+    title = "Li et al., tables I and II: recovery thresholds and running times"
     return Figure("li-tables", title, rows, panels)
 
 
@@ -225,10 +240,10 @@ def _table_rows(
         f"{measured[1]:.2f} ms by cyclic repetition and {measured[2]:.2f} ms by BCC"
     )
     straggler = (
-        "; the uncoded scheme waits for the last worker, a straggler, which is no communication"
+        "the uncoded scheme waits for the last worker, a straggler, which is no communication"
     )
     notes = {
-        "uncoded": per_message + straggler,
+        "uncoded": f"{per_message}; {straggler}",
         "cyclic repetition": "fitted",
         "BCC": f"{per_message}; for {paper} messages the model says "
         f"{seconds[1] * paper / scenario.thresholds[1]:.2f} s",
@@ -247,16 +262,27 @@ def _table_rows(
         Row(figure, f"communication time (s), {name}", ours, theirs, note=notes[name])
         for name, ours, theirs in zip(SCHEMES, seconds, scenario.communication, strict=True)
     ]
+    total = np.add(seconds, scenario.computation)
+    paper_total = np.add(scenario.communication, scenario.computation)
     rows += [
         Row(
             figure,
-            f"BCC takes less time than {name} by",
-            1 - seconds[-1] / ours,
-            saved,
-            note="of the running time in the paper, of communication here"
-            + (straggler if name == "uncoded" else ""),
+            f"running time (s), {name}",
+            float(ours),
+            float(theirs),
+            note="communication as in the model, computation as measured",
         )
-        for name, ours, saved in zip(SCHEMES[:2], seconds[:2], scenario.saved, strict=True)
+        for name, ours, theirs in zip(SCHEMES, total, paper_total, strict=True)
+    ]
+    rows += [
+        Row(
+            figure,
+            f"BCC speeds up {name} by",
+            float(1 - total[-1] / ours),
+            saved,
+            note=straggler if name == "uncoded" else "",
+        )
+        for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True)
     ]
     return rows
 
