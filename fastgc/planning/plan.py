@@ -287,13 +287,13 @@ class _Meter:
     """Times decoding on this machine."""
 
     def __init__(self, p: int) -> None:
-        count = max(4, min(64, _TIMED_BYTES // (8 * p)))
-        rows = np.ones((count, p))
-        out, vector = np.empty(p), np.ones(count)
-        prepared = kernels.Rows.of(rows, p, rows.dtype)
-        self._per_row = (
-            _median_seconds(lambda: kernels.combine(kernels.REAL, prepared, vector, out)) / count
-        )
+        count = 16
+        timed = min(p, _TIMED_BYTES // (8 * count))  # of longer ones the time grows alike
+        rows = np.ones((count, timed))
+        out, vector = np.empty(timed), np.ones(count)
+        prepared = kernels.Rows.of(rows, timed, rows.dtype)
+        seconds = _median_seconds(lambda: kernels.combine(kernels.REAL, prepared, vector, out))
+        self._per_row = seconds / count * (p / timed)
 
     def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
         """Seconds for the decoding vector and for combining as many messages as it uses."""

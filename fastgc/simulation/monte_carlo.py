@@ -158,8 +158,7 @@ def simulate(
     plan = completion_plan(code)
     if plan is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    by_kernel = plan is not None and method != "round"
-    run = _Kernel(plan) if plan is not None and by_kernel else _Rounds(code)
+    run = _Rounds(code) if plan is None or method == "round" else _Kernel(plan)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
