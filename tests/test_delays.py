@@ -359,6 +359,15 @@ def test_means_by_quadrature_meet_closed_forms(model, f, n):
     assert heterogeneous.order_statistic_mean(f, n) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("f", [1, 1000, 999_999, 1_000_000])
+def test_quadrature_finds_what_ends_or_begins_at_a_knot(f):
+    n = 1_000_000
+    first = Exponential(1).order_statistic_mean(f, n)
+    assert Bare(Exponential(1)).order_statistic_mean(f, n) == pytest.approx(first, rel=1e-10)
+    late = Bare(ShiftedExponential(1e5, 1)).order_statistic_mean(f, n) - 1e5
+    assert late == pytest.approx(first, abs=1e-10)
+
+
 @pytest.mark.parametrize("shape", [1.001, 1.01, 1.1, 1.9, 2.1, 7])
 def test_quadrature_of_heavy_tails(shape):
     model = Pareto(0.01, shape)
@@ -493,17 +502,24 @@ def test_order_statistics_of_mixtures_against_draws(model, f, n):
     assert abs(waits.mean() - model.order_statistic_mean(f, n)) < 4 * error
 
 
-def test_mixture_of_exponentials_by_expansion():
-    # P(max > t) = 1 - (1 - S)^n with S the mixed survival: multinomial terms are exponentials.
-    model, n = Mixture([Exponential(1), Exponential(1000)], [0.99, 0.01]), 12
-    with mpmath.workdps(40):
+@pytest.mark.parametrize(
+    ("weight", "slow"), [(0.01, 1e3), (0.5, 1e6), (1e-3, 1e6), (1e-6, 1e6), (1 - 1e-6, 1e6)]
+)
+@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 5), (3, 5), (5, 5), (12, 12)])
+def test_mixtures_of_exponentials_by_expansion(weight, slow, f, n):
+    """P(T_f > t) in powers of the mixed survival S, and these in products of exponentials."""
+    model = Mixture([Exponential(1), Exponential(slow)], [1 - weight, weight])
+    fast, rare = map(mpmath.mpf, model.weights)
+    with mpmath.workdps(60):
         exact = mpmath.mpf(0)
-        for i in range(1, n + 1):
-            for j in range(i + 1):  # j of the i factors S are of the second kind
-                rate = (i - j) + mpmath.mpf(j) / 1000
-                weight = mpmath.mpf("0.99") ** (i - j) * mpmath.mpf("0.01") ** j
-                exact -= (-1) ** i * mpmath.binomial(n, i) * mpmath.binomial(i, j) * weight / rate
-    assert model.order_statistic_mean(n, n) == pytest.approx(float(exact), rel=1e-10)
+        for i in range(n - f + 1, n + 1):
+            power = mpmath.fsum(
+                mpmath.binomial(i, j) * fast ** (i - j) * rare**j / (i - j + mpmath.mpf(j) / slow)
+                for j in range(i + 1)
+            )
+            sign = (-1) ** (i - (n - f + 1))
+            exact += sign * mpmath.binomial(i - 1, n - f) * mpmath.binomial(n, i) * power
+    assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
 
 
 MIXED_RATES = [1.0, 1.0, 0.25, 5.0, 0.01]
@@ -527,6 +543,23 @@ def test_unlike_exponentials_by_inclusion_and_exclusion(shift):
     waits = [model.order_statistic_mean(f, n) for f in range(1, n + 1)]
     # The order statistics add up to all of the times.
     assert sum(waits) == pytest.approx(sum(m.mean() for m in model.models), rel=1e-10)
+
+
+@pytest.mark.parametrize("f", range(1, 7))
+@pytest.mark.parametrize(
+    "means", [[1, 1, 1, 1, 1, 1e6], [1, 1e6, 1e6, 1e6, 1e6, 1e6], [1, 1e-3, 1e3, 1e6, 1e6, 1e-6]]
+)
+def test_unlike_exponentials_of_scales_far_apart(means, f):
+    model, n = Heterogeneous([Exponential(mean) for mean in means]), len(means)
+    exact = mpmath.mpf(0)
+    with mpmath.workdps(40):
+        for size in range(n - f + 1, n + 1):
+            firsts = mpmath.fsum(
+                1 / mpmath.fsum(1 / mpmath.mpf(mean) for mean in chosen)
+                for chosen in itertools.combinations(means, size)
+            )
+            exact += (-1) ** (size - (n - f + 1)) * mpmath.binomial(size - 1, n - f) * firsts
+    assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
 
 
 def test_heterogeneous_workers():

@@ -12,19 +12,23 @@ __all__ = ["mean_of_late"]
 Array = NDArray[np.float64]
 
 _X, _W = np.polynomial.legendre.leggauss(16)
+# The polynomial through values at _X, taken at -1 and 1: a sum of Legendre polynomials.
+_TO_RIGHT = _W * (np.polynomial.legendre.legvander(_X, 15) @ (np.arange(16) + 0.5))
+_TO_LEFT = _TO_RIGHT[::-1]
 _TOLERANCE = 1e-12  # of the integral, for each panel
 _HALVINGS = 60
 _PANELS = 1 << 14  # evaluated at once
 _FARTHEST = np.exp(300.0)  # times where the tail begins
+_NEAR = 4  # units in the last place by which knots may be off
 
 
 def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> float:
-    """Integral of P(T > t) over t >= 0.
+    """Integral of P(T > t) over t >= 0, however far apart the scales of T lie.
 
     Parameters
     ----------
     late : callable
-        P(T > t) of a vector of times, smooth between the knots.
+        P(T > t) of a vector of times, smooth between the knots, where it may jump.
     knots : ndarray
         Ascending times, not negative; P(T > t) = 1 below the first, and the last is of the order
         of a typical T or above.
@@ -41,24 +45,28 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
         left: Array = late(start * ratio) * ratio ** (1 + g) * (start / g)
         return left
 
-    return float(knots[0]) + _integral(late, knots) + _integral(rest, np.linspace(0, 1, 5))
+    body = _integral(late, knots)
+    return float(knots[0]) + body + _integral(rest, np.linspace(0, 1, 5), body)
 
 
-def _integral(function: Callable[[Array], Array], edges: Array) -> float:
-    """Adaptive: panels are halved until their halves together say the same."""
+def _integral(function: Callable[[Array], Array], edges: Array, besides: float = 0.0) -> float:
+    """Adaptive: panels are halved until their halves together say the same and hide nothing.
+
+    The function is not negative; tolerances are relative to the integral and what is `besides`.
+    """
     left, right = edges[:-1], edges[1:]
-    whole = _gauss(function, left, right)
-    scale = float(np.abs(whole).sum())
+    whole, _ = _gauss(function, left, right)
     total = 0.0
     for _ in range(_HALVINGS):
         if not left.size:
             break
         middle = (left + right) / 2
-        lower, upper = _gauss(function, left, middle), _gauss(function, middle, right)
+        lower, in_lower = _gauss(function, left, middle)
+        upper, in_upper = _gauss(function, middle, right)
         halves = lower + upper
-        good = np.abs(halves - whole) <= _TOLERANCE * scale
-        total += float(halves[good].sum())
-        bad = ~good
+        scale = besides + total + float(halves.sum())
+        bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale
+        total += float(halves[~bad].sum())
         left, right = (
             np.concatenate([left[bad], middle[bad]]),
             np.concatenate([middle[bad], right[bad]]),
@@ -67,11 +75,24 @@ def _integral(function: Callable[[Array], Array], edges: Array) -> float:
     return total + float(whole.sum())
 
 
-def _gauss(function: Callable[[Array], Array], left: Array, right: Array) -> Array:
-    sums = np.empty(left.size)
+def _gauss(function: Callable[[Array], Array], left: Array, right: Array) -> tuple[Array, Array]:
+    """Integrals over panels, and how much may hide between their edges and the points of the rule.
+
+    Where scales lie far apart, all that is fast may be over before the first point, on a panel and
+    on its half alike. Then the function is at the edge not what those points make one expect.
+    """
+    sums, hidden = np.empty((2, left.size))
     for first in range(0, left.size, _PANELS):
         part = slice(first, first + _PANELS)
-        half = (right[part] - left[part]) / 2
-        points = left[part, np.newaxis] + half[:, np.newaxis] * (1 + _X)
-        sums[part] = (function(points.ravel()).reshape(points.shape) @ _W) * half
-    return sums
+        low, high = left[part, np.newaxis], right[part, np.newaxis]
+        half = (high - low) / 2
+        # inside, as the function may jump at a knot
+        inset = np.minimum(_NEAR * np.spacing(high), half)
+        points = np.hstack([low + inset, low + half * (1 + _X), high - inset])
+        values = function(points.ravel()).reshape(points.shape)
+        inside = values[:, 1:-1]
+        before = np.abs(values[:, 0] - inside @ _TO_LEFT)
+        after = np.abs(values[:, -1] - inside @ _TO_RIGHT)
+        sums[part] = (inside @ _W) * half[:, 0]
+        hidden[part] = (before + after) * (1 + _X[0]) * half[:, 0]
+    return sums, hidden

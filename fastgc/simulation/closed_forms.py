@@ -49,8 +49,7 @@ __all__ = [
 ]
 
 _NOISE = 1e-14  # rounding errors of probabilities
-_UNSURE = 1e-3  # share of a mean by which it may vary between two knots
-_REST = 1e-8  # probability to be late with which the tail of an integral begins
+_NEVER = 1e-30  # probability to be late from which down kinks do not matter
 
 # ---------------------------------------------------------------------- any K of n workers
 
@@ -747,28 +746,11 @@ def _mean(
     if all(isinstance(work.delays, Empirical) for work in works):
         # between jumps nothing happens, at them rounding would decide
         return float(kinks[0] + np.diff(kinks) @ _each(late, (kinks[:-1] + kinks[1:]) / 2))
-    # from the last kink before which nothing can have happened
+    # from the last kink before which nothing can have happened to the first after all has
     certain = bisect_left(kinks.tolist(), True, key=lambda t: late(t) < 1 - _NOISE)
-    kinks = kinks[max(certain - 1, 0) :]
-    start, step = float(kinks[0]), float(knots.max() - knots.min() or 1)
-    while late(start + step) > _REST:
-        step *= 4
-    knots = _refined(late, np.append(kinks[kinks < start + step], start + step))
-    return mean_of_late(lambda t: _each(late, t), knots, tail)
-
-
-def _refined(late: Callable[[float], float], knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Knots so close that the integral cannot hide much from quadrature between any two."""
-    values = _each(late, knots)
-    while True:
-        widths = np.diff(knots)
-        unsure = -np.diff(values) * widths > _UNSURE * (knots[0] + values[:-1] @ widths)
-        if not unsure.any():
-            return knots
-        after = np.flatnonzero(unsure) + 1
-        middles = (knots[after - 1] + knots[after]) / 2
-        knots = np.insert(knots, after, middles)
-        values = np.insert(values, after, _each(late, middles))
+    over = bisect_left(kinks.tolist(), True, key=lambda t: late(t) < _NEVER)
+    kinks = kinks[max(certain - 1, 0) : over + 1]
+    return mean_of_late(lambda t: _each(late, t), kinks, tail)
 
 
 def at_least(what: str, value: int, least: int) -> int:
