@@ -427,7 +427,8 @@ def test_selected_mean_bounds_rule_7(L, c, max_age, seed):
         recent = sum(float(steps[k - d] @ steps[k - d]) for d in range(max_age))
         for m, constant in enumerate(L):
             change = points[k] - points[last[m]]
-            if constant**2 * (change @ change) > c * recent or k - last[m] > max_age:
+            moved = constant**2 * (change @ change) > c * recent * (1 + 1e-9)  # no tie by rounding
+            if moved or k - last[m] > max_age:
                 last[m] = k
                 selected[m] += 1
     bound = selected_mean(L, c, max_age, scale=1)
