@@ -38,6 +38,15 @@ def test_best_load_of_reed_solomon_is_the_exact_optimum():
     assert found.choices == sorted(found.choices, key=lambda choice: choice.time)
 
 
+def test_all_loads_around_the_best_are_tried():
+    found = planning.plan(100, Exponential(0.1), 2e-3, codes=["rs"], rounds=200)
+    tried = times_of(found, "rs")
+    best = found.best.code.stragglers
+    assert best > 20  # where the first loads tried are several apart
+    assert {best - 1, best, best + 1} <= set(tried)
+    assert 32 <= len(tried) < 50
+
+
 def test_every_code_has_its_row():
     found = planning.plan(12, PARETO, 1e-5, rounds=500, memory=6)
     assert {choice.name for choice in found.choices} == set(planning.CODES)
@@ -71,6 +80,13 @@ def test_a_slow_link_prefers_few_messages():
     assert wait["uncoded"] > 0.012
     assert 0.001 < slow.best.wait < 0.0011
     assert slow.best.code.load == 12
+    # complex messages that are not packed are twice as long
+    names = ["rs", "rs:packed=no"]
+    both = planning.plan(12, None, 1e-9, codes=names, p=1000, bandwidth=8e6, rounds=5)
+    for s, choice in times_of(both, "rs").items():
+        assert choice.wait == pytest.approx((12 - s) * 1e-3, rel=1e-3)
+        twice = times_of(both, "rs:packed=no")[s]
+        assert twice.wait == pytest.approx(2 * choice.wait, rel=1e-3)
 
 
 def test_useless_codes_are_no_best_choice():
