@@ -50,7 +50,9 @@ def training_bar(name: str, rounds: int, workers: int) -> Iterator[Callable[[Rec
 @contextmanager
 def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar for work in `total` parts; yields the function to call after each."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # where it cannot be wiped away again, it would leave an empty line
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=total)
         yield lambda: progress.update(task, advance=1)
 

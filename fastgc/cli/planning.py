@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from ..codes import catalogue
+from ..codes import LagrangeCode, catalogue
 from ..delays.text import FORMS
 from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
@@ -65,6 +65,7 @@ def simulate(
 ) -> None:
     """Simulate rounds: how long codes take, from how many workers, at what load."""
     from ..delays import parse
+    from ..planning.plan import reasons
     from ..progress import task_bar
     from ..simulation import simulate as run
     from ..training import json_ready
@@ -73,7 +74,10 @@ def simulate(
         _check_plot(plot)
         s = workers // 5 if stragglers is None else stragglers
         model = parse(delays)
-        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        if model is not None:
+            model.sample(0, workers, seed)  # raises where they are those of other workers
+        asked = catalogue.split(names)
+        chosen = asked or [name for name in catalogue.NAMES if name != "linear"]
         found: dict[str, Simulation] = {}
         loads: dict[str, int] = {}
         impossible: dict[str, str] = {}
@@ -92,14 +96,16 @@ def simulate(
                     )
                     loads[name] = code.load
                 except ValueError as error:
-                    if names:  # one asked for by name
+                    if asked:
                         raise
                     impossible[name] = str(error)
                 advance()
         if not found:
-            raise ValueError("no code fits: " + "; ".join(impossible.values()))
+            raise ValueError(f"no code fits: {reasons(impossible)}")
         if plot is not None:
             _plot(plot, _distributions(found))
+    for name, why in impossible.items():
+        typer.echo(f"{name}: {why}", err=True)
     figures = {name: _simulated(loads[name], each) for name, each in found.items()}
     if as_json:
         typer.echo(json.dumps(json_ready(figures), allow_nan=False))
@@ -138,12 +144,11 @@ def simulate(
         "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
         "workers waited for, gradients received and partial gradients computed by then, mean",
     )
-    for name, why in impossible.items():
-        typer.echo(f"{name}: {why}", err=True)
 
 
 @app.command()
 def plan(
+    context: typer.Context,
     names: Annotated[
         str,
         typer.Argument(
@@ -195,27 +200,35 @@ def plan(
     from ..delays import parse
     from ..training import json_ready
 
-    measured: dict[str, float] = {}
+    measured: dict[Choice, float] = {}
     with clear_errors():
-        for path in (plot, record):
-            check_folder(path)
+        check_folder(record)
         _check_plot(plot)
         if record is not None and not live:
             raise ValueError("--record needs --live, the rounds to record")
         if live and recorded is not None:
             raise ValueError("--live and --recorded exclude each other: the times are either's")
+        if live:
+            _refuse(context, "--live", "cost")
+        elif recorded is not None:
+            _refuse(context, "--recorded", "workers", "delays", "cost")
+        codes = catalogue.split(names) or planning.CODES
         model: DelayModel | None = parse(delays)
         source = delays
         run: Callable[[Choice], float] | None = None
         if live:
+            for name in codes:
+                _check_live(name)
             recording, run = _go_live(workers, model, live, seed)
             if record is not None:
                 _write(record, recording.to_dict())
         elif recorded is not None:
             recording = planning.Recording.read(recorded)
         if live or recorded is not None:
-            model, cost, finish = recording.delays, recording.cost, True
-            workers, source = recording.times.shape[1], recording.source
+            model, finish, source = recording.delays, True, recording.source
+            workers = recording.times.shape[1]
+            # of a partition where there are n, all of them together the data
+            cost = recording.cost * workers / (partitions or workers)
         found = planning.plan(
             workers,
             model,
@@ -224,7 +237,7 @@ def plan(
             p=size,
             bandwidth=bandwidth,
             memory=memory,
-            codes=catalogue.split(names) or planning.CODES,
+            codes=codes,
             rounds=rounds,
             seed=seed,
             interrupted=not finish,
@@ -233,18 +246,15 @@ def plan(
         best = found.by_code()
         if run is not None:
             for choice in best[:COMPARED]:
-                measured[choice.name] = run(choice)
+                measured[choice] = run(choice)
             if record is not None:
-                seen = [
-                    {**_planned(choice), "measured": measured[choice.name]}
-                    for choice in best[:COMPARED]
-                ]
+                seen = [{**_planned(choice), "measured": measured[choice]} for choice in measured]
                 _write(record, {**recording.to_dict(), "size": size, "codes": seen})
                 typer.echo(f"times written to {record}", err=True)
         if plot is not None:
             _plot(plot, _against_load(found))
     shown = found.choices if every else best
-    listed = [{**_planned(choice), "measured": measured.get(choice.name)} for choice in shown]
+    listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
     if as_json:
         held = {"choices": listed, "refused": found.refused}
         typer.echo(json.dumps(json_ready(held), allow_nan=False))
@@ -270,6 +280,24 @@ def plan(
     )
     for name, why in found.refused.items():
         typer.echo(f"{name}: {why}", err=True)
+
+
+def _refuse(context: typer.Context, instead: str, *options: str) -> None:
+    """Raise ValueError if one of these is given, whatever its value."""
+    for option in options:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{option} and {instead} exclude each other: the times tell it")
+
+
+def _check_live(name: str) -> None:
+    """Raise ValueError for codes that cannot run what `_go_live` runs."""
+    catalogue.check_name(name)
+    if catalogue.NAMES[name.partition(":")[0]].kind is LagrangeCode:
+        raise ValueError(
+            f"--live runs softmax regression, and {name} decodes only gradients that are quadratic "
+            "in the data: name other codes"
+        )
 
 
 def _go_live(
@@ -352,7 +380,7 @@ _COLUMNS = [
     _Column("code", "code", lambda c: c.name),
     _Column("load", "load", lambda c: str(c.code.load)),
     _Column("time", "time, ms", lambda c: _milliseconds(c.time)),
-    _Column("±", "standard error", lambda c: f"{1e3 * c.standard_error:.2g}"),
+    _Column("±", "standard error", lambda c: _milliseconds(c.standard_error, 2)),
     _Column("", "decoding", lambda c: _milliseconds(c.decode)),
     _Column("", "stragglers", lambda c: str(c.code.stragglers)),
     _Column("workers", "workers waited for", lambda c: f"{c.simulation.mean_workers:.1f}"),
@@ -362,14 +390,12 @@ _COLUMNS = [
 ]
 
 
-def _measured_columns(measured: Mapping[str, float]) -> list[_Column]:
+def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
     def time(choice: Choice) -> str:
-        return _milliseconds(measured[choice.name]) if choice.name in measured else ""
+        return _milliseconds(measured[choice]) if choice in measured else ""
 
     def difference(choice: Choice) -> str:
-        if choice.name not in measured:
-            return ""
-        return f"{100 * (choice.time / measured[choice.name] - 1):+.0f}%"
+        return f"{100 * (choice.time / measured[choice] - 1):+.0f}%" if choice in measured else ""
 
     return [_Column("real", "measured", time), _Column("off", "time is off by", difference)]
 
@@ -378,8 +404,12 @@ def _write(path: Path, held: object) -> None:
     path.write_text(json.dumps(held) + "\n", encoding="utf-8")
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g}"
+def _milliseconds(seconds: float, digits: int = 3) -> str:
+    """To so many digits, as narrow as the columns of a terminal are."""
+    milliseconds = 1e3 * seconds
+    if milliseconds < 10**digits - 0.5:
+        return f"{milliseconds:.{digits}g}"
+    return f"{milliseconds:.0f}" if milliseconds < 1e6 else f"{milliseconds:.1e}"
 
 
 def _print(

@@ -75,8 +75,10 @@ class Recording:
         with open(path, encoding="utf-8") as file:
             try:
                 held = json.load(file)
+                if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
+                    raise ValueError("it does not hold times, their cost and source")
                 return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError) as error:
                 raise ValueError(
                     f"{os.fspath(path)} is no recording of `fastgc plan --record`: {error}"
                 ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -197,6 +197,8 @@ def plan(
     for name in codes:
         catalogue.check_name(name)
     check_cost(catalogue.make("uncoded", n, k), cost)
+    if delays is not None:
+        delays.sample(0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
 
     def make(name: str, stragglers: int) -> Code:
@@ -250,9 +252,16 @@ def plan(
                 refused[name] = search.refusal
             advance()
     if not choices:
-        reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
-        raise ValueError(f"no code fits: {reasons}")
+        raise ValueError(f"no code fits: {reasons(refused)}")
     return Plan(sorted(choices, key=lambda choice: choice.time), refused)
+
+
+def reasons(refused: Mapping[str, str]) -> str:
+    """Why no code fits, each reason once."""
+    codes: dict[str, list[str]] = {}
+    for name, why in refused.items():
+        codes.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in codes.items())
 
 
 class _Search:
