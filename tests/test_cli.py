@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from fastgc.cli import app
 from fastgc.codes import catalogue
 
 pytestmark = pytest.mark.any_backend
+
+RECORDED = Path(__file__).parent / "recorded.json"
+HEAVY = "pareto:scale=1,shape=0.9"
 
 
 def run(*arguments):
@@ -306,3 +310,274 @@ def test_unstable_codes_are_warned_about_in_one_line():
     result = run("codes", "rs:root=1,strict=yes", "-n", "128", "-s", "16", "--trials", "1")
     assert result.exit_code == 2
     assert "is numerically unstable" in result.output
+
+
+# ------------------------------------------------------------------------- simulate and plan
+
+
+def table(markdown):
+    """Cells of a Markdown table, its heading first."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [rows[0], *rows[2:]]
+
+
+def test_simulate_table_markdown_json_and_plot(tmp_path):
+    plot = tmp_path / "rounds.svg"
+    small = ("-n", "8", "-s", "1", "--rounds", "200", "--cost", "0.001", "--seed", "3")
+    result = run("simulate", *small, "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    for name in catalogue.NAMES:
+        assert (f"\n {name} " in result.stdout) == (name != "linear")
+    assert "n=8 workers, s=1 stragglers, k=8 partitions" in " ".join(result.stdout.split())
+    assert plot.read_text().startswith("<?xml")
+    assert f"plot written to {plot}" in result.stderr
+    found = json.loads(run("simulate", "rs, bcc:load=4", *small, "--json").stdout)
+    assert list(found) == ["rs", "bcc:load=4"]
+    for figures in found.values():
+        assert set(figures) == {
+            "load",
+            "mean",
+            "standard_error",
+            "median",
+            "99%",
+            "workers",
+            "messages",
+            "communication_load",
+            "computations",
+        }
+    rs = found["rs"]
+    assert (rs["load"], rs["workers"], rs["messages"]) == (2, 7, 7)
+    assert rs["median"] < rs["mean"] < rs["99%"]
+    assert found["bcc:load=4"]["load"] == 4
+    head, row = table(run("simulate", "rs", *small, "--markdown").stdout)
+    assert head[2] == "mean time, ms"
+    assert row[:3] == ["Reed-Solomon (`rs`)", "2", f"{1e3 * rs['mean']:.3g}"]
+
+
+def test_simulate_does_what_the_library_does():
+    from fastgc.delays import Exponential
+    from fastgc.simulation import simulate
+
+    options = ("--delays", "exponential:mean=0.01", "--rounds", "300", "--receive", "0.002")
+    found = json.loads(run("simulate", "binary", "-n", "6", "-s", "2", *options, "--json").stdout)
+    code = fastgc.BinaryCode(6, stragglers=2)
+    settings = {"receive": 0.002, "rounds": 300, "seed": 0}
+    expected = simulate(code, Exponential(0.01), **settings)
+    assert found["binary"]["mean"] == expected.mean
+    options = (*options, "--finish", "--json")
+    found = json.loads(run("simulate", "binary", "-n", "6", "-s", "2", *options).stdout)
+    expected = simulate(code, Exponential(0.01), **settings, interrupted=False)
+    assert found["binary"]["mean"] == expected.mean
+
+
+def test_simulate_leaves_out_what_does_not_exist():
+    """Unless it is named; numbers of any size stay readable."""
+    result = run("simulate", ",", "-n", "6", "--rounds", "50", "--delays", HEAVY)
+    assert result.exit_code == 0, result.output
+    refused = [line.partition(":")[0] for line in result.stderr.splitlines()]
+    assert refused == ["bcc", "random", "uncoded", "lcc-mmc"]
+    assert "…" not in result.stdout
+    assert max(map(len, result.stdout.split("mean, ±")[0].splitlines())) <= 80
+    result = run("simulate", "-n", "6", "--rounds", "50", "--delays", HEAVY, "--json")
+    assert len(json.loads(result.stdout)) == 10
+    assert result.stderr.count("does not exist") == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["turbo"], "unknown code 'turbo': choose among rs, rs-clustered"),
+        (["rs:root=4"], "root=4 is not coprime to 20"),
+        (["fractional", "-n", "7", "-s", "2"], "needs n to be a multiple"),
+        (["rs", "-s", "20"], "stragglers must be in 0 .. n-1 = 19, not 20"),
+        (["-s", "20"], "no code fits: rs, rs-clustered, binary, "),
+        (["-k", "0"], "n and k must be at least 1, not n=20, k=0"),
+        (["uncoded", "--delays", HEAVY], "the mean time of a round does not exist"),
+        (["rs", "--cost", "inf"], "cost must be seconds, finite and not negative, not inf"),
+        (["rs", "--receive", "inf"], "receive must be a number of seconds"),
+        (["--delays", "gauss:mean=1"], "unknown delay model"),
+        (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
+        (["--delays", "empirical:nowhere.npy"], "nowhere.npy"),
+        (["linear"], "linear:B=matrix.npy"),
+        (["--plot", "no/such/folder/rounds.png"], "no folder"),
+        (["--plot", "rounds.bmp"], "must end in .png"),
+    ],
+)
+def test_simulate_errors_are_one_line(arguments, says):
+    result = run("simulate", *arguments, "--rounds", "10")
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert line.startswith("fastgc: ")
+    assert says in line
+    assert line.count("stragglers must be") <= 1  # a reason is said once
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+@pytest.mark.parametrize("option", ["--cost", "--rounds", "--seed", "--workers"])
+def test_negative_numbers_are_refused(command, option):
+    result = run(command, option, "-1")
+    assert result.exit_code == 2
+    assert option in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+PLANNED = {
+    "name",
+    "code",
+    "load",
+    "stragglers",
+    "time",
+    "standard_error",
+    "wait",
+    "decode",
+    "workers",
+    "communication_load",
+    "amplification",
+    "error",
+    "trustworthy",
+    "measured",
+}
+
+
+def test_plan_table_markdown_json_and_plot(tmp_path):
+    from fastgc.planning import CODES
+
+    plot = tmp_path / "loads.svg"
+    small = ("-n", "6", "--memory", "3", "--rounds", "100", "--cost", "0.0001")
+    result = run("plan", *small, "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    for name in CODES:
+        assert result.stdout.count(f"\n {name} ") == 1
+    assert max(map(len, result.stdout.split("time: of a round")[0].splitlines())) <= 80
+    assert plot.read_text().startswith("<?xml")
+    assert f"plot written to {plot}" in result.stderr
+    found = json.loads(run("plan", "rs,uncoded", *small, "--json").stdout)
+    assert set(found) == {"choices", "refused"}
+    assert not found["refused"]
+    assert [choice["name"] for choice in found["choices"]] == ["rs", "uncoded"]
+    for choice in found["choices"]:
+        assert set(choice) == PLANNED
+        assert choice["time"] == pytest.approx(choice["wait"] + choice["decode"])
+        assert choice["measured"] is None
+    every = json.loads(run("plan", "rs,uncoded", *small, "--all", "--json").stdout)["choices"]
+    assert sorted((choice["name"], choice["load"]) for choice in every) == [
+        ("rs", 1),
+        ("rs", 2),
+        ("rs", 3),
+        ("uncoded", 1),
+    ]
+    assert [choice["time"] for choice in every] == sorted(choice["time"] for choice in every)
+    head, *rows = table(run("plan", "rs,uncoded", *small, "--all", "--markdown").stdout)
+    assert {"decoding", "stragglers", "amplification"} < set(head)
+    assert sorted(row[:2] for row in rows) == [
+        *(["Reed-Solomon (`rs`)", str(load)] for load in (1, 2, 3)),
+        ["uncoded, wait for all (`uncoded`)", "1"],
+    ]
+
+
+def test_plan_says_what_is_refused():
+    arguments = ("plan", "rs,uncoded", "-n", "6", "--rounds", "50", "--delays", HEAVY)
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    [line] = result.stderr.splitlines()
+    assert line.startswith("uncoded: the mean time of a round does not exist")
+    assert "does not exist" in json.loads(run(*arguments, "--json").stdout)["refused"]["uncoded"]
+
+
+def test_plan_for_recorded_times():
+    from fastgc.planning import Recording
+
+    arguments = ("plan", "rs,uncoded", "--recorded", str(RECORDED), "--rounds", "50")
+    result = run(*arguments, "--memory", "4")
+    assert result.exit_code == 0, result.output
+    title = " ".join(result.stdout.split("code")[0].split())
+    assert title.startswith("n=12 workers, k=12 partitions; 200 rounds of 12 local workers")
+    first = json.loads(run(*arguments, "--memory", "4", "--json").stdout)["choices"][0]
+    assert first["code"].startswith("ReedSolomon(n=12, k=12, load=4, ")
+    # the data are the same whatever they are cut into
+    halves = run(*arguments, "--memory", "8", "-k", "24", "--markdown").stdout
+    cost = Recording.read(RECORDED).cost
+    assert "k=24 partitions; 200 rounds of 12 local workers" in halves
+    assert f"{cost / 2:.3g} s per partition" in halves
+
+
+def test_plan_live_records_and_measures(tmp_path):
+    record, plot = tmp_path / "times.json", tmp_path / "loads.svg"
+    small = ("--memory", "2", "--rounds", "50", "--all", "--json")
+    names = ("plan", "rs,uncoded,binary,uc-mmc")
+    cluster = ("-n", "3", "--live", "3", "--delays", "exponential:mean=0.001")
+    result = run(*names, *cluster, *small, "--record", str(record), "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    assert f"times written to {record}" in result.stderr
+    assert plot.exists()
+    choices = json.loads(result.stdout)["choices"]
+    # the best load of the three best codes, and no other
+    best = list({choice["name"]: choice for choice in reversed(choices)}.values())[::-1]
+    best.sort(key=lambda choice: choice["time"])
+    assert [choice for choice in choices if choice["measured"] is not None] == best[:3]
+    assert len(choices) > 4
+    held = json.loads(record.read_text())
+    assert np.shape(held["times"]) == (3, 3)
+    assert "3 rounds of 3 local workers" in held["source"]
+    assert held["size"] == 1000
+    assert held["codes"] == best[:3]
+    again = run(*names, *small, "--recorded", str(record))
+    assert again.exit_code == 0, again.output
+    assert {choice["measured"] for choice in json.loads(again.stdout)["choices"]} == {None}
+
+
+def test_plan_live_table():
+    small = ("-n", "2", "--live", "2", "--delays", "none", "--rounds", "20")
+    result = run("plan", "rs,uncoded", *small, "--markdown")
+    assert result.exit_code == 0, result.output
+    head, *rows = table(result.stdout)
+    assert head[4:6] == ["measured", "time is off by"]
+    assert all(row[4] and row[5].endswith("%") for row in rows)
+    assert "real" in run("plan", "rs,uncoded", *small).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rs,turbo"], "unknown code 'turbo': choose among rs"),
+        (["rs,turbo", "--live", "2"], "unknown code 'turbo': choose among rs"),
+        (["--cost", "inf"], "cost must be seconds, finite and not negative, not inf"),
+        (["-k", "0"], "k must be at least 1"),
+        (["-k", "41", "--memory", "2"], "memory=2: 20 workers must hold 41 partitions"),
+        (["rs:load=5", "--memory", "4"], "a worker must hold 5 partitions, and memory is 4"),
+        (["uncoded,uc-mmc:load=1", "--delays", HEAVY], "no code fits: uncoded, uc-mmc:load=1: the"),
+        (["--bandwidth", "0"], "bandwidth must be positive"),
+        (["--bandwidth", "nan"], "bandwidth must be positive"),
+        (["--delays", "gauss:mean=1"], "unknown delay model"),
+        (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
+        (
+            ["-n", "2", "--live", "1", "--delays", "3 of exponential:mean=1"],
+            "of 3 workers, not of 2",
+        ),
+        (["--record", "times.json"], "--record needs --live"),
+        (["--live", "2", "--record", "no/such/folder/times.json"], "there is no folder"),
+        (["--live", "2", "--record", "."], "is a folder"),
+        (["--live", "2", "--recorded", str(RECORDED)], "--live and --recorded exclude each other"),
+        (["--live", "2", "--cost", "0"], "--cost and --live exclude each other"),
+        (["rs,lcc:load=4", "--live", "2"], "lcc:load=4 decodes only gradients that are quadratic"),
+        (["--recorded", "nowhere.json"], "nowhere.json"),
+        (["--recorded", "else.json"], "else.json is no recording of `fastgc plan --record`"),
+        (["--recorded", __file__], "is no recording of `fastgc plan --record`"),
+        (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
+        (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),
+        (["--plot", "no/such/folder/loads.png"], "no folder"),
+        (["--plot", "loads.bmp"], "must end in .png"),
+    ],
+)
+def test_plan_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("else.json").write_text('{"times": [[1.0]]}')
+    result = run("plan", *arguments, "--rounds", "10")
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert line.startswith("fastgc: ")
+    assert says in line
+    assert not result.stdout
