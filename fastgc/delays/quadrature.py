@@ -45,11 +45,12 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
         left: Array = late(start * ratio) * ratio ** (1 + g) * (start / g)
         return left
 
-    body = _integral(late, knots)
-    return float(knots[0]) + body + _integral(rest, np.linspace(0, 1, 5), body)
+    mean = float(knots[0])
+    mean += _integral(late, knots, mean)
+    return mean + _integral(rest, np.linspace(0, 1, 5), mean)
 
 
-def _integral(function: Callable[[Array], Array], edges: Array, besides: float = 0.0) -> float:
+def _integral(function: Callable[[Array], Array], edges: Array, besides: float) -> float:
     """Adaptive: panels are halved until their halves together say the same and hide nothing.
 
     The function is not negative; tolerances are relative to the integral and what is `besides`.
@@ -66,6 +67,7 @@ def _integral(function: Callable[[Array], Array], edges: Array, besides: float =
         halves = lower + upper
         scale = besides + total + float(halves.sum())
         bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale
+        bad &= right - left > _NEAR * np.spacing(right)  # else there is nothing between the edges
         total += float(halves[~bad].sum())
         left, right = (
             np.concatenate([left[bad], middle[bad]]),
