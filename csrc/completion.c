@@ -217,11 +217,14 @@ static void sort_by_block(fgc_rounds *r)
     r->bound[plan->groups] = messages;
 }
 
-static int64_t computed(int64_t load, double whole, double since)
+/* `sent`: the part of the work after which the last message that came was sent. Beside a long delay
+ * the time since may have lost the digits that tell. */
+static int64_t computed(int64_t load, double whole, double since, double sent)
 {
     double part = since < 0 ? 0 : 1;
     if (whole > 0 && since < whole)
         part = since > 0 ? since / whole : 0;
+    part = part > sent ? part : sent;
     return (int64_t)floor((double)load * part + 1e-9);
 }
 
@@ -269,7 +272,8 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                 sent += r.arrival[m] <= ready;
             heard += sent;
             senders += sent > 0;
-            done += computed(plan->loads[i], whole[i], ready - (late[i] + wait[i]));
+            done += computed(plan->loads[i], whole[i], ready - (late[i] + wait[i]),
+                             sent ? plan->share[plan->first[i] + sent - 1] : 0);
         }
         double end = ready;
         if (receive > 0) {

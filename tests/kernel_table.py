@@ -361,9 +361,11 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted):
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]
         done = 0
-        for load, whole, since in zip(plan.loads.tolist(), row, begin, strict=True):
+        for i, (load, whole, since) in enumerate(zip(plan.loads.tolist(), row, begin, strict=True)):
             if since <= ready:
                 part = min(1.0, (ready - since) / whole) if whole else 1.0
+                came = sum(at <= ready for at in sent[i])
+                part = max(part, plan.share[first[i] + came - 1]) if came else part
                 done += math.floor(load * part + 1e-9)
         time = max([ready, *(at + (len(heard) - j) * receive for j, at in enumerate(heard))])
         senders = sum(bool(own) and own[0] <= ready for own in sent)

@@ -41,6 +41,24 @@ from fastgc.simulation import (
 
 pytestmark = pytest.mark.any_backend
 
+
+def test_times_that_hardly_vary():
+    """Where all that varies is of the order of rounding, or of little more."""
+    for shape in (1e4, 1e5, 1e6):
+        pareto = Pareto(1.0, shape)
+        exact = pareto.order_statistic_mean(3, 3)
+        assert received_mean([1] * 3, pareto, 3) == pytest.approx(exact, rel=1e-11)
+        same = Heterogeneous([pareto] * 3)
+        assert same.order_statistic_mean(3, 3) == pytest.approx(exact, rel=1e-11)
+    exponential = Exponential(1e-9, per="computation")
+    harmonic = sum(1 / i for i in range(11, 21))
+    found = received_mean([10] * 20, exponential, 100, cost=10.0)
+    assert found == pytest.approx(100 + 1e-8 * harmonic, rel=1e-13)
+    shifted = Heterogeneous([ShiftedExponential(0.01, 1e6)] * 10)
+    exact = 0.01 + 1e-6 * sum(1 / i for i in range(3, 11))
+    assert threshold_mean(10, 8, shifted, 1) == pytest.approx(exact, rel=1e-12)
+
+
 SHIFTED = ShiftedExponential(0.01, 10)
 MODELS = [
     SHIFTED,

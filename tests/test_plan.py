@@ -67,6 +67,14 @@ def test_every_code_has_its_row():
     assert sorted(choice.name for choice in one.choices) == ["bcc:load=4", "uncoded"]
 
 
+@pytest.mark.parametrize(("n", "k"), [(5, 3), (3, 7), (1, 1), (1, 4), (4, 1)])
+def test_partitions_need_not_be_as_many_as_workers(n, k):
+    found = planning.plan(n, Exponential(0.01), 1e-3, k, rounds=50)
+    assert {choice.code.k for choice in found.choices} == {k}
+    assert found.best.code.n == n
+    assert ("uncoded" in found.refused) == (k < n)
+
+
 def test_no_delay_needs_no_code():
     found = planning.plan(10, None, 1e-3, rounds=20)
     assert found.best.code.load == 1

@@ -147,6 +147,28 @@ def test_simultaneous_answers_come_one_by_one():
     assert linked.communication_load == 16
 
 
+@pytest.mark.parametrize("method", ["kernel", "round"])
+def test_no_computation_is_lost_beside_a_long_delay(method):
+    """Though of the time since the delay's end most digits are."""
+    code = ReedSolomon(6, stragglers=2)
+    for scale, cost in ((1.0, 1e-8), (100.0, 1e-6), (0.01, 0.0)):
+        delays = Pareto(scale, 1.5)
+        found = simulate(code, delays, cost=cost, receive=1e-9, rounds=200, method=method)
+        assert (found.workers == 4).all()
+        assert (found.computations == 4 * code.load).all()
+
+
+def test_messages_come_one_by_one_though_computing_takes_no_time():
+    code = Uncoded(4, load=4)
+    found = simulate(code, PARETO, rounds=200)
+    # the first worker has sent all of its partitions, or the last of them is the fourth message
+    assert (found.messages == 4).all()
+    assert (found.workers == 1).all()
+    at_once = simulate(ReedSolomon(6, stragglers=2), None, rounds=50)
+    assert (at_once.messages == 4).all()
+    assert (at_once.times < 1e-11).all()
+
+
 def test_late_workers_miss_rounds():
     class Scripted:
         def sample(self, round, workers, seed):
@@ -263,6 +285,16 @@ def test_bad_arguments(settings, text):
     code = ReedSolomon(5, stragglers=1)
     with pytest.raises(ValueError, match=text):
         simulate(code, **{"rounds": 10, **settings})
+
+
+def test_workers_that_never_come_back():
+    code = ReedSolomon(10, stragglers=4)
+    heavy = Pareto(0.01, 0.9)  # the fifth slowest has a mean, but no worker by itself
+    simulate(code, heavy, rounds=10)
+    with pytest.raises(ValueError, match=r"does not exist where workers finish.*the 4 "):
+        simulate(code, heavy, rounds=10, interrupted=False)
+    few = Heterogeneous([Pareto(0.01, 0.9)] * 4 + [PARETO] * 6)
+    simulate(code, few, rounds=10, interrupted=False)
 
 
 def test_means_that_just_exist():

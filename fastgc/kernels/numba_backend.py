@@ -805,6 +805,8 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             part = 1.0 if since >= 0 else 0.0
             if 0 <= since < work[r, i]:
                 part = since / work[r, i]
+            if sent:  # since may have lost the digits that tell, see csrc/completion.c
+                part = max(part, plan.share[plan.first[i] + sent - 1])
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
         if receive > 0:

@@ -332,11 +332,15 @@ def _complete(
         ready = _cells_ready(plan, arrival) if plan.kind == CELLS else _tiling_ready(plan, arrival)
     heard = arrival <= ready[:, None]
     out.messages[:] = heard.sum(axis=1)
-    sends = plan.first[:-1][np.diff(plan.first) > 0]  # the first message of those who send any
-    out.workers[:] = heard[:, sends].sum(axis=1)
+    sends = np.diff(plan.first) > 0
+    first = plan.first[:-1][sends]
+    out.workers[:] = heard[:, first].sum(axis=1)
     since = ready[:, None] - begin
     part = (since >= 0).astype(float)
     np.divide(since, whole, out=part, where=(since >= 0) & (since < whole))
+    if first.size:  # since may have lost the digits that tell, see csrc/completion.c
+        sent = np.maximum.reduceat(np.where(heard, plan.share, 0.0), first, axis=1)
+        part[:, sends] = np.maximum(part[:, sends], sent)
     out.computations[:] = np.floor(plan.loads * part + 1e-9).sum(axis=1)
     out.time[:] = ready
     if receive > 0:

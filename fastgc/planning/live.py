@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
+from ..delays.models import Per, check_per
 from ..engines.local import LocalCluster
 from ..models import Model
 
@@ -29,14 +30,18 @@ class Recording:
     times : (rounds, n) float64 array
         Seconds from the hand-off of the parameters to the worker's answer, of one partition each.
     cost : float
-        Seconds that another partition adds to them.
+        Seconds that another partition adds to them; 0 if they are those of a computation.
     source : str
         What was run.
+    per : "round" or "computation"
+        Whether workers were late in a round, whatever they computed, or slow in each computation:
+        see `fastgc.delays.Delays`.
     """
 
     times: NDArray[np.float64]
     cost: float
     source: str = ""
+    per: Per = "round"
 
     def __post_init__(self) -> None:
         times = np.asarray(self.times, dtype=np.float64)
@@ -48,18 +53,20 @@ class Recording:
             raise ValueError("times must be positive seconds")
         if not 0 <= self.cost < np.inf:
             raise ValueError(f"cost must be seconds, not negative, not {self.cost}")
+        check_per(self.per)
         object.__setattr__(self, "times", times)
 
     @property
     def delays(self) -> Empirical:
         """The delays without the computation; whole rounds are drawn from them."""
-        return Empirical(np.maximum(self.times - self.cost, 0.0))
+        return Empirical(np.maximum(self.times - self.cost, 0.0), self.per)
 
     def to_dict(self) -> dict[str, Any]:
         """In types that JSON has; times to 0.1 µs."""
         return {
             "source": self.source,
             "cost": self.cost,
+            "per": self.per,
             "times": np.round(self.times, 7).tolist(),
         }
 
@@ -77,7 +84,8 @@ class Recording:
                 held = json.load(file)
                 if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
                     raise ValueError("it does not hold times, their cost and source")
-                return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]))
+                per = held.get("per", "round")
+                return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]), per)
             except (ValueError, TypeError) as error:
                 raise ValueError(
                     f"{os.fspath(path)} is no recording of `fastgc plan --record`: {error}"
@@ -98,6 +106,7 @@ def record(
 
     Once with one partition each, and once with more, on the same delays: the difference is the
     cost of computation, under the load that workers are to each other where they share processors.
+    Where the artificial delays are of computations, so are the times, and there is no other cost.
 
     Parameters
     ----------
@@ -130,9 +139,10 @@ def record(
                 report = cluster.step(theta, out)
                 row[report.received] = report.arrivals
                 progress()
-    added = np.median(times[more] - times[1]) / (more - 1)
+    per: Per = getattr(delays, "per", "round")
+    added = np.median(times[more] - times[1]) / (more - 1) if per == "round" else 0.0
     source = f"{rounds} rounds of {n} local workers, {data.name}, {delays!r}"
-    return Recording(times[1], max(float(added), 0.0), source)
+    return Recording(times[1], max(float(added), 0.0), source, per)
 
 
 def measured_rounds(

@@ -196,7 +196,7 @@ def plan(
         raise ValueError("name at least one code")
     for name in codes:
         catalogue.check_name(name)
-    check_cost(catalogue.make("uncoded", n, k), cost)
+    check_cost(n, cost)
     if delays is not None:
         delays.sample(0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
@@ -207,7 +207,7 @@ def plan(
             code = catalogue.make(name, n, k, stragglers, seed)
         if code.load > memory:
             raise ValueError(f"a worker must hold {code.load} partitions, and memory is {memory}")
-        require_mean(code, delays)
+        require_mean(code, delays, interrupted)
         return code
 
     def judge(name: str, code: Code) -> Choice:

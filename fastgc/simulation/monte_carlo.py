@@ -153,8 +153,8 @@ def simulate(
     for name, value in (("receive", receive), ("overhead", overhead)):
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} must be a number of seconds, not negative, not {value}")
-    work = check_cost(code, cost) * code.loads
-    require_mean(code, delays)
+    work = check_cost(code.n, cost) * code.loads
+    require_mean(code, delays, interrupted)
     plan = completion_plan(code)
     if plan is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
@@ -173,7 +173,9 @@ def simulate(
             if getattr(delays, "per", "round") == "computation":
                 wait, whole = np.zeros_like(drawn), drawn * code.loads + work
             apart = 1 + _APART * np.random.default_rng((seed, len(parts))).random(drawn.shape)
-            whole = (whole + _APART * receive) * apart
+            # the messages of a worker come one by one, too, if their computation takes no time
+            least = _APART * (receive + float(drawn.mean()) or 1.0)
+            whole = (whole + least) * apart
             parts.append(run(wait * apart, whole, late, receive, overhead, interrupted))
             advance()
     times, messages, workers, computations = (
@@ -182,12 +184,12 @@ def simulate(
     return Simulation(times, messages, workers, computations, code._message_weight)
 
 
-def check_cost(code: Code, cost: ArrayLike) -> NDArray[np.float64]:
-    """Seconds for a partial gradient, as an array that fits the code's workers."""
+def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
+    """Seconds for a partial gradient, of all workers or of each of n; ValueError otherwise."""
     checked = np.asarray(cost, dtype=np.float64)
-    if checked.shape not in ((), (code.n,)):
+    if checked.shape not in ((), (n,)):
         raise ValueError(
-            f"cost must be a number, or one for each of {code.n} workers, not an array of shape "
+            f"cost must be a number, or one for each of {n} workers, not an array of shape "
             f"{checked.shape}"
         )
     if not ((checked >= 0) & (checked < np.inf)).all():
@@ -195,11 +197,13 @@ def check_cost(code: Code, cost: ArrayLike) -> NDArray[np.float64]:
     return checked
 
 
-def require_mean(code: Code, delays: DelayModel | None) -> None:
-    """Raise ValueError if a round's mean time does not exist.
+def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> None:
+    """Raise ValueError if a round's mean time does not exist, in the worst case.
 
     A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
     power tails the probability of it falls with the sum of their exponents, which must exceed 1.
+    Workers that are not interrupted must come back in the mean, each by itself, or one after the
+    other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
     tails = getattr(delays, "tail_indices", None)
     if tails is None:
@@ -208,6 +212,12 @@ def require_mean(code: Code, delays: DelayModel | None) -> None:
     if index[0] == np.inf:
         return
     needed = code.stragglers + 1
+    if not interrupted and index[needed - 1] <= 1:
+        raise ValueError(
+            f"the mean time of a round does not exist where workers finish what they are at: more "
+            f"than the {code.stragglers} that {type(code).__name__} can do without have delays of "
+            f"no mean, {delays!r}, and are late for ever longer"
+        )
     if index[:needed].sum() <= 1:
         raise ValueError(
             f"the mean time of a round does not exist: {type(code).__name__} waits for all but "
@@ -324,7 +334,10 @@ class _Rounds:
         came = arrival <= ready
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
-        done = np.floor(self._loads * np.clip(part, 0, 1) + 1e-9)
+        # beside a long delay the time since may have lost the digits that tell
+        sent = np.zeros(code.n)
+        np.maximum.at(sent, sender[came], self._shares[came])
+        done = np.floor(self._loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
         time = ready
         if receive > 0:  # one after another: the last is through when each of the queues is
             queue = np.sort(arrival[came])
