@@ -130,6 +130,7 @@ def test_training_by_the_clock():
     places = [row.note for what, row in rows.items() if what.startswith("place of RS among all 5")]
     assert len(places) == 8
     assert ["overfit" in note for note in places] == [True] + [False] * 7
+    assert all("standard deviation of RS over 2 runs" in note for note in places)
     assert rows["relative error of a decoded gradient, largest"].ours < 1e-9
     anew, persistent = figure.panels
     for panel in (anew, persistent):
@@ -172,6 +173,9 @@ def test_loads_of_ozfatura():
     rows = checked(ozfatura.figure_2(loads=(1, 2, 4), rounds=2000))
     assert all(row.ok for row in rows.values())
     assert rows["messages of LCC-MMC, mean over r = 2, 4"].ours == 79
+    for other, most in (("LCC", 70), ("UC-MMC", 33)):
+        note = rows[f"UC-MMC-PG takes less time than {other} by, r = 2"].note
+        assert f"up to {most} %, where r is small" in note
     assert rows["UC-MMC takes less time than LCC-MMC by, r = 2"].ours > 0
     with pytest.raises(ValueError, match="r = 2, which must be one of the loads"):
         ozfatura.figure_2(loads=(1, 3))
@@ -233,7 +237,8 @@ def test_tables_of_li():
         uncoded = rows[name, "communication time (s), uncoded"]
         assert uncoded.paper == slow
         assert not uncoded.ok
-        assert "straggler" in uncoded.note
+        assert "running time less the largest computation time" in uncoded.note
+        assert "is no communication" not in uncoded.note
         assert rows[name, "recovery threshold, uncoded"].ok
         assert rows[name, "BCC speeds up cyclic repetition by"].ok
 
@@ -253,10 +258,10 @@ def test_generalised_bcc_against_load_balancing():
 @pytest.mark.any_backend
 def test_who_is_selected():
     rng = np.random.default_rng(0)
-    thresholds = zhu.C / (np.arange(1, zhu.MAX_AGE + 1) * 3**2)
+    thresholds = zhu.C_GROUPS / (np.arange(1, zhu.MAX_AGE + 1) * 3**2)
     # above all thresholds, between the first two, below all
     smoothness = np.sqrt([2 * thresholds[0], (thresholds[0] + thresholds[1]) / 2, 1e-6])
-    chosen = zhu._selected(smoothness, 660, rng)
+    chosen = zhu._selected(smoothness, zhu.C_GROUPS, 660, rng)
     np.testing.assert_array_equal(chosen.sum(axis=0), [660, 330, 60])
     assert np.unique(np.diff(np.flatnonzero(chosen[:, 2]))).tolist() == [zhu.MAX_AGE + 1]
 
@@ -265,6 +270,22 @@ def test_iterations_of_cada():
     rows = checked(zhu.section_5(rounds=20_000))
     wrong = [what for what, row in rows.items() if not row.ok]
     assert wrong == ["communication over computation, G-CADA"]
+    assert (zhu.C, zhu.C_GROUPS) == (2, 0.3)
+    for size, c, smoothness, selected in (
+        (1, 2, zhu.SMOOTHNESS, rows["workers selected, CADA, eq. (12)"]),
+        (4, 0.3, zhu.SMOOTHNESS_GROUPS, rows["groups selected, G-CADA, eq. (15)"]),
+    ):
+        ages = [int(c / (smooth * len(smoothness)) ** 2) for smooth in smoothness]
+        periods = [1 + min(age, zhu.MAX_AGE) for age in ages]
+        assert min(periods) == 1 < max(periods)
+        assert selected.closed == pytest.approx(sum(1 / period for period in periods))
+        assert len(smoothness) * size == 12
+    of_formula = [what for what, row in rows.items() if "not that the rule" in row.note]
+    assert [what.split(",")[0] for what in of_formula] == [
+        f"{kind} {rest}" if rest == "selected" else rest
+        for kind in ("workers", "groups")
+        for rest in ("selected", "communication load", "computation load")
+    ]
     harmonic = sum(1 / i for i in range(1, 13))
     assert rows["time (µs), distributed Adam, eq. (11)"].closed == pytest.approx(100 * harmonic)
     assert rows["time (µs), all groups, eq. (14)"].closed == pytest.approx(25 * (1 + 1 / 2 + 1 / 3))
