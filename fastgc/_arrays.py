@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "GRADIENT_DTYPES",
+    "at_least",
     "check_dtype",
     "check_finite",
     "check_index",
@@ -17,6 +20,8 @@ __all__ = [
     "check_line",
     "check_numbers",
     "check_output",
+    "check_real",
+    "check_reals",
     "check_vector",
     "check_workers",
     "is_half",
@@ -82,6 +87,48 @@ def check_integer(what: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be an integer, not {value!r}") from None
+
+
+def at_least(what: str, value: Any, least: int) -> int:
+    """An integer not below `least`, or an error."""
+    number = check_integer(what, value)
+    if number < least:
+        raise ValueError(f"{what} must be at least {least}, not {number}")
+    return number
+
+
+def check_real(what: str, value: Any, positive: bool = False) -> float:
+    """A finite number, not negative or, on demand, positive; or an error."""
+    number = _double(what, value)
+    if not 0 <= number < math.inf or (positive and number == 0):
+        wanted = "positive and finite" if positive else "finite and not negative"
+        raise ValueError(f"{what} must be {wanted}, not {value}")
+    return number
+
+
+def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
+    """`array` as float64 numbers of its shape, maybe none, Inf or NaN; or TypeError."""
+    given = np.asarray(array)
+    if given.dtype is _FLOAT:
+        return given
+    if given.dtype.kind == "O":  # numbers that NumPy has no dtype for, such as large integers
+        given = np.array([_double(what, x) for x in given.ravel()]).reshape(given.shape)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{what} must be real numbers, not {given.dtype}")
+    with np.errstate(over="ignore"):
+        return given.astype(_FLOAT)
+
+
+def _double(what: str, value: Any) -> float:
+    """A real number, Inf beyond a double's range, or TypeError."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, Real):
+        raise TypeError(f"{what} must be a real number, not {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf if value < 0 else math.inf
 
 
 def check_vector(

@@ -50,6 +50,8 @@ def test_none(text):
         ("pareto:scale=0.01,shape=1.1", Pareto(0.01, 1.1)),
         (" Pareto : shape = 1.1 , scale = 1e-2 ", Pareto(0.01, 1.1)),
         ("shifted-exponential:shift=0,rate=1e+3", ShiftedExponential(0, 1000)),
+        ("PARETO:Scale=0.01,SHAPE=1.1,Per=Computation", Pareto(0.01, 1.1, "computation")),
+        ("2 OF exponential:mean=3", Heterogeneous([Exponential(3)] * 2)),
         ("shifted-exponential:shift=0,rate=2, per = round", ShiftedExponential(0, 2, "round")),
         ("exponential:mean=3", Exponential(3)),
         ("1*exponential:mean=3", Mixture([Exponential(3)], [1])),
@@ -76,7 +78,7 @@ def test_texts(text, model):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "unknown delay model '': expected none, .pareto: scale"),
+        ("", "text of a delay model is empty: expected none, .pareto: scale"),
         ("gauss:mean=1", "unknown delay model 'gauss:mean=1': expected none, .pareto"),
         ("none:scale=1", "unknown delay model 'none:scale=1'"),
         ("pareto", "scale and shape missing"),
@@ -86,7 +88,7 @@ def test_texts(text, model):
         ("pareto:scale=1,scale=2,shape=3", "once each, and per; got 'scale=2'"),
         ("pareto:scale=1,shape=fast", "shape must be a number"),
         ("pareto:scale,shape=1", "scale must be a number"),
-        ("pareto:scale=1,shape=-1", "shape must be positive and finite, got -1.0"),
+        ("pareto:scale=1,shape=-1", "shape must be positive and finite, not -1.0"),
         ("exponential:mean=1,per=day", "per must be 'round' or 'computation', got 'day'"),
         ("exponential:mean=1 + 0.1*exponential:mean=9", "a mixture is written as in '0.9"),
         ("0.9*exponential:mean=1 + exponential:mean=9", "mean must be a number"),
@@ -94,6 +96,9 @@ def test_texts(text, model):
         ("0.5.*exponential:mean=1 + 0.5*exponential:mean=9", "a weight must be a number"),
         ("0.5*none + 0.5*exponential:mean=9", "unknown delay model 'none'"),
         ("3 of exponential:mean=1; exponential:mean=2", "are listed as in '95 of exponential"),
+        ("1000001 of exponential:mean=1", "at most 1000000 workers in all"),
+        ("999999 of exponential:mean=1;2 of exponential:mean=2", "'2 of .*at most 1000000 workers"),
+        (f"{'9' * 5000} of exponential:mean=1", "at most 1000000 workers in all"),
         ("3 of none", "unknown delay model 'none'"),
         ("0 of exponential:mean=1", "at least one model is needed"),
         (
@@ -127,6 +132,7 @@ def test_files(tmp_path, suffix):
     write(path, times)
     assert parse(f"empirical:{path}") == Empirical(times)
     assert parse(f"empirical: {path} , per = computation") == Empirical(times, "computation")
+    assert parse(f"Empirical: {path} , PER = Computation") == Empirical(times, "computation")
     with pytest.raises(ValueError, match="got 'day'"):
         parse(f"empirical:{path},per=day")
     write(path, -times)
@@ -159,12 +165,30 @@ def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
         ("broken.json", "[1, 2"),
         ("empty.txt", ""),
         ("text.npy", "1 2 3"),
+        ("empty.npy", ""),
+        ("large.json", f"[1{'0' * 400}]"),
     ],
 )
 def test_files_that_hold_no_times(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"delay model 'empirical:.*{name}': ."):
         parse(f"empirical:{tmp_path / name}")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"), [(".csv", "1,2"), (".txt", "1 2"), (".json", "[1, 2]")]
+)
+def test_files_may_begin_with_a_mark(tmp_path, suffix, content):
+    path = tmp_path / f"times{suffix}"
+    path.write_text(content, encoding="utf-8-sig")
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert parse(f"empirical:{path}") == Empirical([1, 2])
+
+
+@pytest.mark.parametrize("text", [None, 3, b"none", ["none"]])
+def test_models_are_texts(text):
+    with pytest.raises(TypeError, match="a delay model is a text, not"):
+        parse(text)
 
 
 def test_files_that_are_not_there():

@@ -155,6 +155,50 @@ def test_quantile_rejects(q):
         Pareto(1, 1).quantile(q)
 
 
+ONE_OF_EACH = [
+    Pareto(1, 2),
+    ShiftedExponential(1, 2),
+    Exponential(1),
+    Empirical([1, 2]),
+    Mixture([Empirical([1, 2]), Exponential(1)], [0.5, 0.5]),
+]
+
+
+@pytest.mark.parametrize("model", ONE_OF_EACH, ids=repr)
+def test_nan_stays_and_other_things_are_refused(model):
+    for law in (model.cdf, model.survival):
+        np.testing.assert_array_equal(
+            np.isnan(law([math.nan, 0.5, math.inf])), [True, False, False]
+        )
+        assert np.isnan(law(math.nan))
+        assert law(10**30) == law(1e30)
+        for wrong in (None, "3", [1, None], 1j, [True]):
+            with pytest.raises(TypeError, match=r"t must be .*real"):
+                law(wrong)
+    with pytest.raises(TypeError, match="q must be real"):
+        model.quantile("0.5")
+    for f, n, what in ((2.5, 3, "f"), (1, 3.0, "n"), ("1", 3, "f")):
+        with pytest.raises(TypeError, match=f"{what} must be an integer"):
+            model.order_statistic_mean(f, n)
+    with pytest.raises(TypeError, match=r"workers must be an integer, not 2\.5"):
+        model.sample(0, 2.5, 0)
+
+
+@pytest.mark.parametrize("wrong", [None, "3", 1j, [1]])
+def test_parameters_are_numbers(wrong):
+    for model, what in (
+        (lambda: Pareto(wrong, 1), "scale"),
+        (lambda: Pareto(1, wrong), "shape"),
+        (lambda: ShiftedExponential(wrong, 1), "shift"),
+        (lambda: ShiftedExponential(1, wrong), "rate"),
+        (lambda: Exponential(wrong), "mean"),
+    ):
+        with pytest.raises(TypeError, match=f"{what} must be a real number, not"):
+            model()
+    with pytest.raises(ValueError, match="mean must be positive and finite, not 10"):
+        Exponential(10**400)
+
+
 @pytest.mark.parametrize(("f", "n"), [(0, 5), (6, 5), (-1, 5), (0, 0)])
 def test_order_statistic_rejects(f, n):
     with pytest.raises(ValueError, match=rf"f must lie in 1 \.\. n = {n}, got {f}"):

@@ -123,6 +123,23 @@ def test_of_equal_scale_and_seed_p_values_do_not_change():
     assert fit(times, seed=1) != fit(times)
 
 
+@pytest.mark.parametrize(
+    "times", [[1, 1 + 2.0**-52], [1e-150, 2e-150], [1e-150, 1e150], [1e149, 1e149 * (1 + 2.0**-52)]]
+)
+def test_times_next_to_each_other_or_far_apart(times):
+    # two times are as far from any fit as two others
+    for each, plain in zip(
+        sorted(fit(times), key=lambda f: repr(type(f.model))),
+        sorted(fit([1, 2]), key=lambda f: repr(type(f.model))),
+        strict=True,
+    ):
+        assert type(each.model) is type(plain.model)
+        assert math.isfinite(each.aic)
+        if not isinstance(each.model, Exponential):
+            assert each.ks == pytest.approx(plain.ks, rel=1e-9)
+            assert each.p_value == pytest.approx(plain.p_value, abs=0.011)
+
+
 def test_loads_divide_times():
     loads = np.array([1, 2, 5, 10])
     single = SHIFTED.draw(np.random.default_rng(4), 50, 4)
@@ -136,7 +153,6 @@ def test_loads_divide_times():
 
 def test_kinds_are_those_asked_for():
     times = recorded(PARETO, 40)
-    assert fit(times, ()) == []
     (only,) = fit(times, ["exponential"])
     assert isinstance(only.model, Exponential)
     assert only.model.mean() == pytest.approx(times.mean(), rel=1e-14)
@@ -166,7 +182,13 @@ def test_any_times_can_be_fitted(times):
         ([1, 2], {"loads": [1, 0]}, "loads must be positive, got 0.0"),
         ([1, 2], {"loads": [1, math.nan]}, r"loads\[1\] is nan"),
         ([1, 2], {"loads": [1, 2]}, "not all equal: got 2 from 1.0 to 1.0"),
-        ([1, 2], {"draws": 0}, "draws must be at least 1, got 0"),
+        ([1, 2], {"draws": 0}, "draws must be at least 1, not 0"),
+        ([1, 2], {"kinds": ()}, "kinds must name a model at least: choose from pareto, "),
+        ([5e-324, 1e-323], {}, "from 1e-150 to 1e.150 seconds to be fitted: got 5e-324 to 1e-323"),
+        ([1, 1e-310], {}, "seconds to be fitted: got 1e-310 to 1.0"),
+        ([1, 1e308], {}, "seconds to be fitted: got 1.0 to 1e.308"),
+        ([1e300, 3e300], {}, "seconds to be fitted"),
+        ([1, 1e308], {"loads": [1, 1e-9]}, "seconds to be fitted: got 1.0 to inf"),
     ],
 )
 def test_unsuitable_times(times, options, message):

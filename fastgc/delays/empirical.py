@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_finite, check_numbers
+from .._arrays import check_finite, check_numbers, check_reals
 from .._extras import scipy
 from .models import Distribution, Per, check_per, check_probabilities
 
@@ -101,8 +101,11 @@ class Empirical(Distribution):
         self._check_workers(workers)
         return super().tail_indices(workers)
 
-    def _count(self, t: ArrayLike) -> NDArray[np.int64]:
-        return np.asarray(np.searchsorted(self._sorted, t, side="right"), dtype=np.int64)
+    def _count(self, t: ArrayLike) -> Array:
+        """How many samples are at most t; NaN where t is."""
+        times = check_reals("t", t)
+        count = np.searchsorted(self._sorted, times, side="right")
+        return np.where(np.isnan(times), np.nan, count)
 
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         self._check_workers(workers)

@@ -9,13 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least
 from .empirical import check_times
 from .models import Distribution, Exponential, Pareto, Per, ShiftedExponential
 
 __all__ = ["Fit", "fit"]
 
 Array = NDArray[np.float64]
+
+_LEAST, _MOST = 1e-150, 1e150  # seconds between which no ratio, sum or rate overflows
 
 
 class Fit(NamedTuple):
@@ -55,8 +57,8 @@ def fit(
     Parameters
     ----------
     times : array_like
-        Seconds, N of them in any shape, taken as independent of each other: positive, not all
-        equal.
+        Seconds, N of them in any shape, taken as independent of each other: from 1e-150 to 1e150,
+        not all equal.
     kinds : sequence of str
         ``"pareto"``, ``"shifted-exponential"``, ``"exponential"``.
     loads : array_like, optional
@@ -76,8 +78,9 @@ def fit(
     Raises
     ------
     ValueError
-        If there are fewer than two times, one is not positive and finite, all are equal, the loads
-        do not fit or are not positive, or a kind is not known.
+        If there are fewer than two times, one is not positive and finite or beyond what is fitted,
+        all are equal, the loads do not fit or are not positive, or a kind is not known, or none
+        given.
     TypeError
         If times or loads are not real numbers.
 
@@ -89,9 +92,9 @@ def fit(
     Distributions I, chapter 19).
 
     The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand, and is
-    far too large for one fitted to the same times. Here as many times are drawn from the fitted
-    model, fitted again, and their distances compared, `draws` times over. As no distance depends
-    on a model's scale, shift or shape, these p-values are exact.
+    far too large for one fitted to the same times. Here as many times are drawn from a model of the
+    kind, fitted, and their distances compared, `draws` times over. As no distance depends on a
+    model's scale, shift or shape, these p-values are exact, whichever model is drawn from.
 
     Exponential times are fitted slightly better still by a shift to the least of them, of about
     x̄ / N, and even their `aic` in a third of all cases: as a model of delays it is the same.
@@ -99,9 +102,9 @@ def fit(
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:
         raise ValueError(f"unknown kind of model {unknown[0]!r}: choose from {', '.join(_KINDS)}")
-    draws = check_integer("draws", draws)
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
+    if not kinds:
+        raise ValueError(f"kinds must name a model at least: choose from {', '.join(_KINDS)}")
+    draws = at_least("draws", draws, 1)
     per: Per = "round"
     if loads is not None:
         per = "computation"
@@ -114,24 +117,31 @@ def fit(
             ) from None
         if divisors.min() <= 0:
             raise ValueError(f"loads must be positive, got {divisors.min()}")
-        checked = checked / divisors
+        with np.errstate(over="ignore"):  # Inf is refused below
+            checked = checked / divisors
     x = np.sort(checked, axis=None)
     if x.size < 2 or x[0] <= 0 or x[0] == x[-1]:
         raise ValueError(
             "a fit takes at least two times, positive and not all equal: got "
             f"{x.size} from {x[0]} to {x[-1]}"
         )
+    if x[0] < _LEAST or x[-1] > _MOST:
+        raise ValueError(
+            f"times must be from {_LEAST:g} to {_MOST:g} seconds to be fitted: got {x[0]} to "
+            f"{x[-1]}"
+        )
     rng = np.random.default_rng(seed)
     return sorted((_fit(kind, x, per, draws, rng) for kind in kinds), key=lambda each: each.aic)
 
 
 def _fit(kind: str, x: Array, per: Per, draws: int, rng: np.random.Generator) -> Fit:
-    parameters, estimate = _KINDS[kind]
+    parameters, standard, estimate = _KINDS[kind]
     model, log_likelihood = estimate(x, per)
     distance = _distance(x, model)
     as_far = 0
     for _ in range(draws):
-        drawn = np.sort(model.draw(rng, 1, x.size)[0])
+        # not from the fitted model, under which times may differ by less than floats do
+        drawn = np.sort(standard.draw(rng, 1, x.size)[0])
         as_far += _distance(drawn, estimate(drawn, per)[0]) >= distance
     p_value = (1 + as_far) / (1 + draws)
     return Fit(model, log_likelihood, 2 * parameters - 2 * log_likelihood, distance, p_value)
@@ -154,11 +164,12 @@ def _exponential(x: Array, per: Per) -> tuple[Distribution, float]:
     return Exponential(mean, per), -x.size * (math.log(mean) + 1)
 
 
-# of each kind the number of parameters, and the fit to ascending times with its log-likelihood
-_KINDS: dict[str, tuple[int, Callable[[Array, Per], tuple[Distribution, float]]]] = {
-    "pareto": (2, _pareto),
-    "shifted-exponential": (2, _shifted_exponential),
-    "exponential": (1, _exponential),
+# of each kind the number of parameters, one model, and the fit to ascending times with its
+# log-likelihood
+_KINDS: dict[str, tuple[int, Distribution, Callable[[Array, Per], tuple[Distribution, float]]]] = {
+    "pareto": (2, Pareto(1, 1), _pareto),
+    "shifted-exponential": (2, ShiftedExponential(0, 1), _shifted_exponential),
+    "exponential": (1, Exponential(1), _exponential),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
 from .quadrature import mean_of_late
 
@@ -77,6 +78,8 @@ class Delays(ABC):
         ------
         ValueError
             If an argument is negative.
+        TypeError
+            If one is not an integer.
         """
         _check_counts(round=round, workers=workers, seed=seed)
         # A spawn key, unlike further entropy, keeps round 0 apart from a plain use of the seed.
@@ -103,6 +106,8 @@ class Delays(ABC):
         ------
         ValueError
             If a number is negative.
+        TypeError
+            If one is not an integer.
         """
         _check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
@@ -124,7 +129,10 @@ class Delays(ABC):
         ------
         ValueError
             If f is not in 1 .. n, or the mean does not exist because the tail is too heavy.
+        TypeError
+            If f or n is not an integer.
         """
+        f, n = check_integer("f", f), check_integer("n", n)
         if not 1 <= f <= n:
             raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
         # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
@@ -147,6 +155,11 @@ class Delays(ABC):
         Returns
         -------
         array of float64, shape (workers,)
+
+        Raises
+        ------
+        ValueError
+            If the times are those of another number of workers.
         """
 
     @abstractmethod
@@ -176,11 +189,23 @@ class Distribution(Delays):
 
     @abstractmethod
     def cdf(self, t: ArrayLike) -> Array:
-        """Probability of at most t seconds, F(t), elementwise."""
+        """Probability of at most t seconds, F(t), elementwise; NaN where t is.
+
+        Raises
+        ------
+        TypeError
+            If t is not real.
+        """
 
     @abstractmethod
     def survival(self, t: ArrayLike) -> Array:
-        """Probability of more than t seconds, 1 - F(t) without its cancellation, elementwise."""
+        """Probability of more than t seconds, 1 - F(t) without its cancellation, elementwise.
+
+        Raises
+        ------
+        TypeError
+            If t is not real.
+        """
 
     @abstractmethod
     def quantile(self, q: ArrayLike) -> Array:
@@ -190,6 +215,8 @@ class Distribution(Delays):
         ------
         ValueError
             If a q is not in [0, 1].
+        TypeError
+            If q is not real.
         """
 
     def mean(self) -> float:
@@ -226,11 +253,11 @@ class _Continuous(Distribution):
     def _time(self, hazard: Array) -> Array: ...
 
     def cdf(self, t: ArrayLike) -> Array:
-        probability: Array = -np.expm1(-self._hazard(np.asarray(t, dtype=np.float64)))
+        probability: Array = -np.expm1(-self._hazard(check_reals("t", t)))
         return probability
 
     def survival(self, t: ArrayLike) -> Array:
-        probability: Array = np.exp(-self._hazard(np.asarray(t, dtype=np.float64)))
+        probability: Array = np.exp(-self._hazard(check_reals("t", t)))
         return probability
 
     def quantile(self, q: ArrayLike) -> Array:
@@ -260,6 +287,8 @@ class Pareto(_Continuous):
     ------
     ValueError
         If a parameter is not positive and finite.
+    TypeError
+        If one is not a real number.
     """
 
     scale: float
@@ -267,7 +296,8 @@ class Pareto(_Continuous):
     per: Per = "round"
 
     def __post_init__(self) -> None:
-        _check_positive(scale=self.scale, shape=self.shape)
+        check_real("scale", self.scale, positive=True)
+        check_real("shape", self.shape, positive=True)
         check_per(self.per)
 
     def _hazard(self, t: Array) -> Array:
@@ -329,6 +359,8 @@ class ShiftedExponential(_Continuous):
     ------
     ValueError
         If the shift is negative or the rate not positive, or one is not finite.
+    TypeError
+        If one is not a real number.
     """
 
     shift: float
@@ -336,9 +368,8 @@ class ShiftedExponential(_Continuous):
     per: Per = "computation"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.shift < math.inf:
-            raise ValueError(f"shift must be finite and not negative, got {self.shift}")
-        _check_positive(rate=self.rate)
+        check_real("shift", self.shift)
+        check_real("rate", self.rate, positive=True)
         check_per(self.per)
 
     def _hazard(self, t: Array) -> Array:
@@ -376,13 +407,15 @@ class Exponential(_Continuous):
     ------
     ValueError
         If the mean is not positive and finite.
+    TypeError
+        If it is not a real number.
     """
 
     scale: float
     per: Per
 
     def __init__(self, mean: float, per: Per = "round") -> None:
-        _check_positive(mean=mean)
+        check_real("mean", mean, positive=True)
         check_per(per)
         object.__setattr__(self, "scale", mean)  # `mean` is the method
         object.__setattr__(self, "per", per)
@@ -412,14 +445,13 @@ def _harmonic_difference(f: int, n: int) -> float:
 
 def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
-        if value < 0:
+        if check_integer(name, value) < 0:
             raise ValueError(f"{name} must not be negative, got {value}")
 
 
-def _check_positive(**parameters: float) -> None:
-    for name, value in parameters.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value}")
+def check_delays(delays: Delays) -> None:
+    if not isinstance(delays, Delays):
+        raise TypeError(f"delays must be a model of fastgc.delays, such as Pareto, not {delays!r}")
 
 
 def check_per(per: Per) -> None:
@@ -428,7 +460,7 @@ def check_per(per: Per) -> None:
 
 
 def check_probabilities(q: ArrayLike) -> Array:
-    q = np.asarray(q, dtype=np.float64)
+    q = check_reals("q", q)
     if not np.all((q >= 0) & (q <= 1)):
         raise ValueError("a quantile is asked for at q in [0, 1] only")
     return q

@@ -30,6 +30,8 @@ FORMS = (
     'of MODEL" makes workers differ'
 )
 
+_MOST_WORKERS = 10**6
+
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
 
 
@@ -50,7 +52,8 @@ def parse(text: str) -> Delays | None:
         - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
         - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all.
 
-        A model may end in ``",per=round"`` or ``",per=computation"``.
+        A model may end in ``",per=round"`` or ``",per=computation"``. Capitals do not matter but in
+        a file's name.
 
     Returns
     -------
@@ -61,9 +64,15 @@ def parse(text: str) -> Delays | None:
     ------
     ValueError
         If the text says something else, or a file does; the error says what was expected.
+    TypeError
+        If it is no text.
     OSError
         If a file cannot be read.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a delay model is a text, not {text!r}")
+    if not text.strip():
+        raise ValueError(f"the text of a delay model is empty: expected {FORMS}")
     if text.strip().lower() == "none":
         return None
     groups = text.split(";")
@@ -77,12 +86,16 @@ def parse(text: str) -> Delays | None:
                 f"delay model {group.strip()!r}: unlike workers are listed as in '95 of "
                 "exponential:mean=1; 5 of exponential:mean=9'"
             )
+        if len(models) + float(counted[1]) > _MOST_WORKERS:  # no int: Python reads 4300 digits only
+            raise ValueError(
+                f"delay model {group.strip()[:80]!r}: at most {_MOST_WORKERS} workers in all"
+            )
         models += [_mixture(counted[2])] * int(counted[1])
     return Heterogeneous(models)
 
 
 def _counted(text: str) -> re.Match[str] | None:
-    return re.fullmatch(r"\s*(\d+)\s+of\s+(.*)", text)
+    return re.fullmatch(r"\s*(\d+)\s+of\s+(.*)", text, re.IGNORECASE)
 
 
 def _mixture(text: str) -> Distribution:
@@ -114,13 +127,13 @@ def _model(text: str) -> Distribution:
     values: dict[str, float | str] = {}
     for item in filter(None, listed.split(",")):
         key, _, value = item.partition("=")
-        key = key.strip()
+        key = key.strip().lower()
         if key not in (*wanted, "per") or key in values:
             raise ValueError(
                 f"delay model {text!r}: {name} takes {' and '.join(wanted)}, once each, and per; "
                 f"got {item.strip()!r}"
             )
-        values[key] = value.strip() if key == "per" else _number(text, key, value)
+        values[key] = value.strip().lower() if key == "per" else _number(text, key, value)
     if missing := [key for key in wanted if key not in values]:
         raise ValueError(f"delay model {text!r}: {' and '.join(missing)} missing")
     return model(**values)
@@ -134,7 +147,7 @@ def _number(text: str, what: str, value: str) -> float:
 
 
 def _empirical(text: str, listed: str) -> Empirical:
-    file, *given = re.split(r",\s*per\s*=", listed, maxsplit=1)
+    file, *given = re.split(r",\s*per\s*=", listed, maxsplit=1, flags=re.IGNORECASE)
     if not file.strip():
         raise ValueError(f"delay model {text!r}: empirical takes a file, as in empirical:times.npy")
     path = Path(file.strip())
@@ -142,15 +155,19 @@ def _empirical(text: str, listed: str) -> Empirical:
         if path.suffix == ".npy":
             times = np.load(path, allow_pickle=False)
         elif path.suffix == ".json":
-            times = np.array(json.loads(path.read_text()), dtype=np.float64)
+            times = np.array(json.loads(_read(path)), dtype=np.float64)
         elif path.suffix in (".csv", ".txt"):
             separator = "," if path.suffix == ".csv" else None
-            rows = [line.split(separator) for line in path.read_text().splitlines() if line.strip()]
+            rows = [line.split(separator) for line in _read(path).splitlines() if line.strip()]
             times = np.array(rows, dtype=np.float64)
             times = times.ravel() if 1 in times.shape else times
         else:
             raise ValueError("its name must end in .npy, .json, .csv or .txt")
-        per: Any = given[0].strip() if given else "round"
+        per: Any = given[0].strip().lower() if given else "round"
         return Empirical(times, per)
-    except (TypeError, ValueError) as error:
+    except (EOFError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"delay model {text!r}: {error}") from error
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
