@@ -472,9 +472,12 @@ RECORDED = Empirical([[1, 2], [3, 4]])
         (lambda: threshold_cdf(1, 5, 6, SHIFTED, 1), r"threshold must be in 1 \.\. n = 5, not 6"),
         (lambda: threshold_mean(5, 0, SHIFTED, 1), r"threshold must be in 1 \.\. n = 5, not 0"),
         (lambda: threshold_mean(5, 5, SHIFTED, 0), "load must be at least 1, not 0"),
-        (lambda: threshold_mean(5, 5, SHIFTED, 1, cost=-1), "cost must be from 0 and finite"),
+        (lambda: threshold_mean(5, 5, SHIFTED, 1, cost=-1), "cost must be finite and not negative"),
         (lambda: threshold_mean(5, 5, Pareto(1, 1), 1), "does not exist"),
-        (lambda: threshold_cdf(1, 5, 5, SHIFTED, 1, cost=math.nan), "cost must be from 0"),
+        (
+            lambda: threshold_cdf(1, 5, 5, SHIFTED, 1, cost=math.nan),
+            "cost must be finite and not negative, not nan",
+        ),
         (lambda: threshold_cdf(1, 4, 2, HETEROGENEOUS, 1), "those of 3 workers, not of 4"),
         (lambda: threshold_cdf(1, 2, 1, RECORDED, 1), "closed forms need workers that are indep"),
         (lambda: completions_pmf(1, 0, SHIFTED), "load must be at least 1"),
@@ -502,13 +505,58 @@ RECORDED = Empirical([[1, 2], [3, 4]])
         (lambda: selected_mean([1], 0, 1), "c must be positive and finite"),
         (lambda: selected_mean([1], 1, 0), "max_age must be at least 1"),
         (lambda: selected_mean([1], 1, 1, scale=0), "scale must be positive"),
-        (lambda: adaptive_loads(-1), "selected must be from 0 and finite"),
+        (lambda: adaptive_loads(-1), "selected must be finite and not negative"),
         (lambda: adaptive_loads(1, batch=0), "batch must be at least 1"),
     ],
 )
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+AT_TIMES = [
+    lambda t, delays, cost: threshold_cdf(t, 3, 2, delays, 1, cost=cost),
+    lambda t, delays, cost: completions_pmf(t, 2, delays, cost=cost),
+    lambda t, delays, cost: total_cdf(t, 3, 2, 4, delays, cost=cost),
+    lambda t, delays, cost: received_cdf(t, [1, 2], delays, 2, cost=cost),
+]
+MEANS = [
+    lambda t, delays, cost: threshold_mean(3, 2, delays, 1, cost=cost),
+    lambda t, delays, cost: total_mean(3, 2, 4, delays, cost=cost),
+    lambda t, delays, cost: received_mean([1, 2], delays, 2, cost=cost),
+]
+
+
+@pytest.mark.parametrize("call", AT_TIMES + MEANS)
+def test_delays_and_costs_of_a_wrong_type(call):
+    for delays in (None, "pareto:scale=1,shape=2", 3.0, Pareto):
+        with pytest.raises(TypeError, match=r"delays must be a model of fastgc\.delays"):
+            call(1, delays, 0)
+    for cost in (None, "3", 1j):
+        with pytest.raises(TypeError, match="cost must be a real number, not"):
+            call(1, SHIFTED, cost)
+
+
+@pytest.mark.parametrize("call", AT_TIMES)
+@pytest.mark.parametrize("delays", [SHIFTED, Empirical([0.1, 0.4]), Pareto(0.1, 2)], ids=repr)
+def test_nan_is_no_time_and_other_things_are_refused(call, delays):
+    one, none = call([1, math.nan], delays, 0)
+    np.testing.assert_array_equal(one, call(1, delays, 0))
+    assert np.isnan(none).all()
+    for t in (None, "3", [1, None], 1j):
+        with pytest.raises(TypeError, match=r"t must be .*real"):
+            call(t, delays, 0)
+
+
+def test_fastest_of_groups_wants_a_model():
+    with pytest.raises(TypeError, match="delays must be a model"):
+        fastest_of_groups_mean(2, 1, None)
+    with pytest.raises(TypeError, match="groups must be a real number"):
+        fastest_of_groups_mean("2", 1, SHIFTED)
+    with pytest.raises(TypeError, match="c must be a real number, not None"):
+        selected_mean([1], None, 1)
+    with pytest.raises(TypeError, match="smoothness must be real numbers"):
+        selected_mean(["1"], 1, 1)
 
 
 def test_whole_numbers_are_wanted():

@@ -237,6 +237,17 @@ def test_coverage_bounds_of_figure_5():
         (lambda: equal_time_loads([1, 2], 0, 1), "k must be at least 1"),
         (lambda: balanced_loads([1, math.inf], 4), "rates must be positive and finite"),
         (lambda: balanced_loads([1, 1], 0), "k must be at least 1"),
+        (
+            lambda: equal_time_loads([1, 1], 10**19, 1),
+            r"at most 2\^48 = 28147497",
+        ),
+        (lambda: balanced_loads([1, 1], 10**400), "partitions can be shared out"),
+        (lambda: optimal_loads(10**30, [1], [1]), "partitions can be shared out, not 1000000"),
+        (lambda: optimal_loads(10, [1e-300] * 3, [1] * 3), "partitions can be shared out"),
+        (lambda: optimal_loads(10, [1e-300] * 3, [1e-300] * 3), "too small or too large"),
+        (lambda: optimal_loads(10, [1e300] * 3, [1e300] * 3), r"from inf to inf, and rates"),
+        (lambda: generalised_bcc(10**400, CLUSTER), "partitions can be shared out"),
+        (lambda: coverage_bounds(10**400, CLUSTER), "partitions can be shared out"),
         (lambda: optimal_loads(0, [1], [1]), "needed must be at least 1"),
         (lambda: optimal_loads(1, [0], [1]), "without a shift there is no optimum"),
         (lambda: optimal_loads(1, [1], [0]), "rates must be positive and finite"),
@@ -258,4 +269,35 @@ def test_coverage_bounds_of_figure_5():
 )
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_workers_far_apart():
+    # the fast one holds all there is, the others share as if it were not there
+    np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300], 10, 1), [10, 10])
+    np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300, 4e300], 10, 1), [10, 8, 2])
+    np.testing.assert_array_equal(equal_time_loads([5e-324, 1, 1], 10, 1), [10, 5, 5])
+    np.testing.assert_array_equal(balanced_loads([1e-300, 1e300], 10), [0, 10])
+    found = optimal_loads(10, [1e-300] * 3, [1] * 3, limit=5)
+    np.testing.assert_array_equal(found.loads, [5, 5, 5])
+    # each returns 5 (1 - e^(-t / 5)) by t
+    assert found.time == pytest.approx(5 * math.log(3), rel=1e-12)
+    unlimited = optimal_loads(10, [1, 1], [1, 2])
+    huge = optimal_loads(10, [1, 1], [1, 2], limit=10**30)
+    np.testing.assert_array_equal(huge.loads, unlimited.loads)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: equal_time_loads(["1", "2"], 4, 1), "times must be real numbers"),
+        (lambda: balanced_loads([1, None], 4), "rates must be a real number, not None"),
+        (lambda: optimal_loads(1, None, [1]), "shifts must be a real number, not None"),
+        (lambda: optimal_loads(1.5, [1], [1]), "needed must be an integer"),
+        (lambda: generalised_bcc(5, None), "delays must be a model of fastgc"),
+        (lambda: coverage_bounds(5, "none"), "delays must be a model of fastgc"),
+    ],
+)
+def test_arguments_of_a_wrong_type(call, message):
+    with pytest.raises(TypeError, match=message):
         call()

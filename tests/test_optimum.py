@@ -224,22 +224,28 @@ def test_fraction_of_two_minima(work):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: DecodeCost(-1), "seconds must be from 0 and finite, not -1"),
+        (lambda: DecodeCost(-1), "seconds must be finite and not negative, not -1"),
         (lambda: DecodeCost(1, "f4"), "order must be one of f2, f3, fs, not 'f4'"),
         (lambda: round_time(0, 5, DELAYS, 1), r"f must be in 1 \.\. n = 5, not 0"),
         (lambda: round_time(1, 0, DELAYS, 1), "n and k must be at least 1, not n=0, k=0"),
         (lambda: round_time(1, 5, DELAYS, 1, 0), "n and k must be at least 1, not n=5, k=0"),
-        (lambda: round_time(1, 5, DELAYS, math.inf), "cost must be from 0 and finite"),
+        (lambda: round_time(1, 5, DELAYS, math.inf), "cost must be finite and not negative"),
         (lambda: round_time(5, 5, Pareto(1, 1), 1), "does not exist"),
-        (lambda: optimal_threshold(5, DELAYS, -1), "cost must be from 0 and finite"),
+        (lambda: optimal_threshold(5, DELAYS, -1), "cost must be finite and not negative"),
         (lambda: optimal_threshold(5, DELAYS, 1, 11, max_load=2), "max_load must be at least 3"),
         (lambda: optimal_threshold(3, Pareto(1, 0.2), 1), r"as heavy as t\^-0\.6"),
         (
             lambda: optimal_threshold(10, Pareto(1, 0.3), 1, max_load=2),
             "max_load=2: it takes a load of 4, with which f = 7",
         ),
+        (
+            lambda: optimal_threshold(3, DELAYS, 1, decode=lambda f, n: math.nan),
+            r"decode\(1, 3\) must be finite and not negative, not nan",
+        ),
+        (lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: -1), r"decode\(2, 3\) must be"),
+        (lambda: limit_time(1e-300, Pareto(1, 0.01), 1.0), "beyond the range of floats, about 1 "),
         (lambda: limit_time(0, DELAYS, 1), r"alpha must be in \(0, 1\], not 0"),
-        (lambda: limit_time(1, DELAYS, -1), "work must be from 0 and finite"),
+        (lambda: limit_time(1, DELAYS, -1), "work must be finite and not negative"),
         (lambda: limit_time(1, Exponential(1), 1), "hold for Pareto delays per round"),
         (lambda: limit_time(1, Pareto(1, 2, per="computation"), 1), "Pareto delays per round"),
         (lambda: limit_time(1, DELAYS, 1, DecodeCost(1)), "decoding takes n >= 1 workers"),
@@ -250,4 +256,24 @@ def test_fraction_of_two_minima(work):
 )
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: optimal_threshold(5, None, 1), "delays must be a model of fastgc"),
+        (lambda: round_time(2, 5, "none", 1), "delays must be a model of fastgc"),
+        (lambda: limit_time(0.5, 3, 1), "delays must be a model of fastgc"),
+        (lambda: optimal_fraction(None, 1), "delays must be a model of fastgc"),
+        (lambda: optimal_threshold(5, DELAYS, None), "cost must be a real number, not None"),
+        (lambda: round_time(2, 5, DELAYS, "3"), "cost must be a real number, not '3'"),
+        (lambda: limit_time(None, DELAYS, 1), "alpha must be a real number"),
+        (lambda: limit_time(0.5, DELAYS, "1"), "work must be a real number"),
+        (lambda: DecodeCost("1"), "seconds must be a real number"),
+        (lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: None), "must be a real number"),
+    ],
+)
+def test_arguments_of_a_wrong_type(call, message):
+    with pytest.raises(TypeError, match=message):
         call()

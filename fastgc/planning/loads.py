@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer, check_reals
 from .._extras import scipy
 from ..delays import Delays, Heterogeneous, ShiftedExponential
-from ..simulation.closed_forms import at_least, received_mean
+from ..delays.models import check_delays
+from ..simulation.closed_forms import received_mean
 
 __all__ = [
     "Allocation",
@@ -22,6 +24,8 @@ __all__ = [
     "generalised_bcc",
     "optimal_loads",
 ]
+
+_MOST = 2**48  # partitions shared out: floats tell their fractions apart
 
 
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
@@ -49,6 +53,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -59,7 +65,7 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     k = at_least("k", k, 1)
     if not 0 <= check_integer("stragglers", stragglers) < t.size:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {t.size - 1}, not {stragglers}")
-    return _apportion((stragglers + 1) * k, t.min() / t, k)
+    return _apportion((stragglers + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
 
 
 def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
@@ -83,9 +89,12 @@ def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
     """
     mu = _positive("rates", rates)
-    return _apportion(at_least("k", k, 1), mu / mu.max(), k)
+    k = at_least("k", k, 1)
+    return _apportion(k, mu.size, lambda some: mu[some] / mu[some].max(), k)
 
 
 class Allocation(NamedTuple):
@@ -137,7 +146,10 @@ def optimal_loads(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or `needed` is more than n `limit`.
+        If a parameter is out of range, `needed` is more than n `limit`, or the loads are beyond
+        what can be counted.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -147,7 +159,7 @@ def optimal_loads(
     from c = 744 on.
     """
     needed = at_least("needed", needed, 1)
-    a, mu = np.asarray(shifts, dtype=np.float64), _positive("rates", rates)
+    a, mu = check_reals("shifts", shifts), _positive("rates", rates)
     if a.shape != mu.shape:
         raise ValueError(f"one shift and one rate a worker, not shapes {a.shape} and {mu.shape}")
     if not np.all((a > 0) & (a < math.inf)):
@@ -155,19 +167,30 @@ def optimal_loads(
             f"shifts must be positive and finite, not {shifts!r}: without a shift there is no "
             "optimum, since larger loads always bring more, sooner"
         )
+    _check_countable(needed)
+    if limit is not None:
+        limit = min(at_least("limit", limit, 1), _MOST)
     n = a.size
-    y = _root(a * mu)
-    slope = mu / y  # load per second
-    rate = mu / (1 + y)  # returned per second
-    time = needed / float(rate.sum())
-    if limit is not None and (time * slope).max() > at_least("limit", limit, 1):
+    with np.errstate(all="ignore"):  # what is then Inf or NaN is refused
+        c = a * mu
+        y = _root(c)
+        slope = mu / y  # load per second
+        rate = mu / (1 + y)  # returned per second
+        time = float(needed / rate.sum())
+        most = (time * slope).max()
+    if not most < math.inf:
+        raise ValueError(
+            f"shifts * rates, from {c.min():g} to {c.max():g}, and rates, from "
+            f"{mu.min():g} to {mu.max():g}, are too small or too large for floats"
+        )
+    if limit is not None and most > limit:
         if needed > n * limit:
             raise ValueError(
                 f"{n} workers of at most {limit} partitions hold {n * limit}, but needed={needed}"
             )
         time = _limited_time(needed, a, mu, slope, limit, time)
     real = np.minimum(time * slope, math.inf if limit is None else limit)
-    loads = np.maximum(_apportion(math.ceil(real.sum()), real, limit), 1)
+    loads = np.maximum(_apportion(math.ceil(real.sum()), n, real.__getitem__, limit), 1)
     return Allocation(loads, real, time, needed / float(real.sum()))
 
 
@@ -198,8 +221,11 @@ def generalised_bcc(
     ------
     ValueError
         If a parameter is out of range, the models are others, or workers cannot hold as many.
+    TypeError
+        If a parameter is of a wrong type.
     """
     k = at_least("k", k, 1)
+    _check_countable(k)
     shifts, rates = _parameters(delays)
     limit = k if limit is None else limit
     if not 1 <= check_integer("limit", limit) <= k:
@@ -239,6 +265,8 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     ValueError
         If a parameter is out of range, the models are others, or workers cannot hold as many as
         the upper bound takes.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -246,6 +274,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     workers only (Remark 5). The 1 in eq. (22) has the unit of the times.
     """
     k = at_least("k", k, 2)
+    _check_countable(k)
     shifts, rates = _parameters(delays)
     harmonic = math.fsum(1 / i for i in range(1, shifts.size + 1))
     c = 2 + math.log(shifts.max() + harmonic / rates.min()) / math.log(k)
@@ -258,6 +287,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
 
 def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shifts and rates of each worker."""
+    check_delays(delays)
     models = delays.models if isinstance(delays, Heterogeneous) else ()
     shifts, rates = [], []
     for model in models:
@@ -307,14 +337,22 @@ def _limited_time(
 
 
 def _apportion(
-    total: int, weights: NDArray[np.float64], limit: int | None = None
+    total: int,
+    n: int,
+    weights: Callable[[NDArray[np.bool_]], NDArray[np.float64]],
+    limit: int | None = None,
 ) -> NDArray[np.int64]:
-    """Whole numbers of this sum in proportion to the weights, up to `limit`: largest remainders."""
-    ideal = total * weights / weights.sum()
-    capped = np.zeros(weights.size, dtype=bool)
+    """Whole numbers of this sum, in proportion to n weights, up to `limit`: largest remainders.
+
+    ``weights(some)`` are those of some, which beside those of all may be too small for floats.
+    """
+    _check_countable(total)
+    capped = np.zeros(n, dtype=bool)
+    rest = weights(~capped)
+    ideal = total * rest / rest.sum()
     while limit is not None and (ideal > limit).any():
         capped |= ideal > limit
-        rest = weights[~capped]
+        rest = weights(~capped)
         ideal[capped] = limit
         ideal[~capped] = (total - limit * capped.sum()) * rest / rest.sum()
     loads = np.floor(ideal).astype(np.int64)
@@ -323,8 +361,13 @@ def _apportion(
     return whole
 
 
+def _check_countable(total: int) -> None:
+    if total > _MOST:
+        raise ValueError(f"at most 2^48 = {_MOST} partitions can be shared out, not {total}")
+
+
 def _positive(what: str, numbers: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(numbers, dtype=np.float64)
+    array = check_reals(what, numbers)
     if array.ndim != 1 or not array.size or not np.all((array > 0) & (array < math.inf)):
         raise ValueError(f"{what} must be positive and finite, one a worker, not {numbers!r}")
     return array

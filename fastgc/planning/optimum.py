@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import check_integer, check_real
 from .._extras import scipy
 from ..delays import Delays, Pareto
+from ..delays.models import check_delays
 
 __all__ = [
     "DecodeCost",
@@ -49,6 +50,8 @@ class DecodeCost:
     ------
     ValueError
         If the time is negative or not finite, or the order unknown.
+    TypeError
+        If a parameter is of a wrong type.
 
     Examples
     --------
@@ -61,7 +64,7 @@ class DecodeCost:
     order: Literal["f2", "f3", "fs"] = "f2"
 
     def __post_init__(self) -> None:
-        _check_seconds("seconds", self.seconds)
+        check_real("seconds", self.seconds)
         if self.order not in _PRODUCTS:
             raise ValueError(f"order must be one of {', '.join(_PRODUCTS)}, not {self.order!r}")
 
@@ -110,16 +113,20 @@ def round_time(
     ------
     ValueError
         If a parameter is out of range, or the mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
     """
     n, k = _check_sizes(n, k)
     if not 1 <= check_integer("f", f) <= n:
         raise ValueError(f"f must be in 1 .. n = {n}, not {f}")
-    _check_seconds("cost", cost)
+    check_delays(delays)
+    cost = check_real("cost", cost)
     load = _load(f, n, k)
     late = delays.order_statistic_mean(f, n)
     if delays.per == "computation":
         late *= load
-    return late + cost * load + (0.0 if decode is None else decode(f, n))
+    decoding = 0.0 if decode is None else check_real(f"decode({f}, {n})", decode(f, n))
+    return late + cost * load + decoding
 
 
 class Optimum(NamedTuple):
@@ -175,9 +182,12 @@ def optimal_threshold(
     ------
     ValueError
         If a parameter is out of range, no threshold keeps to `max_load`, or no mean exists.
+    TypeError
+        If a parameter is of a wrong type.
     """
     n, k = _check_sizes(n, k)
-    _check_seconds("cost", cost)
+    check_delays(delays)
+    cost = check_real("cost", cost)
     loads = np.array([_load(f, n, k) for f in range(1, n + 1)])
     if max_load is not None and check_integer("max_load", max_load) < loads[-1]:
         raise ValueError(
@@ -232,12 +242,20 @@ def limit_time(
     Raises
     ------
     ValueError
-        If a parameter is out of range.
+        If a parameter is out of range, or the time beyond that of floats.
+    TypeError
+        If a parameter is of a wrong type.
     """
     _check_limit(delays, work, decode, n)
-    if not 0 < alpha <= 1:
+    if not 0 < check_real("alpha", alpha) <= 1:
         raise ValueError(f"alpha must be in (0, 1], not {alpha}")
-    return _limit_time(alpha, delays, work, decode, n)
+    time = _limit_time(alpha, delays, work, decode, n)
+    if not time < math.inf:
+        raise ValueError(
+            f"the time is beyond the range of floats, about {delays.scale:g} * {alpha:g}^(-1 / "
+            f"{delays.shape:g}) seconds: alpha or shape must be larger"
+        )
+    return time
 
 
 def optimal_fraction(
@@ -263,6 +281,8 @@ def optimal_fraction(
     ValueError
         If a parameter is out of range, or there is no such fraction because delays are long beside
         the work (offline: t_0 >= c_g N xi), so that every worker should compute everything.
+    TypeError
+        If a parameter is of a wrong type.
     """
     _check_limit(delays, work, decode, n)
     # decoding gains at most c_m n^2 with alpha: an optimum is not below the one with that work
@@ -293,14 +313,17 @@ def optimal_fraction(
 def _limit_time(
     alpha: float, delays: Pareto, work: float, decode: DecodeCost | None, n: int
 ) -> float:
-    time: float = delays.scale * alpha ** (-1 / delays.shape) + work * alpha
+    with np.errstate(over="ignore"):
+        late = delays.scale * float(np.float64(alpha) ** (-1 / np.float64(delays.shape)))
+    time = late + work * alpha
     return time if decode is None else time + decode.limit(alpha, n)
 
 
 def _check_limit(delays: Pareto, work: float, decode: DecodeCost | None, n: int) -> None:
+    check_delays(delays)
     if not isinstance(delays, Pareto) or delays.per != "round":
         raise ValueError(f"eqs. (19) to (22) hold for Pareto delays per round, not {delays!r}")
-    _check_seconds("work", work)
+    check_real("work", work)
     if decode is not None and check_integer("n", n) < 1:
         raise ValueError(f"decoding takes n >= 1 workers, not {n}")
 
@@ -311,11 +334,6 @@ def _check_sizes(n: int, k: int | None) -> tuple[int, int]:
     if n < 1 or k < 1:
         raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
     return n, k
-
-
-def _check_seconds(what: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{what} must be from 0 and finite, not {value}")
 
 
 def _load(f: int, n: int, k: int) -> int:

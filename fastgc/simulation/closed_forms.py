@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer, check_real, check_reals
 from .._extras import scipy
 from ..delays import (
     Delays,
@@ -26,6 +26,7 @@ from ..delays import (
     Heterogeneous,
     ShiftedExponential,
 )
+from ..delays.models import check_delays
 from ..delays.quadrature import mean_of_late
 
 __all__ = [
@@ -84,13 +85,15 @@ def threshold_cdf(
     ------
     ValueError
         If a parameter is out of range, or workers' delays are not independent.
+    TypeError
+        If a parameter is of a wrong type.
     """
     load = _check_threshold(n, threshold, load)
     if isinstance(delays, Heterogeneous):
         return received_cdf(t, [load] * n, delays, threshold * load, cost=cost)
     [work] = _works(delays, [load], cost)
     done: NDArray[np.float64] = scipy("special").betainc(
-        threshold, n - threshold + 1, work.cdf(np.asarray(t, dtype=np.float64))
+        threshold, n - threshold + 1, work.cdf(check_reals("t", t))
     )
     return done
 
@@ -116,9 +119,12 @@ def threshold_mean(
     ------
     ValueError
         As `threshold_cdf`, and where the mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
     """
     load = _check_threshold(n, threshold, load)
-    _check_cost(cost)
+    check_delays(delays)
+    cost = check_real("cost", cost)
     return _seconds(delays, delays.order_statistic_mean(threshold, n), load, cost)
 
 
@@ -160,12 +166,14 @@ def completions_pmf(
     ------
     ValueError
         If a parameter is out of range, or `delays` is of several workers.
+    TypeError
+        If a parameter is of a wrong type.
     """
     load, batch = _check_batch(load, batch)
     if isinstance(delays, Heterogeneous):
         raise ValueError("what one worker completes needs the model of one, not Heterogeneous")
     [work] = _works(delays, [load], cost)
-    return _pmf(np.asarray(t, dtype=np.float64), work, batch)
+    return _pmf(check_reals("t", t), work, batch)
 
 
 def total_cdf(
@@ -208,6 +216,8 @@ def total_cdf(
     ------
     ValueError
         If a parameter is out of range, or workers' delays are not independent.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -244,6 +254,8 @@ def total_mean(
     ------
     ValueError
         As `total_cdf`, and where the mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
     """
     groups = _check_total(n, load, threshold, delays, batch, cost)
     tail = _tail_index(delays, [load // batch] * n, threshold)
@@ -328,6 +340,8 @@ def received_cdf(
     ------
     ValueError
         If a parameter is out of range, or workers' delays are not independent.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -357,6 +371,8 @@ def received_mean(loads: ArrayLike, delays: Delays, needed: int, *, cost: float 
     ------
     ValueError
         As `received_cdf`, and where the mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
     """
     groups = _check_received(loads, delays, needed, cost)
     tail = _tail_index(delays, np.asarray(loads).tolist(), needed)
@@ -406,6 +422,8 @@ def least_threshold(k: int, load: int) -> float:
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
     """
     k, load = _check_load(k, load)
     return k / load
@@ -474,6 +492,8 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -534,9 +554,10 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     ValueError
         If a parameter is out of range, workers' delays are not independent or not alike, or the
         mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
     """
-    if not 0 < groups < math.inf:
-        raise ValueError(f"groups must be positive and finite, not {groups}")
+    groups = check_real("groups", groups, positive=True)
     size = at_least("size", size, 1)
     if isinstance(delays, Heterogeneous):
         raise ValueError("workers must be alike, not Heterogeneous")
@@ -582,6 +603,8 @@ def selected_mean(
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
 
     Notes
     -----
@@ -590,14 +613,12 @@ def selected_mean(
     ages that may exceed D, as the text says of groups; with the rule of Algorithm 1, ages from D,
     who is smooth enough for d = D is selected in every D-th round.
     """
-    L = np.asarray(smoothness, dtype=np.float64)
+    L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
         raise ValueError(f"smoothness must be positive numbers, one a worker, not {smoothness!r}")
     max_age = at_least("max_age", max_age, 1)
-    scale = float(L.size) if scale is None else scale
-    for what, value in (("c", c), ("scale", scale)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{what} must be positive and finite, not {value}")
+    c = check_real("c", c, positive=True)
+    scale = check_real("scale", L.size if scale is None else scale, positive=True)
     thresholds = c / (np.arange(1, max_age + 1) * scale**2)
     d = np.count_nonzero(L[:, np.newaxis] ** 2 <= thresholds, axis=1)
     return float(np.sum(1 / (d + 1)))
@@ -641,9 +662,10 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
     ------
     ValueError
         If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
     """
-    if not 0 <= selected < math.inf:
-        raise ValueError(f"selected must be from 0 and finite, not {selected}")
+    selected = check_real("selected", selected)
     size, batch = at_least("size", size, 1), at_least("batch", batch, 1)
     return AdaptiveLoads(selected * (size + 1), batch * selected * size)
 
@@ -681,14 +703,10 @@ def _seconds(model: Delays, delay: _Seconds, load: int, cost: float) -> _Seconds
     return delay + cost * load if model.per == "round" else (delay + cost) * load
 
 
-def _check_cost(cost: float) -> None:
-    if not 0 <= cost < math.inf:
-        raise ValueError(f"cost must be from 0 and finite, not {cost}")
-
-
 def _works(delays: Delays, loads: Sequence[int], cost: float) -> list[_Work]:
     """The work of each worker; ValueError where workers are not independent."""
-    _check_cost(cost)
+    check_delays(delays)
+    cost = check_real("cost", cost)
     models = delays.models if isinstance(delays, Heterogeneous) else [delays] * len(loads)
     if len(models) != len(loads):
         raise ValueError(f"the delays are those of {len(models)} workers, not of {len(loads)}")
@@ -704,8 +722,9 @@ def _works(delays: Delays, loads: Sequence[int], cost: float) -> list[_Work]:
 
 
 def _each(probability: Callable[[float], float], t: ArrayLike) -> NDArray[np.float64]:
-    times = np.asarray(t, dtype=np.float64)
-    return np.array([probability(x) for x in times.ravel().tolist()]).reshape(times.shape)
+    times = check_reals("t", t)
+    values = [math.nan if math.isnan(x) else probability(x) for x in times.ravel().tolist()]
+    return np.array(values).reshape(times.shape)
 
 
 def _tail_index(delays: Delays, counts: Sequence[int], needed: int) -> float:
@@ -751,11 +770,3 @@ def _mean(
     over = bisect_left(kinks.tolist(), True, key=lambda t: late(t) < _NEVER)
     kinks = kinks[max(certain - 1, 0) : over + 1]
     return mean_of_late(lambda t: _each(late, t), kinks, tail)
-
-
-def at_least(what: str, value: int, least: int) -> int:
-    """An integer not below `least`, or an error."""
-    number = check_integer(what, value)
-    if number < least:
-        raise ValueError(f"{what} must be at least {least}, not {number}")
-    return number
