@@ -190,6 +190,7 @@ def optimal_loads(
             )
         time = _limited_time(needed, a, mu, slope, limit, time)
     real = np.minimum(time * slope, math.inf if limit is None else limit)
+    _check_countable(float(real.max()))  # so that the sum is finite
     loads = np.maximum(_apportion(math.ceil(real.sum()), n, real.__getitem__, limit), 1)
     return Allocation(loads, real, time, needed / float(real.sum()))
 
@@ -361,9 +362,11 @@ def _apportion(
     return whole
 
 
-def _check_countable(total: int) -> None:
+def _check_countable(total: float) -> None:
     if total > _MOST:
-        raise ValueError(f"at most 2^48 = {_MOST} partitions can be shared out, not {total}")
+        raise ValueError(
+            f"at most 2^48 = {_MOST} partitions can be shared out, not 10^{math.log10(total):.2f}"
+        )
 
 
 def _positive(what: str, numbers: ArrayLike) -> NDArray[np.float64]:
