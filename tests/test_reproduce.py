@@ -307,6 +307,19 @@ def test_figures_by_name():
 
 
 @pytest.mark.any_backend
+@pytest.mark.parametrize("name", sorted(FIGURES.keys() - {"halbawi-3", "charalambides-5"}))
+def test_figures_check_rounds_and_seeds(name):
+    figure = FIGURES[name]
+    for options, error, says in (
+        ({"rounds": 0}, ValueError, "rounds must be at least 1, not 0"),
+        ({"seed": -1}, ValueError, "seed must be at least 0, not -1"),
+        ({"rounds": 2.5}, TypeError, r"rounds must be an integer, not 2\.5"),
+    ):
+        with pytest.raises(error, match=says):
+            figure(**options)
+
+
+@pytest.mark.any_backend
 def test_the_same_seed_gives_the_same_figure():
     first, again, other = (
         [row.ours for row in next(reproduce(["zhu"], seed=seed, rounds=100)).rows]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import data as datasets
+from .._arrays import at_least
 from .._extras import scipy
 from ..codes import Code, CyclicRepetition, ReedSolomon, Uncoded
 from ..data import Dataset
@@ -203,9 +204,14 @@ def figure_2(
 
     Raises
     ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     ArithmeticError
         If a gradient is not decoded as it should be.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     figure = f"{PAPER} figure 2"
     schemes = _schemes()
     if runs is None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import at_least
 from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
@@ -115,7 +116,15 @@ def figure_2(
         Of the simulation; the rounds are divided among the assignments.
     track : callable
         Wraps what is looped over.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     figure = f"{PAPER} figure 2"
     formulas: dict[str, Callable[[int, int], float]] = {
         "BCC": closed_forms.coupon_threshold,
@@ -181,7 +190,15 @@ def tables(
         Of the simulation; the rounds are divided among the assignments.
     track : callable
         Wraps what is looped over.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     rows, panels = [], []
     for scenario in track(SCENARIOS):
         bcc = partial(CouponCollector, scenario.n, load=TABLE_LOAD)
@@ -311,8 +328,11 @@ def figure_5(
     Raises
     ------
     ValueError
-        If no assignment covers all examples.
+        If no assignment covers all examples, `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     figure = f"{PAPER} figure 5"
     n = len(RATES)
     cluster = Heterogeneous([ShiftedExponential(shift=SHIFT, rate=rate) for rate in RATES])

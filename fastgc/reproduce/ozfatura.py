@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import at_least
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..delays import ShiftedExponential
 from ..errors import InstabilityWarning
@@ -39,7 +40,15 @@ def figure_1(
         Of the simulation.
     track : callable
         Wraps what is looped over.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     figure = f"{PAPER} figure 1"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # only times matter here
@@ -117,8 +126,11 @@ def figure_2(
     Raises
     ------
     ValueError
-        If 2 is not among the loads.
+        If 2 is not among the loads, `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     if 2 not in loads:
         raise ValueError(
             f"the paper compares at r = 2, which must be one of the loads, not {loads}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import at_least
 from ..codes import FractionalRepetition, Uncoded
 from ..delays import Exponential
 from ..panels import Line, Panel
@@ -37,7 +38,15 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Fi
         Of the simulation.
     track : callable
         Wraps what is looped over.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
     """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     figure = f"{PAPER} section V"
     delays = Exponential(mean=ETA)
     rng = np.random.default_rng(seed)
