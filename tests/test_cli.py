@@ -396,7 +396,7 @@ def test_simulate_leaves_out_what_does_not_exist():
         (["-k", "0"], "n and k must be at least 1, not n=20, k=0"),
         (["uncoded", "--delays", HEAVY], "the mean time of a round does not exist"),
         (["rs", "--cost", "inf"], "cost must be seconds, finite and not negative, not inf"),
-        (["rs", "--receive", "inf"], "receive must be a number of seconds"),
+        (["rs", "--receive", "inf"], "receive must be finite and not negative"),
         (["--delays", "gauss:mean=1"], "unknown delay model"),
         (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
         (["--delays", "empirical:nowhere.npy"], "nowhere.npy"),

@@ -271,8 +271,8 @@ class Strange:
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"cost": -1}, "cost must be seconds, finite and not negative"),
         ({"cost": [1, 2]}, "one for each of 5 workers"),
-        ({"receive": -1}, "receive must be a number of seconds"),
-        ({"overhead": math.inf}, "overhead must be a number of seconds"),
+        ({"receive": -1}, "receive must be finite and not negative"),
+        ({"overhead": math.inf}, "overhead must be finite and not negative"),
         ({"method": "fast"}, 'method must be "auto", "kernel" or "round"'),
         ({"delays": Strange(1, 2)}, r"shape \(10, 5\)"),
         ({"delays": Strange(1, 1, 1, 1, -1)}, "finite and not negative"),
@@ -285,6 +285,24 @@ def test_bad_arguments(settings, text):
     code = ReedSolomon(5, stragglers=1)
     with pytest.raises(ValueError, match=text):
         simulate(code, **{"rounds": 10, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"rounds": 2.5}, "rounds must be an integer"),
+        ({"seed": None}, "seed must be an integer"),
+        ({"delays": 3.0}, "delays must be a model"),
+        ({"cost": "3"}, "cost"),
+        ({"cost": None}, "cost"),
+        ({"receive": None}, "receive"),
+    ],
+)
+def test_arguments_of_a_wrong_type(settings, text):
+    with pytest.raises(TypeError, match=text):
+        simulate(ReedSolomon(5, stragglers=1), **settings)
+    with pytest.raises(TypeError, match="code must be a code of fastgc, not 5"):
+        simulate(5)
 
 
 def test_workers_that_never_come_back():

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.base import UNSTABLE
 from ..delays import DelayModel
@@ -175,14 +175,10 @@ def plan(
     ValueError
         If a parameter is impossible, or if no code has a choice; says why.
     """
-    n, k, p = (
-        check_integer("n", n),
-        check_integer("k", n if k is None else k),
-        check_integer("p", p),
-    )
-    for name, number in (("n", n), ("k", k), ("p", p), ("rounds", rounds)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, not {number}")
+    n, p = at_least("n", n, 1), at_least("p", p, 1)
+    k = n if k is None else at_least("k", k, 1)
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    overhead = check_real("overhead", overhead)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
     least = -(-k // n)
@@ -192,8 +188,11 @@ def plan(
             f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
             f"{least} for some of them"
         )
+    if isinstance(codes, str):
+        raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
     if not codes:
         raise ValueError("name at least one code")
+    codes = list(dict.fromkeys(codes))
     for name in codes:
         catalogue.check_name(name)
     check_cost(n, cost)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
+from .._arrays import at_least, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
@@ -145,14 +146,17 @@ def simulate(
     ValueError
         If an argument is negative or does not fit the code, or if the delays are such that the
         mean time does not exist.
+    TypeError
+        If an argument is of a wrong type.
     """
     if method not in ("auto", "kernel", "round"):
         raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
-    for name, value in (("receive", receive), ("overhead", overhead)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number of seconds, not negative, not {value}")
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if delays is not None and not hasattr(delays, "sample"):
+        raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
     work = check_cost(code.n, cost) * code.loads
     require_mean(code, delays, interrupted)
     plan = completion_plan(code)
@@ -186,7 +190,7 @@ def simulate(
 
 def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
     """Seconds for a partial gradient, of all workers or of each of n; ValueError otherwise."""
-    checked = np.asarray(cost, dtype=np.float64)
+    checked = check_reals("cost", cost)
     if checked.shape not in ((), (n,)):
         raise ValueError(
             f"cost must be a number, or one for each of {n} workers, not an array of shape "
