@@ -52,7 +52,7 @@ class Choice:
     Attributes
     ----------
     name : str
-        What `fastgc.codes.catalogue.make` calls it, with its load: ``"rs"``.
+        As in the argument `codes`: ``"rs"``.
     code : Code
     time : float
         Expected seconds of a round: `wait` and `decode`.
@@ -136,7 +136,7 @@ def plan(
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
 
-    Every code is simulated at every load (at most 32 loads, spread geometrically, and then those
+    Every code is simulated at every load (at most 32 loads, spread geometrically, and then as many
     around the best), on the same delays. Decoding is measured: the decoding vector of each code,
     and the combination of its messages.
 
@@ -276,7 +276,8 @@ class _Search:
         times = [self._time(s) for s in grid]
         best = int(np.argmin(times))
         if times[best] < math.inf:
-            for s in range(grid[max(best - 1, 0)] + 1, grid[min(best + 1, len(grid) - 1)]):
+            low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+            for s in np.unique(np.linspace(low, high, _GRID).astype(int)).tolist():
                 self._time(s)
 
     def _time(self, stragglers: int) -> float:
