@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc.cli import app
 from fastgc.codes import catalogue
+from fastgc.delays import Pareto, parse
 
 pytestmark = pytest.mark.any_backend
 
@@ -581,3 +582,44 @@ def test_plan_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
     assert line.startswith("fastgc: ")
     assert says in line
     assert not result.stdout
+
+
+# --------------------------------------------------------------------------------------- fit
+
+
+def test_fit_of_times(tmp_path):
+    times = Pareto(0.01, 1.5).draw(np.random.default_rng(0), 40, 10)
+    np.save(tmp_path / "times.npy", times)
+    result = run("fit", str(tmp_path / "times.npy"))
+    assert result.exit_code == 0, result.output
+    assert "400 times" in result.stdout
+    names = ("pareto:scale=", "shifted-exponential:shift=", "exponential:mean=")
+    lines = [line.strip() for line in result.stdout.splitlines() if line.strip().startswith(names)]
+    assert lines[0].startswith(names[0])
+    assert len(lines) == 3
+    plot = tmp_path / "fit.svg"
+    found = run("fit", str(tmp_path / "times.npy"), "--json", "--plot", str(plot))
+    best, *others = json.loads(found.stdout)
+    assert best["model"].startswith(names[0])
+    assert parse(best["model"]).shape == pytest.approx(1.5, rel=0.2)
+    assert best["p_value"] > 0.05
+    assert all(other["p_value"] < 0.05 for other in others)
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_fit_of_a_recording():
+    recorded = Path(__file__).parent / "recorded.json"
+    listed = json.loads(run("fit", str(recorded), "--json").stdout)
+    kinds = {type(parse(entry["model"])).__name__ for entry in listed}
+    assert kinds == {"Pareto", "ShiftedExponential", "Exponential"}
+
+
+@pytest.mark.parametrize("text", ["1\n", "1\n1\n", "1\nx\n", "1\n-1\n", ""])
+def test_fit_of_no_times_is_one_line(tmp_path, text):
+    path = tmp_path / "times.txt"
+    path.write_text(text)
+    result = run("fit", str(path))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.output
+    assert run("fit", str(tmp_path / "none.json")).exit_code == 2

@@ -17,7 +17,7 @@ from fastgc.delays import (
     ShiftedExponential,
     parse,
 )
-from fastgc.delays.text import FORMS
+from fastgc.delays.text import FORMS, written
 
 pytestmark = pytest.mark.any_backend
 
@@ -201,3 +201,17 @@ def test_help_shows_what_is_read():
     assert len(shown) == 3
     for form in shown:
         assert eval(repr(parse(form))) == parse(form)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Pareto(0.25, 1.5), ShiftedExponential(0.5, 16.0, per="round"), Exponential(0.125)],
+    ids=repr,
+)
+def test_what_is_written_can_be_read(model):
+    assert parse(written(model)) == model
+
+
+def test_no_text_for_what_has_no_name():
+    with pytest.raises(TypeError, match="no text for Empirical"):
+        written(Empirical([1.0, 2.0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from .empirical import Empirical
 from .mixtures import Heterogeneous, Mixture
 from .models import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 
-__all__ = ["FORMS", "parse"]
+__all__ = ["FORMS", "parse", "written"]
 
 _MODELS: dict[str, tuple[Callable[..., Distribution], tuple[str, ...]]] = {
     "pareto": (Pareto, ("scale", "shape")),
@@ -33,6 +34,17 @@ FORMS = (
 _MOST_WORKERS = 10**6
 
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
+
+
+def written(model: Distribution) -> str:
+    """What `parse` reads as this model, up to rounding: of those with a name only."""
+    for name, (kind, wanted) in _MODELS.items():
+        if type(model) is kind:
+            values = [model.mean() if key == "mean" else getattr(model, key) for key in wanted]
+            listed = ",".join(f"{k}={v:.4g}" for k, v in zip(wanted, values, strict=True))
+            usual = inspect.signature(kind).parameters["per"].default
+            return f"{name}:{listed}" + (f",per={model.per}" if model.per != usual else "")
+    raise TypeError(f"there is no text for {model!r}")
 
 
 def parse(text: str) -> Delays | None:

@@ -1,0 +1,89 @@
+"""``fastgc fit``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from .common import app, check_folder, clear_errors
+
+
+@app.command()
+def fit(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Times in seconds, in any shape (npy, json, csv, txt), or what fastgc plan "
+            "--record wrote."
+        ),
+    ],
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Plot the times and the models to this file (png, svg, pdf)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fit delay models to recorded times, and say how well they fit."""
+    from ..delays import fit as fit_models
+    from ..delays.text import written
+    from ..progress import rich_table
+
+    with clear_errors():
+        check_folder(plot)
+        if plot is not None:
+            from .. import plotting
+
+            plotting.check_path(plot)
+        times = _times(file)
+        fits = fit_models(times)
+        if plot is not None:
+            plotting.save_panels([_panel(times, fits)], plot)
+            typer.echo(f"plot written to {plot}", err=True)
+    if as_json:
+        listed = [{**found._asdict(), "model": written(found.model)} for found in fits]
+        typer.echo(json.dumps(listed))
+        return
+    rows = [
+        [
+            written(found.model),
+            f"{found.aic:.0f}",
+            f"{found.ks:.3f}",
+            f"{found.p_value:.3f}",
+        ]
+        for found in fits
+    ]
+    title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {file.name}"
+    head = ["model", "AIC", "KS", "p"]
+    Console().print(rich_table(title, head, rows))
+    typer.echo(
+        "best first, by Akaike's criterion; KS: largest distance between the distribution of the "
+        "times and the model's; p: how probable one as large is if the model is right (below 0.05, "
+        "say, it is not: then plan with empirical:FILE)"
+    )
+
+
+def _times(file: Path) -> Any:
+    from ..delays import Empirical, parse
+    from ..planning import Recording
+
+    if file.suffix == ".json" and file.is_file():
+        with file.open(encoding="utf-8-sig") as opened:
+            if opened.read(1) == "{":
+                return Recording.read(file).delays.samples
+    model = parse(f"empirical:{file}")
+    assert isinstance(model, Empirical)
+    return model.samples
+
+
+def _panel(times: Any, fits: Any) -> Any:
+    from ..panels import Line, Panel
+
+    q = np.linspace(0, 0.999, 400)
+    lines = [Line("recorded", np.quantile(times, q), q, "step")]
+    lines += [Line(type(found.model).__name__, found.model.quantile(q), q) for found in fits]
+    return Panel("", "time (s)", "times that are shorter", lines, log_x=True)
