@@ -10,6 +10,7 @@ import pytest
 from fastgc import data, planning
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
+from fastgc.engines.local import RoundReport
 from fastgc.models import SoftmaxRegression
 
 pytestmark = pytest.mark.any_backend
@@ -191,6 +192,37 @@ def test_recording(tmp_path):
     seconds = planning.measured_rounds(code, dataset, model, delays=Exponential(0.002), rounds=3)
     assert seconds.shape == (3,)
     assert (seconds > 0).all()
+
+
+class Clockwork:
+    """A cluster whose worker i takes (10 + i) ms, and 3 ms more for each partition."""
+
+    def __init__(self, code, shards, gradient, size, **_):
+        self.code = code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def step(self, theta, out):
+        order = np.arange(self.code.n)[::-1]
+        arrivals = 0.010 + 0.001 * order + 0.003 * self.code.loads[order]
+        return RoundReport(0, order, order.size, 0.5, 0.25, 0, (), order, arrivals)
+
+
+@pytest.mark.parametrize("per", ["round", "computation"])
+def test_what_is_recorded(monkeypatch, per):
+    monkeypatch.setattr("fastgc.planning.live.LocalCluster", Clockwork)
+    dataset = data.load("digits", seed=0)
+    model = SoftmaxRegression(dataset.features, dataset.classes)
+    found = planning.record(6, dataset, model, delays=Exponential(1.0, per=per), rounds=3)
+    np.testing.assert_allclose(found.times, [[0.013 + 0.001 * i for i in range(6)]] * 3)
+    assert found.cost == pytest.approx(0.003 if per == "round" else 0.0)
+    assert found.delays.per == per
+    seconds = planning.measured_rounds(catalogue.make("rs", 6, None, 1), dataset, model, rounds=2)
+    assert seconds.tolist() == [0.75, 0.75]
 
 
 @pytest.mark.parametrize(
