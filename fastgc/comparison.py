@@ -69,7 +69,6 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
-    rng = np.random.default_rng(seed)
     experiment = Experiment(code, p=P, seed=seed)
     messages = experiment.messages
     received, decoder = code.round(experiment.p), code.decoder()
@@ -77,21 +76,17 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     errors: list[float] = []
     times: list[float] = []
     sets: list[NDArray[np.int64]] = []
-    senders = np.repeat(np.arange(code.n), code.message_counts)
-    for _ in range(trials):
+    for heard in code._random_sets(trials, seed):
         received.reset()
-        due = [code.message_number(w) for w in range(code.n)]
-        for worker in rng.permutation(senders).tolist():
-            due[worker] += 1
-            if received.receive(worker, messages[due[worker] - 1]):
-                break
+        for number in heard:
+            received.receive(code.sender(number)[0], messages[number])
         sets.append(received.survivors)
         start = time.perf_counter()
         decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.compare(received.gradient()).relative)
     workers = [len({code.sender(m)[0] for m in F.tolist()}) for F in sets]
-    heard = float(np.mean([F.size for F in sets]))
+    mean_messages = float(np.mean([F.size for F in sets]))
     form = code.message_size(P) * code.message_dtype().itemsize / (P * 8)
     return Figures(
         code.load,
@@ -99,9 +94,9 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
         code.message_count,
         code.threshold,
         float(np.mean(workers)),
-        heard,
+        mean_messages,
         form,
-        heard * form,
+        mean_messages * form,
         float(np.median(times)),
         float(np.median(errors)),
         float(np.max(errors)),

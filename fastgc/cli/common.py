@@ -12,7 +12,15 @@ import typer
 
 from ..errors import WorkerFailedError
 
-__all__ = ["Partitions", "Stragglers", "Workers", "app", "check_folder", "clear_errors"]
+__all__ = [
+    "Partitions",
+    "Stragglers",
+    "Workers",
+    "app",
+    "check_folder",
+    "check_plot",
+    "clear_errors",
+]
 
 app = typer.Typer(
     help="Gradient coding: the exact gradient from whichever workers answered first.",
@@ -58,3 +66,12 @@ def check_folder(path: Path | None) -> None:
         raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
     if path is not None and path.is_dir():
         raise ValueError(f"{path} is a folder: name a file")
+
+
+def check_plot(path: Path | None) -> None:
+    """Raise ValueError unless a picture can be written there."""
+    check_folder(path)
+    if path is not None:
+        from .. import plotting
+
+        plotting.check_path(path)

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from .common import app, check_folder, clear_errors
+from .common import app, check_plot, clear_errors
 
 
 @app.command()
@@ -34,14 +34,12 @@ def fit(
     from ..progress import rich_table
 
     with clear_errors():
-        check_folder(plot)
-        if plot is not None:
-            from .. import plotting
-
-            plotting.check_path(plot)
+        check_plot(plot)
         times = _times(file)
         fits = fit_models(times)
         if plot is not None:
+            from .. import plotting
+
             plotting.save_panels([_panel(times, fits)], plot)
             typer.echo(f"plot written to {plot}", err=True)
     if as_json:

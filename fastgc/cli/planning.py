@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ..codes import LagrangeCode, catalogue
 from ..delays.text import FORMS
-from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
+from .common import Partitions, Stragglers, Workers, app, check_folder, check_plot, clear_errors
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
@@ -71,7 +71,7 @@ def simulate(
     from ..training import json_ready
 
     with clear_errors():
-        _check_plot(plot)
+        check_plot(plot)
         s = workers // 5 if stragglers is None else stragglers
         model = parse(delays)
         if model is not None:
@@ -203,7 +203,7 @@ def plan(
     measured: dict[Choice, float] = {}
     with clear_errors():
         check_folder(record)
-        _check_plot(plot)
+        check_plot(plot)
         if record is not None and not live:
             raise ValueError("--record needs --live, the rounds to record")
         if live and recorded is not None:
@@ -428,14 +428,6 @@ def _print(
     else:
         Console().print(rich_table(title, short, rows))
         typer.echo(legend)
-
-
-def _check_plot(path: Path | None) -> None:
-    check_folder(path)
-    if path is not None:
-        from .. import plotting
-
-        plotting.check_path(path)
 
 
 def _plot(path: Path, panels: Any) -> None:
