@@ -13,6 +13,7 @@ from fastgc import (
     CouponCollector,
     CyclicRepetition,
     FractionalRepetition,
+    Grouped,
     LagrangeCode,
     LinearCode,
     RandomAssignment,
@@ -56,6 +57,10 @@ SMALL = [
     LagrangeCode(3, 4, load=4, messages=2, nodes="roots"),
     LagrangeCode(4, load=2, nodes=([0, 1], [2, 3, -1, -2])),
     LagrangeCode(1, load=1),
+    Grouped.repetition(6, 2),
+    Grouped([ReedSolomon(3, 4, stragglers=1), ReedSolomon(4, stragglers=2)]),
+    Grouped([BinaryCode(4, 5, stragglers=1), BinaryCode(3, stragglers=1)]),
+    Grouped([Uncoded(2, load=2), ReedSolomon(3, stragglers=1), BinaryCode(3, stragglers=1)]),
 ]
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
 
@@ -77,6 +82,7 @@ LARGE = [
     LagrangeCode(200, load=10, nodes="roots"),
     LagrangeCode(40, load=4, messages=4, nodes="roots"),
     LagrangeCode(100, load=10, messages=5, nodes="roots"),
+    Grouped([ReedSolomon(40, stragglers=4)] * 2 + [BinaryCode(60, stragglers=7)]),
 ]
 LARGE_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(LARGE)]
 
@@ -128,4 +134,6 @@ def claims_all_that_spans(code):
     Reed-Solomon codes and Lagrange codes promise it for n - s (in each cluster), or 2K - 1,
     messages; that some smaller sets do by chance is left alone.
     """
+    if isinstance(code, Grouped):
+        return all(claims_all_that_spans(inner) for inner in code.codes)
     return not isinstance(code, ReedSolomon | LagrangeCode)

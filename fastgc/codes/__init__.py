@@ -5,6 +5,7 @@ from .binary import BinaryCode
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
 from .fractional_repetition import FractionalRepetition
+from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .plans import Decoder, Encoder, Round
@@ -22,6 +23,8 @@ __all__ = [
     "Decoder",
     "Encoder",
     "FractionalRepetition",
+    "Grouped",
+    "GroupedRound",
     "LagrangeCode",
     "LinearCode",
     "RandomAssignment",

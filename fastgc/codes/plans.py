@@ -213,6 +213,15 @@ class Round:
         """Whether it should be decoded now: a tracker may prefer to wait for more messages."""
         return self._ready
 
+    def wants(self, worker: int) -> bool:
+        """Whether messages of this worker are still of use: all that come are decoded from."""
+        return True
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages, were there no others, would suffice."""
+        if not self.code.decodable(messages):
+            self.code.decoding_vector(messages)
+
     def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
         """Take a worker's message.
 

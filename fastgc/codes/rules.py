@@ -6,13 +6,15 @@ message, in O(1) each where the rule allows it. Messages are known by their numb
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Blocks", "Cells", "Rule", "Tiling", "Tracker"]
+__all__ = ["Blocks", "Cells", "Groups", "Rule", "Tiling", "Tracker", "side_by_side"]
 
 Numbers = NDArray[np.int64]
 
@@ -201,3 +203,79 @@ class _TilingTracker:
     def add(self, message: int) -> bool:
         self._parent[self._root(self._start[message])] = self._root(self._stop[message])
         return self._root(0) == self._root(self._k)
+
+
+class Groups(NamedTuple):
+    """Rules of several groups of messages, all of which must be met."""
+
+    rules: tuple[Rule, ...]
+    first: tuple[int, ...]  # message of each group, and the end
+
+    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+        return sum(
+            rule.missing(survivors[(survivors >= lo) & (survivors < hi)] - lo)
+            for rule, lo, hi in zip(self.rules, self.first, self.first[1:], strict=False)
+        )
+
+    def tracker(self) -> Tracker:  # noqa: D102
+        return _GroupsTracker([rule.tracker() for rule in self.rules], self.first)
+
+
+class _GroupsTracker:
+    def __init__(self, trackers: list[Tracker], first: tuple[int, ...]) -> None:
+        self._trackers, self._first = trackers, first
+        self.reset()
+
+    def reset(self) -> None:
+        for tracker in self._trackers:
+            tracker.reset()
+        self._open = set(range(len(self._trackers)))
+
+    def add(self, message: int) -> bool:
+        g = bisect_right(self._first, message) - 1
+        if self._trackers[g].add(message - self._first[g]):
+            self._open.discard(g)
+        return not self._open
+
+
+def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
+    """All of these rules at once: one of their own kind, which simulations know, if there is one.
+
+    Parameters
+    ----------
+    rules : sequence of Rule
+        Of each group.
+    first : sequence of int
+        Number of each group's first message, and of all messages.
+    """
+    blocks = [rule for rule in rules if isinstance(rule, Blocks)]
+    if len(blocks) == len(rules):
+        return Blocks(
+            _stacked([rule.block for rule in blocks], [rule.need.size for rule in blocks]),
+            np.concatenate([rule.need for rule in blocks]),
+        )
+    cells = [
+        rule for rule in rules if isinstance(rule, Cells) and rule.need == int(rule.weight.sum())
+    ]
+    if len(cells) == len(rules):
+        return Cells(
+            _stacked([rule.cell for rule in cells], [rule.weight.size for rule in cells]),
+            np.concatenate([rule.weight for rule in cells]),
+            sum(rule.need for rule in cells),
+        )
+    # Intervals end within their group: what leads from 0 to the last end passes all in between.
+    tilings = [rule for rule in rules if isinstance(rule, Tiling)]
+    if len(tilings) == len(rules):
+        sizes = [rule.k for rule in tilings]
+        return Tiling(
+            _stacked([rule.start for rule in tilings], sizes),
+            _stacked([rule.stop for rule in tilings], sizes),
+            sum(sizes),
+        )
+    return Groups(tuple(rules), tuple(first))
+
+
+def _stacked(numbers: Sequence[Numbers], sizes: Sequence[int]) -> Numbers:
+    """Numbers of each group, counted on over all groups."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.concatenate([each + start for each, start in zip(numbers, starts, strict=True)])

@@ -24,7 +24,7 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_dtype, check_vector
-from ..codes import Code
+from .._arrays import check_dtype, check_index, check_vector
+from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
 from ..errors import NotDecodableError, WorkerFailedError
 
@@ -58,6 +58,8 @@ _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Gradient = Callable[[Array, Any, Array], object]
+Batch = Callable[[Any, int, int], Any]
+Collected = Round | GroupedRound
 
 
 class RoundReport(NamedTuple):
@@ -69,7 +71,7 @@ class RoundReport(NamedTuple):
         The number of the round, from 0.
     survivors : ndarray of int
         The workers heard from before the gradient could be decoded, in order of their first
-        messages.
+        messages; in a round of groups, those whose messages were of use.
     messages : int
         The messages received by then.
     wait_seconds : float
@@ -81,7 +83,7 @@ class RoundReport(NamedTuple):
     lost : tuple of int
         The workers whose processes have died so far.
     received : ndarray of int
-        The numbers of the messages received, in order.
+        The numbers of the messages used, in order of arrival.
     arrivals : ndarray of float
         When the master had each of them, in seconds from the hand-off.
     """
@@ -129,6 +131,9 @@ class LocalCluster:
         The seed of the delays.
     timeout : float, optional
         The longest a round may wait, in seconds.
+    batch : callable, optional
+        ``batch(shard, partition, round)`` gives what `gradient` gets in place of a shard in a round
+        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is. If it is to wait for more messages when few make it
         imprecise, a round waits until it is content, no worker is left, or the time is out.
@@ -163,11 +168,13 @@ class LocalCluster:
         timeout: float | None = None,
         message_dtype: DTypeLike | None = None,
         tracker: StabilityTracker | None = None,
+        batch: Batch | None = None,
     ) -> None:
         if len(shards) != code.shard_count:
             raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
-        if not callable(gradient):
-            raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
+        for name, function in (("gradient", gradient), ("batch", batch)):
+            if not callable(function) and (name, function) != ("batch", None):
+                raise TypeError(f"{name} must be callable, got {type(function).__name__}")
         size = operator.index(size)
         if size < 1:
             raise ValueError(f"size must be positive, got {size}")
@@ -210,7 +217,7 @@ class LocalCluster:
         environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
         try:
             spread = getattr(delays, "per", "round") == "computation"
-            task = kernels.backend(), environment, code, gradient, spread
+            task = kernels.backend(), environment, code, gradient, batch, spread
             self._start(shards, pickle.dumps(task))
         except BaseException:
             self.close()
@@ -230,6 +237,11 @@ class LocalCluster:
     def close(self) -> None:
         """End the workers and release the shared memory; a second call does nothing."""
         self._close()
+
+    @staticmethod
+    def clock() -> float:
+        """Seconds of the time that rounds take, from some moment on."""
+        return time.perf_counter()
 
     def step(self, theta: Array, out: Array) -> RoundReport:
         """Run one round: hand out the parameters, wait until decodable, decode.
@@ -262,12 +274,53 @@ class LocalCluster:
         Every error closes the cluster, except that unsuitable arguments are refused before
         anything happens.
         """
+        check_vector("out", out, self._dtype, self._size, output=True)
+        self._round.reset()
+        report = self.collect(theta, self._round)
+        start = time.perf_counter()
+        try:
+            if self._decoded is None:
+                self._round.gradient(out=out)
+            else:
+                out[:] = self._round.gradient(out=self._decoded)
+        except BaseException:
+            self.close()
+            raise
+        return report._replace(decode_seconds=time.perf_counter() - start)
+
+    def collect(
+        self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
+    ) -> RoundReport:
+        """Run one round without decoding: hand out the parameters, and wait for the messages.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        rnd : Round or GroupedRound
+            Of the cluster's code, size and types, reset: takes the messages until it is ready. They
+            lie in shared memory, so decode them before the next round.
+        workers : iterable of int, optional
+            To whom the parameters are handed; `rnd` must become ready by these workers' messages.
+            Default: all. The others go on with what they are at, or wait.
+
+        Returns
+        -------
+        RoundReport
+            As of `step`, with no time for decoding.
+
+        Raises
+        ------
+        WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
+            As `step` does.
+        """
         if not self._close.alive:
             raise RuntimeError("the cluster is closed")
         theta = check_vector("theta", theta, self._dtype, self._size)
-        check_vector("out", out, self._dtype, self._size, output=True)
+        n = self._code.n
+        asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
         try:
-            return self._step(theta, out)
+            return self._collect(theta, rnd, asked)
         except BaseException:
             self.close()
             raise
@@ -324,16 +377,15 @@ class LocalCluster:
                 raise WorkerFailedError(f"worker {worker} died while it started", worker)
             waiting.remove(answer[0])
 
-    def _step(self, theta: Array, out: Array) -> RoundReport:
+    def _collect(self, theta: Array, rnd: Collected, asked: set[int]) -> RoundReport:
         self._number += 1
         delays = _sample(self._delays, self._loads, self._number, self._seed)
-        self._round.reset()
         stale = 0
         self._listen(0.0)
         while self._inbox:
             answer = self._next(None)
             stale += answer is not None and answer[1] != _NONE
-        self._require_decodable()
+        self._require(rnd)
 
         in_use = {buffer for rounds in self._busy.values() for buffer in rounds.values()}
         buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
@@ -341,42 +393,42 @@ class LocalCluster:
         self._newest[0][0] = self._number
         start = time.perf_counter()
         deadline = None if self._timeout is None else start + self._timeout
-        for worker in self._live:
+        for worker in self._live & asked:
             self._hand(worker, buffer, delays[worker])
         arrivals: list[float] = []
-        ready = False
+        surplus = 0
+        ready = rnd.ready
         while not ready:
             try:
                 answer = self._next(deadline)
             except TimeoutError:
-                if not self._round.decodable:
+                if not rnd.decodable:
                     raise
                 break
             if answer is None:
-                self._require_decodable()
+                self._require(rnd)
             elif answer[2] == self._number:
                 worker, index, _ = answer
-                slot = self._slots[self._code.message_number(worker, index)]
-                ready = self._round.receive(worker, slot, index)
-                arrivals.append(time.perf_counter() - start)
+                if rnd.wants(worker):
+                    slot = self._slots[self._code.message_number(worker, index)]
+                    ready = rnd.receive(worker, slot, index)
+                    arrivals.append(time.perf_counter() - start)
+                else:
+                    surplus += 1
             else:
                 worker, index, _ = answer
                 stale += index != _NONE
-                self._hand(worker, buffer, delays[worker])
+                if worker in asked:
+                    self._hand(worker, buffer, delays[worker])
             # A tracker may want more messages than there will be.
-            ready = ready or (self._round.decodable and not self._busy)
-        arrived = time.perf_counter()
-        if self._decoded is None:
-            self._round.gradient(out=out)
-        else:
-            out[:] = self._round.gradient(out=self._decoded)
-        received = self._round.survivors
+            ready = ready or (rnd.decodable and not self._busy)
+        received = rnd.survivors
         return RoundReport(
             self._number,
             np.array(list(dict.fromkeys(self._code.sender(m)[0] for m in received.tolist()))),
-            received.size,
-            arrived - start,
-            time.perf_counter() - arrived,
+            received.size + surplus,
+            time.perf_counter() - start,
+            0.0,
             stale,
             tuple(self._lost),
             received,
@@ -435,15 +487,12 @@ class LocalCluster:
             self._busy[worker] = still
         return worker, index, number
 
-    def _require_decodable(self) -> None:
+    def _require(self, rnd: Collected) -> None:
+        """Raise NotDecodableError if too many have died for the round ever to be ready."""
         if not self._lost:
             return
-        code = self._code
-        present = np.union1d(code.messages_of(self._live), self._round.survivors)
-        if code.decodable(present):
-            return
         try:
-            code.decoding_vector(present)
+            rnd.require(np.union1d(self._code.messages_of(self._live), rnd.survivors))
         except NotDecodableError as error:
             raise NotDecodableError(
                 f"the processes of workers {self._lost} have died, and the others are too few for "
@@ -612,7 +661,7 @@ def _work(
 
     number = index = partition = _NONE
     try:
-        backend, environment, code, gradient, spread = pickle.loads(task)
+        backend, environment, code, gradient, batch, spread = pickle.loads(task)
         _restore_environment(environment)
         kernels.use_backend(backend)
         messages_of_mine = pickle.loads(data)
@@ -646,7 +695,8 @@ def _work(
                     return
                 encoders[index].reset()
                 for partition, shard in shards:
-                    gradient(thetas[buffer], shard, partial)
+                    part = shard if batch is None else batch(shard, partition, number)
+                    gradient(thetas[buffer], part, partial)
                     encoders[index].add(partition, partial)
                 partition = _NONE
                 encoders[index].message()

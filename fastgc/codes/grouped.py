@@ -1,0 +1,280 @@
+"""Codes side by side, each on workers and partitions of its own."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._arrays import check_index, check_integer, check_workers
+from .base import Code
+from .fractional_repetition import FractionalRepetition
+from .plans import Round
+from .rules import Rule, side_by_side
+
+__all__ = ["Grouped", "GroupedRound"]
+
+
+class Grouped(Code):
+    """Groups of workers with a code each, over its own share of the partitions.
+
+    The gradient is the sum of the groups' gradients. As a code it needs all groups; `group_round`
+    decodes those that were asked, each for itself, as adaptive methods do
+    (`fastgc.optimizers.GCADA`).
+
+    Parameters
+    ----------
+    codes : sequence of Code
+        Of each group: its first worker is the one after the last of the group before it, and so is
+        its first partition. Codes that code the data, and complex ones that are not packed, do not
+        go into groups.
+
+    Attributes
+    ----------
+    codes : tuple of Code
+    groups : int
+        Number of groups, G.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `codes` is empty, or holds anything that does not go into groups.
+
+    Examples
+    --------
+    >>> code = Grouped([BinaryCode(4, 2, stragglers=1)] * 3)
+    >>> code.n, code.k, code.load, code.stragglers
+    (12, 6, 1, 1)
+    """
+
+    _sparse = True
+
+    def __init__(self, codes: Sequence[Code]) -> None:
+        self.codes = tuple(codes)
+        if not self.codes:
+            raise ValueError("codes must hold a code for each group, but is empty")
+        for g, code in enumerate(self.codes):
+            if not isinstance(code, Code):
+                raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
+            if code.codes_data or (code._complex and not code.packed):
+                raise ValueError(
+                    f"codes[{g}], {code!r}, does not go into a group: its messages are no "
+                    "combinations of real gradients, or are expanded to complex numbers"
+                )
+        self.groups = len(self.codes)
+        self._first_worker = [0, *accumulate(code.n for code in self.codes)]
+        self._first_partition = [0, *accumulate(code.k for code in self.codes)]
+        self.n, self.k = self._first_worker[-1], self._first_partition[-1]
+        self.load = max(code.load for code in self.codes)
+        self.stragglers = min(code.stragglers for code in self.codes)
+        self._complex = any(code._complex for code in self.codes)
+
+    @classmethod
+    def repetition(cls, n: int, groups: int) -> Grouped:
+        """Groups of n / G workers, each of whom holds all of its group's one partition.
+
+        G-CADA's groups (Zhu et al., section IV); with as many groups as workers, CADA's workers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the numbers are no positive integers, or `n` no multiple of `groups`.
+        """
+        n, groups = check_integer("n", n), check_integer("groups", groups)
+        if not 1 <= groups <= n or n % groups:
+            raise ValueError(f"groups must divide the n={n} workers, not be {groups}")
+        return cls([FractionalRepetition(n // groups, 1, stragglers=n // groups - 1)] * groups)
+
+    def members(self, group: int) -> range:
+        """Workers of a group."""
+        group = check_index("group", group, self.groups)
+        return range(self._first_worker[group], self._first_worker[group + 1])
+
+    def group_of(self, worker: int) -> int:
+        """Group of a worker."""
+        worker = check_index("worker", worker, self.n)
+        return bisect_right(self._first_worker, worker) - 1
+
+    def group_round(
+        self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
+    ) -> GroupedRound:
+        """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
+        return GroupedRound(self, p, dtype, message_dtype)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"codes": list(self.codes)}
+
+    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        g = self.group_of(worker)
+        held, values = self.codes[g]._row(worker - self._first_worker[g])
+        # One kind of coefficients for all groups: kernels of packed messages take complex ones.
+        return held + self._first_partition[g], values + 0j if self._complex else values
+
+    @property
+    def loads(self) -> NDArray[np.int64]:  # noqa: D102
+        return np.concatenate([code.loads for code in self.codes])
+
+    @cached_property
+    def message_counts(self) -> list[int]:  # noqa: D102
+        return list(chain.from_iterable(code.message_counts for code in self.codes))
+
+    @cached_property
+    def _cuts(self) -> NDArray[np.int64]:
+        """First message of each group, and the end."""
+        return np.cumsum([0, *(code.message_count for code in self.codes)])
+
+    @property
+    def threshold(self) -> int:  # noqa: D102
+        # The most that can be missing is what one group can miss.
+        spare = min(code.message_count - code.threshold for code in self.codes)
+        return self.message_count - spare
+
+    @cached_property
+    def _rule(self) -> Rule:
+        return side_by_side([code._rule for code in self.codes], self._cuts.tolist())
+
+    def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Positions of each group's messages among the survivors."""
+        group = np.searchsorted(self._cuts, survivors, side="right") - 1
+        return [np.flatnonzero(group == g) for g in range(self.groups)]
+
+    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        if self._rule.missing(survivors):
+            self._raise_too_few(survivors)
+        vector = np.zeros(survivors.size, np.complex128 if self._complex else np.float64)
+        for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
+            vector[at] = code.decoding_vector(survivors[at] - first)
+        return vector
+
+    def _left_out(self, survivors: NDArray[np.int64]) -> float:
+        squares = [
+            code.k * code._left_out(survivors[at] - first) ** 2
+            for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False)
+        ]
+        return math.sqrt(sum(squares) / self.k)
+
+    @property
+    def _message_steps(self) -> float:
+        return max(code._message_steps for code in self.codes)
+
+    def _circles(self) -> list[NDArray[np.int64]]:
+        return [
+            ring + first
+            for code, first in zip(self.codes, self._first_worker, strict=False)
+            for ring in code._circles()
+        ]
+
+
+class GroupedRound:
+    """An iteration that some groups take part in: messages in, a gradient of each group out.
+
+    Keeps references to the messages, not copies, as `Round` does. Messages of a group that come
+    after it can be decoded are not used.
+
+    Parameters
+    ----------
+    code : Grouped
+    p : int
+        The gradient dimension.
+    dtype, message_dtype : numpy dtype
+        As in `Round`.
+    """
+
+    def __init__(
+        self, code: Grouped, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None
+    ) -> None:
+        self.code = code
+        self._rounds = [inner.round(p, dtype, message_dtype) for inner in code.codes]
+        self.reset([])
+
+    def reset(self, groups: ArrayLike) -> None:
+        """Forget all messages; these groups take part in what follows.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a group does not exist or is named twice; nothing has changed then.
+        """
+        chosen = [
+            check_index("group", g, self.code.groups) for g in check_workers("groups", groups)
+        ]
+        if len(set(chosen)) < len(chosen):
+            raise ValueError(f"groups must be named once each, not {chosen}")
+        for inner in self._rounds:
+            inner.reset()
+        self._missing = set(chosen)
+        self._received: list[int] = []
+        self.groups = chosen
+
+    @property
+    def workers(self) -> list[int]:
+        """The workers of the groups that take part."""
+        return [worker for g in self.groups for worker in self.code.members(g)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether every group that takes part can be decoded."""
+        return not self._missing
+
+    decodable = ready
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Numbers of the messages used, in order of arrival."""
+        return np.array(self._received, dtype=np.int64)
+
+    def wants(self, worker: int) -> bool:
+        """Whether messages of this worker are still of use."""
+        return self.code.group_of(worker) in self._missing
+
+    def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
+        """Take a worker's message; whether the round is `ready`.
+
+        Parameters and errors as of `Round.receive`; ValueError also if the worker's group takes no
+        part.
+        """
+        g = self.code.group_of(worker)
+        if g not in self.groups:
+            raise ValueError(
+                f"worker {worker} is of group {g}, which takes no part: {self.groups} do"
+            )
+        if g in self._missing:
+            inner, local = self._rounds[g], worker - self.code._first_worker[g]
+            if inner.receive(local, message, index):
+                self._missing.discard(g)
+            number = int(inner.survivors[-1])
+            self._received.append(int(self.code._cuts[g]) + number)
+        return self.ready
+
+    def gradient(self, group: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """The sum of a group's partial gradients, from its messages received.
+
+        Parameters
+        ----------
+        group : int
+        out : (p,) array, optional
+            Contiguous and writable, of the round's dtype.
+
+        Raises
+        ------
+        NotDecodableError
+            If more of its messages are needed.
+        """
+        return self.of(group).gradient(out)
+
+    def of(self, group: int) -> Round:
+        """The round of one group, whose workers and messages count from 0: for `Round.trust`."""
+        return self._rounds[check_index("group", group, self.code.groups)]
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages would make the round ready."""
+        code = self.code
+        for g in self.groups:
+            mine = messages[(messages >= code._cuts[g]) & (messages < code._cuts[g + 1])]
+            self._rounds[g].require(mine - code._cuts[g])
