@@ -20,6 +20,18 @@ typedef struct {
     double (*square_sum_double)(const double *, int64_t);
     double (*square_sum_half)(const uint16_t *, int64_t);
     double (*square_sum_bfloat)(const uint16_t *, int64_t);
+    double (*sgd_float)(float *, float *, const float *, double, double, int64_t);
+    double (*sgd_double)(double *, double *, const double *, double, double, int64_t);
+    double (*nesterov_float)(float *, float *, const float *, double, double, int64_t);
+    double (*nesterov_double)(double *, double *, const double *, double, double, int64_t);
+    double (*amsgrad_float)(float *, float *, float *, const float *, double, double, double,
+                            double, int64_t);
+    double (*amsgrad_double)(double *, double *, double *, const double *, double, double, double,
+                             double, int64_t);
+    double (*replace_float)(float *, const float *, float *, int64_t);
+    double (*replace_double)(double *, const double *, double *, int64_t);
+    double (*square_distance_float)(const float *, const float *, int64_t);
+    double (*square_distance_double)(const double *, const double *, int64_t);
     fgc_status (*leja_order)(const double *, int64_t, int, int64_t *);
     fgc_status (*solve_vandermonde)(const double *, const double *, const int64_t *, double *,
                                     int64_t, int64_t, int);
@@ -40,6 +52,16 @@ typedef struct {
      fgc_square_sum_double_##level,                                                                \
      fgc_square_sum_half_##level,                                                                  \
      fgc_square_sum_bfloat_##level,                                                                \
+     fgc_sgd_float_##level,                                                                        \
+     fgc_sgd_double_##level,                                                                       \
+     fgc_nesterov_float_##level,                                                                   \
+     fgc_nesterov_double_##level,                                                                  \
+     fgc_amsgrad_float_##level,                                                                    \
+     fgc_amsgrad_double_##level,                                                                   \
+     fgc_replace_float_##level,                                                                    \
+     fgc_replace_double_##level,                                                                   \
+     fgc_square_distance_float_##level,                                                            \
+     fgc_square_distance_double_##level,                                                           \
      fgc_leja_order_##level,                                                                       \
      fgc_solve_vandermonde_##level,                                                                \
      fgc_lagrange_products_##level,                                                                \
@@ -147,6 +169,62 @@ double fgc_square_sum_half(const uint16_t *x, int64_t len)
 double fgc_square_sum_bfloat(const uint16_t *x, int64_t len)
 {
     return level()->square_sum_bfloat(x, len);
+}
+
+double fgc_sgd_float(float *theta, float *velocity, const float *gradient, double lr,
+                     double momentum, int64_t len)
+{
+    return level()->sgd_float(theta, velocity, gradient, lr, momentum, len);
+}
+
+double fgc_sgd_double(double *theta, double *velocity, const double *gradient, double lr,
+                      double momentum, int64_t len)
+{
+    return level()->sgd_double(theta, velocity, gradient, lr, momentum, len);
+}
+
+double fgc_nesterov_float(float *theta, float *point, const float *gradient, double lr,
+                          double momentum, int64_t len)
+{
+    return level()->nesterov_float(theta, point, gradient, lr, momentum, len);
+}
+
+double fgc_nesterov_double(double *theta, double *point, const double *gradient, double lr,
+                           double momentum, int64_t len)
+{
+    return level()->nesterov_double(theta, point, gradient, lr, momentum, len);
+}
+
+double fgc_amsgrad_float(float *theta, float *h, float *v, const float *gradient, double lr,
+                         double beta1, double beta2, double epsilon, int64_t len)
+{
+    return level()->amsgrad_float(theta, h, v, gradient, lr, beta1, beta2, epsilon, len);
+}
+
+double fgc_amsgrad_double(double *theta, double *h, double *v, const double *gradient, double lr,
+                          double beta1, double beta2, double epsilon, int64_t len)
+{
+    return level()->amsgrad_double(theta, h, v, gradient, lr, beta1, beta2, epsilon, len);
+}
+
+double fgc_replace_float(float *old, const float *new, float *total, int64_t len)
+{
+    return level()->replace_float(old, new, total, len);
+}
+
+double fgc_replace_double(double *old, const double *new, double *total, int64_t len)
+{
+    return level()->replace_double(old, new, total, len);
+}
+
+double fgc_square_distance_float(const float *x, const float *y, int64_t len)
+{
+    return level()->square_distance_float(x, y, len);
+}
+
+double fgc_square_distance_double(const double *x, const double *y, int64_t len)
+{
+    return level()->square_distance_double(x, y, len);
 }
 
 fgc_status fgc_leja_order(const double *nodes, int64_t m, int complex, int64_t *order)

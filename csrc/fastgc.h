@@ -90,6 +90,39 @@ double fgc_square_sum_double(const double *x, int64_t len);
 double fgc_square_sum_half(const uint16_t *x, int64_t len);
 double fgc_square_sum_bfloat(const uint16_t *x, int64_t len);
 
+/* Steps of optimizers, in place, in one pass and in the vectors' own precision; each returns the sum of
+ * squares of what it changed, in double precision, not finite if a change is not. A gradient may be
+ * one of the vectors that are written; apart from that, vectors must not overlap. */
+
+/* velocity = momentum velocity - lr gradient, theta += velocity; or theta -= lr gradient where
+ * `velocity` is NULL. Returns theta's change. */
+double fgc_sgd_float(float *theta, float *velocity, const float *gradient, double lr,
+                     double momentum, int64_t len);
+double fgc_sgd_double(double *theta, double *velocity, const double *gradient, double lr,
+                      double momentum, int64_t len);
+
+/* next = point - lr gradient, point = next + momentum (next - theta), theta = next. Returns point's
+ * change. */
+double fgc_nesterov_float(float *theta, float *point, const float *gradient, double lr,
+                          double momentum, int64_t len);
+double fgc_nesterov_double(double *theta, double *point, const double *gradient, double lr,
+                           double momentum, int64_t len);
+
+/* h = beta1 h + (1 - beta1) gradient, v = max(v, beta2 v + (1 - beta2) gradient^2) element by element,
+ * NaN where either is, theta -= lr h / sqrt(epsilon + v). Returns theta's change. */
+double fgc_amsgrad_float(float *theta, float *h, float *v, const float *gradient, double lr,
+                         double beta1, double beta2, double epsilon, int64_t len);
+double fgc_amsgrad_double(double *theta, double *h, double *v, const double *gradient, double lr,
+                          double beta1, double beta2, double epsilon, int64_t len);
+
+/* total += new - old, unless `total` is NULL, and old = new. Returns old's change. */
+double fgc_replace_float(float *old, const float *new, float *total, int64_t len);
+double fgc_replace_double(double *old, const double *new, double *total, int64_t len);
+
+/* Sum of squares of x - y. */
+double fgc_square_distance_float(const float *x, const float *y, int64_t len);
+double fgc_square_distance_double(const double *x, const double *y, int64_t len);
+
 /* Complex nodes and numbers are (re, im) pairs, if asked for by a flag or a `complex` other than 0. */
 enum {
     FGC_COMPLEX = 1,

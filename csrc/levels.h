@@ -57,6 +57,24 @@ enum { FGC_RUN = 32 };
     double fgc_square_sum_double_##level(const double *x, int64_t len);                            \
     double fgc_square_sum_half_##level(const uint16_t *x, int64_t len);                            \
     double fgc_square_sum_bfloat_##level(const uint16_t *x, int64_t len);                          \
+    double fgc_sgd_float_##level(float *theta, float *velocity, const float *gradient, double lr,  \
+                                 double momentum, int64_t len);                                    \
+    double fgc_sgd_double_##level(double *theta, double *velocity, const double *gradient,         \
+                                  double lr, double momentum, int64_t len);                        \
+    double fgc_nesterov_float_##level(float *theta, float *point, const float *gradient,           \
+                                      double lr, double momentum, int64_t len);                    \
+    double fgc_nesterov_double_##level(double *theta, double *point, const double *gradient,       \
+                                       double lr, double momentum, int64_t len);                   \
+    double fgc_amsgrad_float_##level(float *theta, float *h, float *v, const float *gradient,      \
+                                     double lr, double beta1, double beta2, double epsilon,        \
+                                     int64_t len);                                                 \
+    double fgc_amsgrad_double_##level(double *theta, double *h, double *v, const double *gradient, \
+                                      double lr, double beta1, double beta2, double epsilon,       \
+                                      int64_t len);                                                \
+    double fgc_replace_float_##level(float *old, const float *new, float *total, int64_t len);     \
+    double fgc_replace_double_##level(double *old, const double *new, double *total, int64_t len); \
+    double fgc_square_distance_float_##level(const float *x, const float *y, int64_t len);         \
+    double fgc_square_distance_double_##level(const double *x, const double *y, int64_t len);      \
     fgc_status fgc_leja_order_##level(const double *nodes, int64_t m, int complex,                 \
                                       int64_t *order);                                             \
     fgc_status fgc_solve_vandermonde_##level(const double *nodes, const double *b,                 \

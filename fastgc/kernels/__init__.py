@@ -41,6 +41,7 @@ __all__ = [
     "Rows",
     "Status",
     "Where",
+    "amsgrad",
     "backend",
     "backends",
     "bind_decoding_vector",
@@ -50,7 +51,11 @@ __all__ = [
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
+    "nesterov",
+    "replace",
+    "sgd",
     "solve_vandermonde",
+    "square_distance",
     "square_sum",
     "use_backend",
 ]
@@ -79,6 +84,42 @@ class Backend(Protocol):
     ) -> bool: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
+
+    def sgd(
+        self,
+        theta: NDArray[Any],
+        velocity: NDArray[Any] | None,
+        gradient: NDArray[Any],
+        lr: float,
+        momentum: float,
+    ) -> float: ...
+
+    def nesterov(
+        self,
+        theta: NDArray[Any],
+        point: NDArray[Any],
+        gradient: NDArray[Any],
+        lr: float,
+        momentum: float,
+    ) -> float: ...
+
+    def amsgrad(
+        self,
+        theta: NDArray[Any],
+        h: NDArray[Any],
+        v: NDArray[Any],
+        gradient: NDArray[Any],
+        lr: float,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+    ) -> float: ...
+
+    def replace(
+        self, old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None
+    ) -> float: ...
+
+    def square_distance(self, x: NDArray[Any], y: NDArray[Any]) -> float: ...
 
     def leja_order(self, nodes: NDArray[Any], order: NDArray[np.int64]) -> None: ...
 
@@ -261,6 +302,161 @@ def square_sum(x: NDArray[Any]) -> float:
     Of float32, float64, float16 or bfloat16.
     """
     return (active or _kernels()).square_sum(x)
+
+
+def sgd(
+    theta: NDArray[Any],
+    velocity: NDArray[Any] | None,
+    gradient: NDArray[Any],
+    lr: float,
+    momentum: float,
+) -> float:
+    """``velocity = momentum * velocity - lr * gradient; theta += velocity``, in one pass.
+
+    As all steps here: in the vectors' own precision and in place. The gradient may be one of the
+    vectors that are written; apart from that, none overlap. Large vectors are split over threads by
+    elements, which changes nothing but the rounding of what is returned.
+
+    Parameters
+    ----------
+    theta, gradient : (p,) float32 or float64 array
+        Contiguous, as all vectors of steps, and of one dtype.
+    velocity : (p,) array or None
+        None: there is no momentum, and ``theta -= lr * gradient``.
+    lr, momentum : float
+
+    Returns
+    -------
+    float
+        Squared distance that theta moved: the squares of the differences between what is stored now
+        and before, added up in float64. Not finite if a difference is not.
+    """
+    kernel = (active or _kernels()).sgd
+    moved = (3 if velocity is None else 5) * theta.nbytes
+    if moved < threads.THRESHOLD_BYTES:
+        return kernel(theta, velocity, gradient, lr, momentum)
+    return sum(
+        threads.run(
+            lambda lo, hi: kernel(
+                theta[lo:hi],
+                None if velocity is None else velocity[lo:hi],
+                gradient[lo:hi],
+                lr,
+                momentum,
+            ),
+            theta.size,
+        )
+    )
+
+
+def nesterov(
+    theta: NDArray[Any],
+    point: NDArray[Any],
+    gradient: NDArray[Any],
+    lr: float,
+    momentum: float,
+) -> float:
+    """One step of Nesterov's accelerated gradient; see `sgd`.
+
+    ``next = point - lr * gradient; point = next + momentum * (next - theta); theta = next``.
+
+    Parameters
+    ----------
+    theta, point, gradient : (p,) float32 or float64 array
+    lr, momentum : float
+
+    Returns
+    -------
+    float
+        Squared distance that the point moved.
+    """
+    kernel = (active or _kernels()).nesterov
+    if 5 * theta.nbytes < threads.THRESHOLD_BYTES:
+        return kernel(theta, point, gradient, lr, momentum)
+    return sum(
+        threads.run(
+            lambda lo, hi: kernel(theta[lo:hi], point[lo:hi], gradient[lo:hi], lr, momentum),
+            theta.size,
+        )
+    )
+
+
+def amsgrad(
+    theta: NDArray[Any],
+    h: NDArray[Any],
+    v: NDArray[Any],
+    gradient: NDArray[Any],
+    lr: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> float:
+    """One step of AMSGrad (Zhu et al. 2022, equations 8a to 8c); see `sgd`.
+
+    ``h = beta1 * h + (1 - beta1) * gradient; v = max(v, beta2 * v + (1 - beta2) * gradient ** 2);
+    theta -= lr * h / sqrt(epsilon + v)``, all of them element by element. The maximum is NaN where
+    a gradient is.
+
+    Parameters
+    ----------
+    theta, h, v, gradient : (p,) float32 or float64 array
+    lr, beta1, beta2, epsilon : float
+
+    Returns
+    -------
+    float
+        Squared distance that theta moved.
+    """
+    kernel = (active or _kernels()).amsgrad
+    if 7 * theta.nbytes < threads.THRESHOLD_BYTES:
+        return kernel(theta, h, v, gradient, lr, beta1, beta2, epsilon)
+    return sum(
+        threads.run(
+            lambda lo, hi: kernel(
+                theta[lo:hi], h[lo:hi], v[lo:hi], gradient[lo:hi], lr, beta1, beta2, epsilon
+            ),
+            theta.size,
+        )
+    )
+
+
+def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = None) -> float:
+    """``total += new - old; old = new``, in one pass; see `sgd`.
+
+    With `total` the sum of several vectors, one of them `old`: one is replaced, and the sum kept.
+
+    Parameters
+    ----------
+    old, new : (p,) float32 or float64 array
+    total : (p,) array, optional
+
+    Returns
+    -------
+    float
+        Squared distance from the old vector to the new one.
+    """
+    kernel = (active or _kernels()).replace
+    if (3 if total is None else 5) * old.nbytes < threads.THRESHOLD_BYTES:
+        return kernel(old, new, total)
+    return sum(
+        threads.run(
+            lambda lo, hi: kernel(old[lo:hi], new[lo:hi], None if total is None else total[lo:hi]),
+            old.size,
+        )
+    )
+
+
+def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Sum of the squares of ``x - y``, in float64; not finite if a difference is not; see `sgd`.
+
+    Parameters
+    ----------
+    x, y : (p,) float32 or float64 array
+    """
+    kernel = (active or _kernels()).square_distance
+    if 2 * x.nbytes < threads.THRESHOLD_BYTES:
+        return kernel(x, y)
+    return sum(threads.run(lambda lo, hi: kernel(x[lo:hi], y[lo:hi]), x.size))
 
 
 def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:

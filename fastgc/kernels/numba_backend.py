@@ -1,8 +1,9 @@
 """The kernels in Numba, for the facade and for a user's own ``@njit`` code.
 
-`decoding_vector`, `combine_rows`, `accumulate`, `leja_order`, `vandermonde_column`,
-`lagrange_products` and `completion` take arrays only, or named tuples of them, and may be called
-from compiled functions; they check nothing. All are cached on disk and release the GIL.
+`decoding_vector`, `combine_rows`, `accumulate`, `sgd`, `nesterov`, `amsgrad`, `replace`,
+`square_distance`, `leja_order`, `vandermonde_column`, `lagrange_products` and `completion` take
+numbers, arrays, or named tuples of them, and may be called from compiled functions; they check
+nothing. All are cached on disk and release the GIL.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, kind_of
 
 __all__ = [
     "accumulate",
+    "amsgrad",
     "bind_decoding_vector",
     "combine",
     "combine_rows",
@@ -31,7 +33,11 @@ __all__ = [
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
+    "nesterov",
+    "replace",
+    "sgd",
     "solve_vandermonde",
+    "square_distance",
     "square_sum",
     "vandermonde_column",
 ]
@@ -497,6 +503,104 @@ def _square_sum(x):
 def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
     return float(_square_sum(x.view(_LIKE[kind_of(x.dtype)].dtype)))
+
+
+# ------------------------------------------------------------------ steps of optimizers
+
+_PIECE = 1024  # elements whose changes are kept until their squares are added up
+
+
+@_njit
+def sgd(theta, velocity, gradient, lr, momentum):
+    """See `fastgc.kernels.sgd`; `velocity` may be None here, too."""
+    lr_, momentum_ = theta.dtype.type(lr), theta.dtype.type(momentum)
+    change, total = np.empty(min(theta.size, _PIECE)), 0.0
+    for at in range(0, theta.size, _PIECE):
+        x, g = theta[at : at + _PIECE], gradient[at : at + _PIECE]
+        if velocity is None:
+            for j in range(x.size):
+                old = x[j]
+                x[j] = old - lr_ * g[j]
+                change[j] = np.float64(x[j]) - np.float64(old)
+        else:
+            u = velocity[at : at + _PIECE]
+            for j in range(x.size):
+                old = x[j]
+                move = momentum_ * u[j] - lr_ * g[j]
+                u[j] = move
+                x[j] = old + move
+                change[j] = np.float64(x[j]) - np.float64(old)
+        total += _square_sum(change[: x.size])
+    return total
+
+
+@_njit
+def nesterov(theta, point, gradient, lr, momentum):
+    """See `fastgc.kernels.nesterov`."""
+    lr_, momentum_ = theta.dtype.type(lr), theta.dtype.type(momentum)
+    change, total = np.empty(min(theta.size, _PIECE)), 0.0
+    for at in range(0, theta.size, _PIECE):
+        x, y = theta[at : at + _PIECE], point[at : at + _PIECE]
+        g = gradient[at : at + _PIECE]
+        for j in range(x.size):
+            old = y[j]
+            following = old - lr_ * g[j]
+            y[j] = following + momentum_ * (following - x[j])
+            x[j] = following
+            change[j] = np.float64(y[j]) - np.float64(old)
+        total += _square_sum(change[: x.size])
+    return total
+
+
+@_njit
+def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
+    """See `fastgc.kernels.amsgrad`."""
+    real = theta.dtype.type
+    lr_, epsilon_ = real(lr), real(epsilon)
+    keep1, take1, keep2, take2 = real(beta1), real(1 - beta1), real(beta2), real(1 - beta2)
+    change, total = np.empty(min(theta.size, _PIECE)), 0.0
+    for at in range(0, theta.size, _PIECE):
+        x, g = theta[at : at + _PIECE], gradient[at : at + _PIECE]
+        mean, most = h[at : at + _PIECE], v[at : at + _PIECE]
+        for j in range(x.size):
+            old = x[j]
+            mean_ = keep1 * mean[j] + take1 * g[j]
+            now = keep2 * most[j] + take2 * (g[j] * g[j])
+            most_ = most[j] if most[j] > now else now
+            mean[j], most[j] = mean_, most_
+            x[j] = old - lr_ * mean_ / np.sqrt(epsilon_ + most_)
+            change[j] = np.float64(x[j]) - np.float64(old)
+        total += _square_sum(change[: x.size])
+    return total
+
+
+@_njit
+def replace(old, new, total):
+    """See `fastgc.kernels.replace`; `total` may be None here, too."""
+    change, moved = np.empty(min(old.size, _PIECE)), 0.0
+    for at in range(0, old.size, _PIECE):
+        x, y = old[at : at + _PIECE], new[at : at + _PIECE]
+        if total is not None:
+            t = total[at : at + _PIECE]
+            for j in range(x.size):
+                t[j] += y[j] - x[j]
+        for j in range(x.size):
+            change[j] = np.float64(y[j]) - np.float64(x[j])
+            x[j] = y[j]
+        moved += _square_sum(change[: x.size])
+    return moved
+
+
+@_njit
+def square_distance(x, y):
+    """See `fastgc.kernels.square_distance`."""
+    change, total = np.empty(min(x.size, _PIECE)), 0.0
+    for at in range(0, x.size, _PIECE):
+        u, w = x[at : at + _PIECE], y[at : at + _PIECE]
+        for j in range(u.size):
+            change[j] = np.float64(u[j]) - np.float64(w[j])
+        total += _square_sum(change[: u.size])
+    return total
 
 
 def _over(a, d):
