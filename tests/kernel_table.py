@@ -329,6 +329,109 @@ KERNELS = [
 ]
 
 
+# ------------------------------------------------------------------ steps of optimizers
+
+
+def _step(title, kernel, moving, written, read, truth, **numbers):
+    """A step: vectors that are written and read, of which `moving` is what the distance is of.
+
+    ``run`` returns the vectors written, copies unless `after` is given, and the squared distance;
+    ``truth`` the vectors alone.
+    """
+
+    def make(rng, size, count, dtype):
+        vectors = {name: _vectors(rng, size, 1, dtype)[0] for name in (*written, *read)}
+        if "v" in vectors:
+            vectors["v"] = np.abs(vectors["v"]) + dtype(0.5)
+        return vectors
+
+    def run(arguments, after=None):
+        if after is None:
+            after = {name: arguments[name].copy() for name in written}
+        return after, kernel(**{**arguments, **after, **numbers})
+
+    def wide_truth(arguments):
+        vectors = {name: _wide(vector) for name, vector in arguments.items()}
+        after = truth(**vectors, **{name: WIDE(x) for name, x in numbers.items() if x is not None})
+        return dict(zip(written, after, strict=True))
+
+    step = Kernel(title, make, run, wide_truth, (np.float32, np.float64))
+    return step, moving
+
+
+def _momentum_truth(theta, velocity, gradient, lr, momentum):
+    move = momentum * velocity - lr * gradient
+    return theta + move, move
+
+
+def _nesterov_truth(theta, point, gradient, lr, momentum):
+    following = point - lr * gradient
+    return following, following + momentum * (following - theta)
+
+
+def _amsgrad_truth(theta, h, v, gradient, lr, beta1, beta2, epsilon):
+    h = beta1 * h + (1 - beta1) * gradient
+    v = np.maximum(v, beta2 * v + (1 - beta2) * gradient**2)
+    return theta - lr * h / np.sqrt(epsilon + v), h, v
+
+
+# with the name of the vector whose move is measured
+STEPS = [
+    _step(
+        "sgd",
+        kernels.sgd,
+        "theta",
+        ["theta"],
+        ["gradient"],
+        lambda theta, gradient, lr, momentum: [theta - lr * gradient],
+        velocity=None,
+        lr=0.1,
+        momentum=0.0,
+    ),
+    _step(
+        "sgd, momentum",
+        kernels.sgd,
+        "theta",
+        ["theta", "velocity"],
+        ["gradient"],
+        _momentum_truth,
+        lr=0.1,
+        momentum=0.9,
+    ),
+    _step(
+        "nesterov",
+        kernels.nesterov,
+        "point",
+        ["theta", "point"],
+        ["gradient"],
+        _nesterov_truth,
+        lr=0.1,
+        momentum=0.8,
+    ),
+    _step(
+        "amsgrad",
+        kernels.amsgrad,
+        "theta",
+        ["theta", "h", "v"],
+        ["gradient"],
+        _amsgrad_truth,
+        lr=0.1,
+        beta1=0.9,
+        beta2=0.75,
+        epsilon=1e-3,
+    ),
+    _step("replace", kernels.replace, "old", ["old"], ["new"], lambda old, new: [new]),
+    _step(
+        "replace, total",
+        kernels.replace,
+        "old",
+        ["old", "total"],
+        ["new"],
+        lambda old, total, new: [new, total + (new - old)],
+    ),
+]
+
+
 # ---------------------------------------------------------------------- completion times
 
 

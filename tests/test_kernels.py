@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import HALVES, KERNELS
+from kernel_table import HALVES, KERNELS, STEPS, WIDE
 
 import fastgc
 from fastgc import kernels
@@ -39,6 +39,11 @@ def check_long(kernel, arguments, dtype, result):
     else:
         bound = (arguments["x"].size + 4) * 2.0**-53 * float(truth)
     assert np.abs(result - truth).max() <= bound
+
+
+EACH_STEP = pytest.mark.parametrize(
+    ("kernel", "moving"), STEPS, ids=[kernel.name for kernel, _ in STEPS]
+)
 
 
 def frozen(arguments):
@@ -130,6 +135,39 @@ def test_nodes(kernel):
                 np.testing.assert_array_equal(arguments[name], value)
 
 
+def exact_square_distance(x, y):
+    return float(np.sum((x.astype(WIDE) - y.astype(WIDE)) ** 2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@EACH_STEP
+def test_steps(kernel, moving, dtype):
+    rng = np.random.default_rng(8)
+    for size in SIZES:
+        arguments = kernel.make(rng, size, 1, dtype)
+        before = frozen(arguments)
+        (after, moved), truth = kernel.run(arguments), kernel.truth(arguments)
+        for name, vector in after.items():
+            assert vector.dtype == dtype
+            # a handful of roundings, of numbers not above 10; one of each coefficient
+            assert np.abs(vector - truth[name]).max() <= 40 * UNIT[dtype]
+        # of what is stored, not of what was computed before it was rounded
+        exact = exact_square_distance(after[moving], arguments[moving])
+        assert abs(moved - exact) <= (size + 4) * 2.0**-53 * exact
+        for name, value in before.items():
+            np.testing.assert_array_equal(arguments[name], value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_square_distance(dtype):
+    rng = np.random.default_rng(9)
+    for size in SIZES:
+        x, y = rng.standard_normal((2, size + 1)).astype(dtype)[:, 1:]
+        exact = exact_square_distance(x, y)
+        assert abs(kernels.square_distance(x, y) - exact) <= (size + 4) * 2.0**-53 * exact
+        assert kernels.square_distance(x, x) == 0
+
+
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 @pytest.mark.any_backend
 def test_every_simd_level(level):
@@ -151,6 +189,11 @@ def test_every_simd_level(level):
                 test_decoding_vectors(kernel)
             for kernel in NODES:
                 test_nodes(kernel)
+            for kernel, moving in STEPS:
+                for dtype in kernel.dtypes:
+                    test_steps(kernel, moving, dtype)
+            for dtype in (np.float32, np.float64):
+                test_square_distance(dtype)
     finally:
         assert c_backend.select_simd(before)
 
@@ -261,6 +304,109 @@ def test_odd_ends_of_packed_vectors(dtype, size):
             np.testing.assert_allclose(out, whole[:out_len], atol=50 * UNIT[dtype])
 
 
+@EACH_STEP
+def test_threads_change_no_bit_of_a_step(kernel, moving, monkeypatch):
+    """Nor of the vectors: the distance is rounded in another order."""
+    rng = np.random.default_rng(10)
+    before = threads.get_num_threads()
+    try:
+        for dtype in kernel.dtypes:
+            for size in (1, 1024, 1025, 5000, 70001):
+                arguments = kernel.make(rng, size, 1, dtype)
+                threads.set_num_threads(1)
+                alone, moved_alone = kernel.run(arguments)
+                threads.set_num_threads(3)
+                monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
+                after, moved = kernel.run(arguments)
+                distance = kernels.square_distance(after[moving], arguments[moving])
+                monkeypatch.undo()
+                for name, vector in after.items():
+                    np.testing.assert_array_equal(vector, alone[name])
+                assert moved == pytest.approx(moved_alone, rel=1e-12)
+                assert distance == pytest.approx(moved_alone, rel=1e-12)
+    finally:
+        threads.set_num_threads(before)
+
+
+@EACH_STEP
+def test_steps_write_nothing_beyond_their_vectors(kernel, moving):
+    rng = np.random.default_rng(11)
+    for size in (1, 2, 9, 33, 16385):
+        arguments = kernel.make(rng, size, 1, np.float32)
+        after, _ = kernel.run(arguments)
+        canaries = {name: np.full(size + 32, 7, np.float32) for name in after}
+        for name, canary in canaries.items():
+            canary[16:-16] = arguments[name]
+        kernel.run(arguments, {name: canary[16:-16] for name, canary in canaries.items()})
+        for name, canary in canaries.items():
+            assert (canary[:16] == 7).all()
+            assert (canary[-16:] == 7).all()
+            np.testing.assert_array_equal(canary[16:-16], after[name])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@EACH_STEP
+def test_steps_tell_what_is_not_finite(kernel, moving, bad):
+    """And it spreads to no other element."""
+    rng = np.random.default_rng(12)
+    for size in (1, 2, 17, 3073):
+        for dtype in kernel.dtypes:
+            arguments = kernel.make(rng, size, 1, dtype)
+            good, moved = kernel.run(arguments)
+            assert np.isfinite(moved)
+            incoming = arguments["gradient" if "gradient" in arguments else "new"]
+            for at in {0, 1, size // 2, size - 1} & set(range(size)):
+                kept, incoming[at] = incoming[at], bad
+                after, moved = kernel.run(arguments)
+                incoming[at] = kept
+                assert not np.isfinite(moved)
+                for name, vector in after.items():
+                    assert not np.isfinite(vector[at])
+                    others = np.arange(size) != at
+                    np.testing.assert_array_equal(vector[others], good[name][others])
+                if "v" in after and np.isnan(bad):  # no maximum forgets it
+                    again, moved = kernel.run(arguments, after)
+                    assert np.isnan(moved)
+                    assert np.isnan(again["v"][at])
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel, _ in STEPS[:-2]], ids=lambda k: k.name)
+def test_a_gradient_may_be_what_it_moves(kernel):
+    rng = np.random.default_rng(13)
+    for dtype in kernel.dtypes:
+        arguments = kernel.make(rng, 1025, 1, dtype)
+        for name in arguments.keys() - {"gradient"}:
+            apart, moved_apart = kernel.run(arguments | {"gradient": arguments[name]})
+            after = {other: arguments[other].copy() for other in apart}
+            _, moved = kernel.run(arguments | {"gradient": after[name]}, after)
+            assert moved == pytest.approx(moved_apart, rel=1e-5)
+            for other in apart:
+                np.testing.assert_allclose(after[other], apart[other], atol=20 * UNIT[dtype])
+
+
+def test_distances_are_of_what_is_stored():
+    theta = np.array([2.0**24, 1.0], np.float32)
+    assert kernels.sgd(theta, None, np.array([0.5, 0.5], np.float32), 1.0, 0.0) == 0.25
+    np.testing.assert_array_equal(theta, [2.0**24, 0.5])
+    # squares beyond float32
+    assert kernels.square_distance(np.float32([2e30]), np.float32([-2e30])) == pytest.approx(16e60)
+
+
+@given(data=st.data(), size=st.integers(1, 70), dtype=st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None, max_examples=30)
+def test_a_running_sum_of_vectors(data, size, dtype):
+    """Of whole numbers, and so exact."""
+    rng = np.random.default_rng(size)
+    vectors = rng.integers(-1000, 1000, (4, size)).astype(dtype)
+    total = vectors.sum(axis=0)
+    for which in data.draw(st.lists(st.integers(0, 3), max_size=10)):
+        new = rng.integers(-1000, 1000, size).astype(dtype)
+        exact = exact_square_distance(new, vectors[which])
+        assert kernels.replace(vectors[which], new, total) == exact
+        np.testing.assert_array_equal(vectors[which], new)
+        np.testing.assert_array_equal(total, vectors.sum(axis=0))
+
+
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
@@ -297,6 +443,46 @@ def test_from_compiled_code():
     held = partials[code.partitions(6)]
     encode(code.coefficients(6), held, message)
     np.testing.assert_allclose(message, code.encode(6, held), atol=1e-13)
+
+
+@pytest.mark.any_backend
+def test_steps_from_compiled_code():
+    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    sgd, nesterov, amsgrad = backend.sgd, backend.nesterov, backend.amsgrad
+    replace, square_distance = backend.replace, backend.square_distance
+
+    @numba.njit
+    def descend(curvature, start, rounds):
+        plain, heavy, velocity = start.copy(), start.copy(), np.zeros_like(start)
+        fast, point = start.copy(), start.copy()
+        adaptive, h, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
+        for _ in range(rounds):
+            sgd(plain, None, curvature * plain, 0.1, 0.0)
+            sgd(heavy, velocity, curvature * heavy, 0.1, 0.5)
+            nesterov(fast, point, curvature * point, 0.1, 0.5)
+            amsgrad(adaptive, h, v, curvature * adaptive, 0.1, 0.9, 0.99, 1e-8)
+        total = start + plain
+        distance = square_distance(start, plain)
+        moved = replace(start, plain, total)
+        return (plain, heavy, fast, adaptive, total), distance, moved
+
+    optimizers = fastgc.optimizers
+    methods = [
+        optimizers.SGD(0.1),
+        optimizers.SGD(0.1, 0.5),
+        optimizers.Nesterov(0.1, 0.5),
+        optimizers.AMSGrad(0.1, 0.9, 0.99, 1e-8),
+    ]
+    for dtype in (np.float32, np.float64):
+        curvature, start = np.array([1, 2, 3], dtype), np.array([1, -1, 2], dtype)
+        (*found, total), distance, moved = descend(curvature, start.copy(), 20)
+        for method, theta in zip(methods, found, strict=True):
+            method.reset(start)
+            for _ in range(20):
+                method.step(curvature * method.point)
+            np.testing.assert_allclose(theta, method.theta, rtol=1e3 * UNIT[dtype])
+        np.testing.assert_allclose(total, 2 * found[0], atol=8 * UNIT[dtype])
+        assert distance == moved == pytest.approx(np.sum((start - found[0]) ** 2.0))
 
 
 def _combine_in_child(queue):

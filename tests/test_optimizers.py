@@ -1,16 +1,19 @@
-"""Optimizers: iterates against closed forms on quadratics, and the accelerated rate."""
+"""Optimizers: iterates against closed forms on quadratics, the accelerated rate, and AMSGrad
+against its equations, written down again, and torch's.
+"""
 
 import math
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 
-from fastgc.optimizers import SGD, Nesterov
+from fastgc.optimizers import SGD, AMSGrad, Nesterov
 
-pytestmark = pytest.mark.any_backend
-
-BOTH = pytest.mark.parametrize("method", [SGD, Nesterov])
+EACH = pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
+BOTH_WITH_MOMENTUM = pytest.mark.parametrize("method", [SGD, Nesterov])
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def run(optimizer, theta0, gradient, rounds):
@@ -97,10 +100,171 @@ def test_nesterov_fixed_momentum_converges_linearly():
     assert np.all(excess <= bound)
 
 
-@BOTH
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def transcription(theta, gradients, lr, beta1, beta2, epsilon):
+    """Equations 8a to 8c in NumPy: theta_1, theta_2, ..."""
+    h, v_hat = np.zeros_like(theta), np.zeros_like(theta)
+    for gradient in gradients:
+        h = beta1 * h + (1 - beta1) * gradient
+        v = beta2 * v_hat + (1 - beta2) * gradient**2
+        v_hat = np.maximum(v_hat, v)
+        theta = theta - lr * (epsilon + v_hat) ** -0.5 * h
+        yield theta
+
+
+@DTYPES
+def test_amsgrad_over_a_thousand_steps(dtype):
+    rng = np.random.default_rng(0)
+    sizes = np.geomspace(1e-3, 1e3, 37) * rng.exponential(size=(1000, 1))  # epsilon matters, or not
+    gradients = (sizes * (rng.standard_normal((1000, 37)) + 0.3)).astype(dtype)
+    theta0 = rng.standard_normal(37).astype(dtype)
+    optimizer = AMSGrad(lr=0.01, beta1=0.9, beta2=0.99, epsilon=1e-6)
+    optimizer.reset(theta0)
+    unit, scale = np.finfo(dtype).eps / 2, np.abs(theta0).max()
+    for k, (gradient, theta) in enumerate(
+        zip(gradients, transcription(theta0, gradients, 0.01, 0.9, 0.99, 1e-6), strict=True), 1
+    ):
+        assert theta.dtype == dtype
+        optimizer.step(gradient)
+        # each step rounds theta once, here and there, and itself, no longer than 0.1, some times
+        scale = max(scale, np.abs(theta).max())
+        assert np.abs(optimizer.theta - theta).max() <= unit * k * (2 * scale + 10 * 0.1)
+    assert scale > 1  # it went somewhere
+
+
+def test_amsgrad_against_mpmath():
+    rng = np.random.default_rng(1)
+    gradients = rng.standard_normal((12, 3)) * [1e-3, 1, 1e3]
+    theta0 = np.zeros(3)
+    optimizer = AMSGrad(0.125, 0.875, 0.75, 2.0**-20)  # with no error in 1 - beta
+    optimizer.reset(theta0)
+    with mpmath.workdps(40):
+        theta, h, v_hat = ([mpmath.mpf(0)] * 3 for _ in range(3))
+        for gradient in gradients:
+            moved = optimizer.step(gradient)
+            before = theta
+            g = [mpmath.mpf(x) for x in gradient]
+            h = [(7 * h[i] + g[i]) / 8 for i in range(3)]
+            v_hat = [max(v_hat[i], (3 * v_hat[i] + g[i] ** 2) / 4) for i in range(3)]
+            steps = [h[i] / 8 / mpmath.sqrt(mpmath.mpf(2) ** -20 + v_hat[i]) for i in range(3)]
+            theta = [theta[i] - steps[i] for i in range(3)]
+            np.testing.assert_allclose(optimizer.theta, [float(x) for x in theta], atol=2e-15)
+            distance = sum((a - b) ** 2 for a, b in zip(theta, before, strict=True))
+            assert moved == pytest.approx(float(distance), rel=1e-13)
+
+
+def test_amsgrad_closed_form():
+    """A constant gradient: h_k = (1 - beta1^k) g and v_k = (1 - beta2^k) g^2."""
+    g, k = np.array([0.3, -2.0, 1e-5]), np.arange(1, 41)[:, None]
+    iterates = run(AMSGrad(0.1, 0.9, 0.99, 1e-8), np.zeros(3), lambda x: g, 40)
+    steps = 0.1 * (1 - 0.9**k) * g / np.sqrt(1e-8 + (1 - 0.99**k) * g**2)
+    np.testing.assert_allclose(iterates[1:], -np.cumsum(steps, axis=0), rtol=1e-12)
+
+
+def torch_iterates(theta0, gradients, lr, beta1, beta2, correct):
+    """Of torch's Adam(amsgrad=True) without its epsilon; unless `correct`, without correction."""
+    torch = pytest.importorskip("torch")
+    theta = torch.tensor(theta0, requires_grad=True)
+    adam = torch.optim.Adam([theta], lr=lr, betas=(beta1, beta2), eps=0.0, amsgrad=True)
+    for k, gradient in enumerate(gradients, 1):
+        if not correct:
+            adam.param_groups[0]["lr"] = lr * (1 - beta1**k) / math.sqrt(1 - beta2**k)
+        theta.grad = torch.tensor(gradient)
+        adam.step()
+        yield theta.detach().numpy().copy()
+
+
+@DTYPES
+def test_amsgrad_agrees_with_torch_where_gradients_never_shrink(dtype):
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    sizes = np.cumsum(rng.exponential(size=(200, 11)), axis=0)
+    gradients = (sizes * rng.choice([-1, 1], (200, 11))).astype(dtype)
+    theta0 = rng.standard_normal(11).astype(dtype)
+    tiny = float(np.finfo(dtype).smallest_normal)  # no epsilon
+    optimizer = AMSGrad(0.01, 0.9, 0.99, tiny)
+    optimizer.reset(theta0)
+    theirs = torch_iterates(theta0, gradients, 0.01, 0.9, 0.99, correct=False)
+    for gradient, theta in zip(gradients, theirs, strict=True):
+        optimizer.step(gradient)
+        assert np.abs(optimizer.theta - theta).max() <= 200 * np.finfo(dtype).eps
+
+
+def test_amsgrad_has_no_bias_correction():
+    """First steps: torch's are of length lr, whatever the gradient."""
+    gradients = np.array([[3.0, -0.01]])
+    optimizer = AMSGrad(0.01, 0.9, 0.96, 1e-300)
+    ours = run(optimizer, np.zeros(2), lambda x: gradients[0], 1)[1]
+    (theirs,) = torch_iterates(np.zeros(2), gradients, 0.01, 0.9, 0.96, correct=True)
+    np.testing.assert_allclose(theirs, [-0.01, 0.01], rtol=1e-13)
+    np.testing.assert_allclose(ours, theirs * (1 - 0.9) / math.sqrt(1 - 0.96), rtol=1e-13)
+
+
+def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
+    """Squares 1, 0, 1 and beta2 = 1/2: v is 1/2, 1/2, 3/4, the average apart from it 1/2, 1/4, 5/8.
+
+    With beta1 = 0, steps are as long as 1 / sqrt(v).
+    """
+    pytest.importorskip("torch")
+    gradients = np.array([[1.0], [0.0], [1.0]])
+    optimizer = AMSGrad(lr=1.0, beta1=0.0, beta2=0.5, epsilon=1e-300)
+    optimizer.reset(np.zeros(1))
+    ours = [optimizer.step(gradient) for gradient in gradients]
+    np.testing.assert_allclose(ours, [2, 0, 4 / 3], rtol=1e-14)
+    theirs = [0.0, *(x[0] for x in torch_iterates(np.zeros(1), gradients, 1.0, 0.0, 0.5, False))]
+    np.testing.assert_allclose(np.diff(theirs) ** 2, [2, 0, 8 / 5], rtol=1e-14)
+
+
+def test_amsgrad_step_size_may_change():
+    gradients = np.random.default_rng(3).standard_normal((20, 4))
+    optimizer, fixed = AMSGrad(0.5), AMSGrad(1.0)
+    optimizer.reset(np.zeros(4))
+    fixed.reset(np.zeros(4))
+    theta = np.zeros(4)
+    for k, gradient in enumerate(gradients, 1):
+        before = fixed.theta.copy()
+        fixed.step(gradient)
+        theta += (fixed.theta - before) / math.sqrt(k)
+        optimizer.lr = 1 / math.sqrt(k)
+        optimizer.step(gradient)
+    np.testing.assert_allclose(optimizer.theta, theta, rtol=1e-12)
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    "optimizer",
+    [SGD(0.1), SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)],
+    ids=repr,
+)
+def test_a_step_returns_how_far_the_point_moved(optimizer, dtype):
+    rng = np.random.default_rng(4)
+    optimizer.reset(rng.standard_normal(1000).astype(dtype))
+    for _ in range(10):
+        before = optimizer.point.astype(np.float64)
+        moved = optimizer.step(rng.standard_normal(1000).astype(dtype))
+        assert isinstance(moved, float)
+        assert moved == pytest.approx(np.sum((optimizer.point - before) ** 2), rel=1e-12)
+    bad = np.zeros(1000, dtype)
+    bad[777] = np.nan
+    assert math.isnan(optimizer.step(bad))
+    assert np.flatnonzero(np.isnan(optimizer.theta)).tolist() == [777]
+
+
+@EACH
+@DTYPES
+def test_strided_gradients_are_as_good(method, dtype):
+    pairs = np.random.default_rng(5).standard_normal((10, 6, 2)).astype(dtype)
+    optimizers = [method(0.1), method(0.1)]
+    for each, gradients in zip(optimizers, (pairs[..., 1], pairs[..., 1].copy()), strict=True):
+        each.reset(np.ones(12, dtype)[::2])
+        for gradient in gradients:
+            each.step(gradient)
+    np.testing.assert_array_equal(optimizers[0].theta, optimizers[1].theta)
+
+
+@EACH
+@DTYPES
 def test_arrays_keep_type_and_place(method, dtype):
-    optimizer = method(0.1, momentum=0.5)
+    optimizer = method(0.1) if method is AMSGrad else method(0.1, momentum=0.5)
     theta0 = np.array([1, 2, 3], dtype)
     optimizer.reset(theta0)
     theta, point = optimizer.theta, optimizer.point
@@ -115,14 +279,16 @@ def test_arrays_keep_type_and_place(method, dtype):
     np.testing.assert_array_equal(gradient, 1)
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9)], ids=repr)
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)], ids=repr
+)
 def test_reset_forgets(optimizer):
     theta0 = np.array([1.0, -1.0])
     first = run(optimizer, theta0, lambda x: 2 * x, 10)
     np.testing.assert_array_equal(run(optimizer, theta0, lambda x: 2 * x, 10), first)
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Nesterov(0.1)], ids=repr)
+@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Nesterov(0.1), AMSGrad(0.1)], ids=repr)
 def test_pickled_mid_run_goes_on_the_same(optimizer):
     run(optimizer, np.array([1.0, -1.0]), lambda x: 2 * x, 5)
     copy = pickle.loads(pickle.dumps(optimizer))
@@ -133,28 +299,70 @@ def test_pickled_mid_run_goes_on_the_same(optimizer):
     assert not np.shares_memory(copy.theta, optimizer.theta)
 
 
+@pytest.mark.any_backend
 def test_repr_round_trips():
-    for optimizer in (SGD(0.1), SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, momentum=0.9)):
+    for optimizer in (
+        SGD(0.1),
+        SGD(0.1, 0.9),
+        Nesterov(0.1),
+        Nesterov(0.1, momentum=0.9),
+        AMSGrad(),
+        AMSGrad(0.1, 0.5, 0.75, 1e-3),
+    ):
         again = eval(repr(optimizer))
         assert type(again) is type(optimizer)
-        assert (again.lr, again.momentum) == (optimizer.lr, optimizer.momentum)
+        assert vars(again) == vars(optimizer)
 
 
-@BOTH
+@EACH
+@pytest.mark.any_backend
 @pytest.mark.parametrize("lr", [0, -1, math.inf, math.nan])
 def test_lr_rejected(method, lr):
     with pytest.raises(ValueError, match="lr must be positive and finite"):
         method(lr)
 
 
-@BOTH
+@pytest.mark.any_backend
+def test_lr_of_another_type_rejected():
+    with pytest.raises(TypeError, match=r"lr must be a real number, not '0\.1'"):
+        AMSGrad("0.1")
+
+
+@BOTH_WITH_MOMENTUM
+@pytest.mark.any_backend
 @pytest.mark.parametrize("momentum", [-0.1, 1, math.nan])
 def test_momentum_rejected(method, momentum):
-    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
+    with pytest.raises(ValueError, match=rf"momentum must .*, not {momentum}"):
         method(0.1, momentum)
 
 
-@BOTH
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"beta1": 1}, r"beta1 must lie in \[0, 1\), not 1"),
+        ({"beta2": 1.5}, r"beta2 must lie in \[0, 1\), not 1.5"),
+        ({"beta2": -0.5}, "beta2 must be finite and not negative, not -0.5"),
+        ({"epsilon": 0}, "epsilon must be positive and finite, not 0"),
+        ({"epsilon": math.nan}, "epsilon must be positive and finite, not nan"),
+    ],
+)
+def test_amsgrad_numbers_rejected(given, message):
+    with pytest.raises(ValueError, match=message):
+        AMSGrad(**given)
+
+
+@pytest.mark.any_backend
+def test_epsilon_that_theta_cannot_hold_changes_nothing():
+    optimizer = AMSGrad(epsilon=1e-40)
+    optimizer.reset(np.ones(2))
+    with pytest.raises(ValueError, match=r"epsilon must be at least 1\.17.*e-38 .* float32"):
+        optimizer.reset(np.zeros(2, np.float32))
+    np.testing.assert_array_equal(optimizer.theta, 1)
+
+
+@EACH
+@pytest.mark.any_backend
 def test_no_run_begun(method):
     optimizer = method(0.1)
     for use in (
@@ -166,13 +374,16 @@ def test_no_run_begun(method):
             use()
 
 
-@BOTH
+@EACH
+@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("theta0", "error", "message"),
     [
-        (np.zeros(3, int), TypeError, "theta0 must be an array of floats, got int64"),
-        ([0.0, 1.0], TypeError, "theta0 must be an array of floats, got <class 'list'>"),
-        (np.zeros(3, complex), TypeError, "theta0 must be an array of floats, got complex128"),
+        (np.zeros(3, int), TypeError, "theta0 must be an array of float32 or float64, got int64"),
+        ([0.0, 1.0], TypeError, "theta0 must be an array of .*, got <class 'list'>"),
+        (np.zeros(3, complex), TypeError, "theta0 must be an array of .*, got complex128"),
+        (np.zeros(3, np.float16), TypeError, "theta0 must be an array of .*, got float16"),
+        (np.zeros(3, ">f8"), TypeError, "theta0 must be an array of .*, got >f8"),
         (np.zeros((3, 1)), ValueError, r"theta0 must be one-dimensional, got shape \(3, 1\)"),
         (np.array([0, np.nan]), ValueError, "theta0 holds NaN or Inf"),
     ],
@@ -182,12 +393,22 @@ def test_theta0_rejected(method, theta0, error, message):
         method(0.1).reset(theta0)
 
 
-@BOTH
-@pytest.mark.parametrize("shape", [(2,), (3, 1), ()])
-def test_gradient_of_another_shape_changes_nothing(method, shape):
+@EACH
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("gradient", "error", "message"),
+    [
+        (np.ones(2), ValueError, r"gradient must have shape \(3,\), not \(2,\)"),
+        (np.ones((3, 1)), ValueError, r"gradient must have shape \(3,\), not \(3, 1\)"),
+        (np.ones(()), ValueError, r"gradient must have shape \(3,\), not \(\)"),
+        (np.ones(3, np.float32), TypeError, "gradient must have dtype float64, not float32"),
+        (np.ones(3, complex), TypeError, "gradient must have dtype float64, not complex128"),
+    ],
+)
+def test_gradient_rejected_changes_nothing(method, gradient, error, message):
     optimizer = method(0.1)
     optimizer.reset(np.ones(3))
-    with pytest.raises(ValueError, match=r"gradient has shape .*, theta \(3,\)"):
-        optimizer.step(np.ones(shape))
+    with pytest.raises(error, match=message):
+        optimizer.step(gradient)
     np.testing.assert_array_equal(optimizer.theta, 1)
     np.testing.assert_array_equal(optimizer.point, 1)

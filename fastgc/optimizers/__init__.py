@@ -1,5 +1,5 @@
 """Gradient methods for the master."""
 
-from .descent import SGD, Nesterov, Optimizer
+from .descent import SGD, AMSGrad, Nesterov, Optimizer
 
-__all__ = ["SGD", "Nesterov", "Optimizer"]
+__all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]

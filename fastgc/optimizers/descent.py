@@ -6,6 +6,10 @@ A run looks the same for every method::
     for _ in range(rounds):
         optimizer.step(gradient_at(optimizer.point))
     optimizer.theta
+
+A method does its arithmetic in theta0's precision, float32 or float64, with the kernels of
+`fastgc.kernels`, each step in one pass and in place. A gradient that is not finite is applied like
+any other: the squared distance that `step` returns is then not finite, and tells of it at no cost.
 """
 
 from __future__ import annotations
@@ -16,7 +20,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SGD", "Nesterov", "Optimizer"]
+from .. import kernels
+from .._arrays import check_real, check_vector
+
+__all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]
 
 Array = NDArray[np.floating[Any]]
 
@@ -38,18 +45,19 @@ class Optimizer(Protocol):
         """Begin a run at ``theta0``, shape (p,)."""
         ...
 
-    def step(self, gradient: Array) -> None:
-        """Move on, given the gradient at ``point``, shape (p,)."""
+    def step(self, gradient: Array) -> float:
+        """Move on, given the gradient at ``point``, shape (p,).
+
+        Returns the squared distance that ``point`` moved.
+        """
         ...
 
 
 class _Descent:
-    """The iterate, its point, and one scratch array, so that a step allocates nothing."""
+    """The iterate and its point."""
 
     def __init__(self, lr: float) -> None:
-        if not 0 < lr < math.inf:
-            raise ValueError(f"lr must be positive and finite, got {lr}")
-        self.lr = float(lr)
+        self.lr = check_real("lr", lr, positive=True)
         self._theta: Array | None = None
         self._point: Array | None = None
 
@@ -68,32 +76,22 @@ class _Descent:
 
         Parameters
         ----------
-        theta0 : array of float, shape (p,)
+        theta0 : float32 or float64 array, shape (p,)
             Where to start; copied. Its type is the type of the arithmetic.
 
         Raises
         ------
         TypeError
-            If ``theta0`` is not an array of floats.
+            If ``theta0`` is not an array of float32 or float64.
         ValueError
             If it is not one-dimensional, or holds NaN or Inf.
         """
-        if not isinstance(theta0, np.ndarray) or theta0.dtype.kind != "f":
-            raise TypeError(
-                f"theta0 must be an array of floats, got {getattr(theta0, 'dtype', type(theta0))}"
-            )
-        if theta0.ndim != 1:
-            raise ValueError(f"theta0 must be one-dimensional, got shape {theta0.shape}")
-        if not np.isfinite(theta0).all():
-            raise ValueError("theta0 holds NaN or Inf")
-        self._theta = self._point = theta0.copy()
-        self._scratch = np.empty_like(theta0)
+        _check_start(theta0)
+        self._theta = self._point = np.array(theta0, order="C")
 
-    def _scaled(self, gradient: Array) -> Array:
-        """Put lr times the gradient in the scratch array."""
-        if gradient.shape != self.theta.shape:
-            raise ValueError(f"gradient has shape {gradient.shape}, theta {self.theta.shape}")
-        return np.multiply(gradient, self.lr, out=self._scratch)
+    def _checked(self, gradient: Array) -> Array:
+        theta = self.theta
+        return check_vector("gradient", gradient, theta.dtype, theta.size)
 
     def _started(self, array: Array | None) -> Array:
         if array is None:
@@ -110,19 +108,21 @@ class SGD(_Descent):
     ----------
     lr : float
         Step size, positive. A gradient that is a sum over N samples wants a step 1 / N of what the
-        mean would.
+        mean would. As an attribute it may be changed between steps.
     momentum : float
         In [0, 1); 0 is plain gradient descent.
 
     Raises
     ------
+    TypeError
+        If a parameter is not a real number.
     ValueError
-        If a parameter is out of range.
+        If one is out of range.
     """
 
     def __init__(self, lr: float, momentum: float = 0.0) -> None:
         super().__init__(lr)
-        self.momentum = _fraction(momentum)
+        self.momentum = _fraction("momentum", momentum)
 
     def __repr__(self) -> str:
         return f"SGD(lr={self.lr}, momentum={self.momentum})"
@@ -130,23 +130,32 @@ class SGD(_Descent):
     def reset(self, theta0: Array) -> None:
         """Begin a run at ``theta0``, a float array of shape (p,), with no velocity."""
         super().reset(theta0)
-        self._velocity = np.zeros_like(theta0)
+        self._velocity = np.zeros_like(self._theta) if self.momentum else None
 
-    def step(self, gradient: Array) -> None:
-        """Move on, given the gradient at ``point``, shape (p,), which is left as it is.
+    def step(self, gradient: Array) -> float:
+        """Move on, given the gradient at ``point``.
+
+        Parameters
+        ----------
+        gradient : (p,) array
+            Of theta's dtype; left as it is, unless it is theta or point itself.
+
+        Returns
+        -------
+        float
+            Squared distance that ``point`` moved; not finite if the gradient is not.
 
         Raises
         ------
         RuntimeError
             If no run has begun.
+        TypeError
+            If the dtype is not theta's.
         ValueError
             If the shape is not theta's.
         """
-        scaled = self._scaled(gradient)
-        self._velocity *= self.momentum
-        self._velocity -= scaled
-        theta = self.theta
-        theta += self._velocity
+        gradient = self._checked(gradient)
+        return kernels.sgd(self.theta, self._velocity, gradient, self.lr, self.momentum)
 
 
 class Nesterov(_Descent):
@@ -162,20 +171,22 @@ class Nesterov(_Descent):
     ----------
     lr : float
         Step size, positive. A gradient that is a sum over N samples wants a step 1 / N of what the
-        mean would.
+        mean would. As an attribute it may be changed between steps.
     momentum : float, optional
         A fixed beta in [0, 1) in place of the sequence beta_k. For a strongly convex function of
         condition number kappa, (sqrt(kappa) - 1) / (sqrt(kappa) + 1) converges linearly.
 
     Raises
     ------
+    TypeError
+        If a parameter is not a real number.
     ValueError
-        If a parameter is out of range.
+        If one is out of range.
     """
 
     def __init__(self, lr: float, momentum: float | None = None) -> None:
         super().__init__(lr)
-        self.momentum = None if momentum is None else _fraction(momentum)
+        self.momentum = None if momentum is None else _fraction("momentum", momentum)
 
     def __repr__(self) -> str:
         return f"Nesterov(lr={self.lr}, momentum={self.momentum})"
@@ -183,26 +194,33 @@ class Nesterov(_Descent):
     def reset(self, theta0: Array) -> None:
         """Begin a run at ``theta0``, a float array of shape (p,), with no momentum."""
         super().reset(theta0)
-        self._point = theta0.copy()
+        self._point = self.theta.copy()
         self._t = 1.0
 
-    def step(self, gradient: Array) -> None:
-        """Move on, given the gradient at ``point``, shape (p,), which is left as it is.
+    def step(self, gradient: Array) -> float:
+        """Move on, given the gradient at ``point``.
+
+        Parameters
+        ----------
+        gradient : (p,) array
+            Of theta's dtype; left as it is, unless it is theta or point itself.
+
+        Returns
+        -------
+        float
+            Squared distance that ``point`` moved; not finite if the gradient is not.
 
         Raises
         ------
         RuntimeError
             If no run has begun.
+        TypeError
+            If the dtype is not theta's.
         ValueError
             If the shape is not theta's.
         """
-        scaled = self._scaled(gradient)
-        theta, point = self.theta, self.point
-        point -= scaled
-        move = np.subtract(point, theta, out=self._scratch)
-        np.copyto(theta, point)
-        move *= self._next_momentum()
-        point += move
+        gradient = self._checked(gradient)
+        return kernels.nesterov(self.theta, self.point, gradient, self.lr, self._next_momentum())
 
     def _next_momentum(self) -> float:
         if self.momentum is not None:
@@ -211,7 +229,123 @@ class Nesterov(_Descent):
         return (t - 1) / self._t
 
 
-def _fraction(momentum: float) -> float:
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum must lie in [0, 1), got {momentum}")
-    return float(momentum)
+class AMSGrad(_Descent):
+    """AMSGrad as communication-adaptive training defines it (Zhu et al. 2022, equations 8a to 8c).
+
+    h <- beta1 * h + (1 - beta1) * gradient, then v <- max(v, beta2 * v + (1 - beta2) *
+    gradient^2), then theta <- theta - lr * h / sqrt(epsilon + v), element by element, from h = 0
+    and v = 0; v is the paper's v with a hat.
+
+    Three things are particular to it. There is no bias correction: early steps are as short as h
+    then is. epsilon is inside the root. And v decays from the maximum, so that it never falls, and
+    rises only where gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares apart
+    from its maximum, which is then less where gradients shrink and grow again, and have no epsilon.
+    ``torch.optim.Adam(amsgrad=True)`` does as they do, adds epsilon outside the root, and corrects
+    the bias, by 1 - beta1^k of h and by 1 - beta2^k of v. While no element of the gradient shrinks,
+    all agree, but for epsilon and the corrections.
+
+    Parameters
+    ----------
+    lr : float
+        Step size alpha, positive. As an attribute it may be changed between steps: the paper's
+        alpha^k.
+    beta1, beta2 : float
+        In [0, 1): weights of the past in h and in v.
+    epsilon : float
+        Positive, and at least the least normal number of theta's dtype. Elements of gradients below
+        its root, and of the order of it, take shorter steps than others.
+
+    Raises
+    ------
+    TypeError
+        If a parameter is not a real number.
+    ValueError
+        If one is out of range.
+
+    Notes
+    -----
+    Squares that overflow (of gradients beyond 1e19 in float32, 1e154 in float64) leave Inf in v:
+    that element of theta moves no more.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ) -> None:
+        super().__init__(lr)
+        self.beta1, self.beta2 = _fraction("beta1", beta1), _fraction("beta2", beta2)
+        self.epsilon = check_real("epsilon", epsilon, positive=True)
+
+    def __repr__(self) -> str:
+        return (
+            f"AMSGrad(lr={self.lr}, beta1={self.beta1}, beta2={self.beta2}, epsilon={self.epsilon})"
+        )
+
+    def reset(self, theta0: Array) -> None:
+        """Begin a run at ``theta0``, an array of shape (p,), with h = v = 0.
+
+        Raises
+        ------
+        TypeError
+            If ``theta0`` is not an array of float32 or float64.
+        ValueError
+            If it is not one-dimensional, holds NaN or Inf, or has a dtype too narrow for epsilon.
+        """
+        _check_start(theta0)
+        least = np.finfo(theta0.dtype).smallest_normal
+        if self.epsilon < least:
+            raise ValueError(
+                f"epsilon must be at least {least} where theta0 is of {theta0.dtype}, "
+                f"not {self.epsilon}"
+            )
+        super().reset(theta0)
+        self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
+
+    def step(self, gradient: Array) -> float:
+        """Move on, given the gradient at ``point``.
+
+        Parameters
+        ----------
+        gradient : (p,) array
+            Of theta's dtype; left as it is, unless it is theta or point itself.
+
+        Returns
+        -------
+        float
+            Squared distance that ``point`` moved; not finite if the gradient is not.
+
+        Raises
+        ------
+        RuntimeError
+            If no run has begun.
+        TypeError
+            If the dtype is not theta's.
+        ValueError
+            If the shape is not theta's.
+        """
+        gradient = self._checked(gradient)
+        return kernels.amsgrad(
+            self.theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
+        )
+
+
+def _fraction(what: str, value: float) -> float:
+    number = check_real(what, value)
+    if number >= 1:
+        raise ValueError(f"{what} must lie in [0, 1), not {value}")
+    return number
+
+
+def _check_start(theta0: Array) -> None:
+    if not isinstance(theta0, np.ndarray) or theta0.dtype not in (np.float32, np.float64):
+        raise TypeError(
+            "theta0 must be an array of float32 or float64, "
+            f"got {getattr(theta0, 'dtype', type(theta0))}"
+        )
+    if theta0.ndim != 1:
+        raise ValueError(f"theta0 must be one-dimensional, got shape {theta0.shape}")
+    if not np.isfinite(theta0).all():
+        raise ValueError("theta0 holds NaN or Inf")
