@@ -53,6 +53,7 @@ def pytest_terminal_summary(terminalreporter, config):
             _completion,
             _stability,
             _combinations,
+            _steps,
             _compilation,
         )
         if (table := make(done))
@@ -291,6 +292,29 @@ def _combinations(done):
             ]
         )
     return "Encoding and decoding (ratio: how many times the other form's time)", rows
+
+
+def _steps(done):
+    found = [b for b in done.values() if "step" in b.extra_info]
+    if not found:
+        return None
+    forms = dict.fromkeys(form for bench in found for form in bench.extra_info["forms"])
+    rows = [["step", "time", "GB/s", "of read bandwidth", *forms]]
+    for bench in found:
+        info, time = bench.extra_info, bench.stats.median
+        row = [
+            info["step"],
+            _time(time),
+            f"{info['bytes'] / time / 1e9:.1f}",
+            f"{info['read_seconds'] / time:.0%}",
+        ]
+        row += [f"{info['forms'][form] / time:.1f}×" for form in forms]
+        rows.append(row)
+    return (
+        "Steps of optimizers (bytes: read and written; ratios: how many times the time other forms "
+        "take, NumPy's with temporaries and without, and PyTorch's)",
+        rows,
+    )
 
 
 def _compilation(done):

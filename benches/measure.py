@@ -19,7 +19,7 @@ try:
 except ImportError:  # BLAS then runs on as many threads as it likes
     threadpoolctl = None
 
-REPEATS = {10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # of a call on vectors so long
+REPEATS = {10**7: 2, 10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # of a call on vectors so long
 
 
 @intrinsic

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_table import KERNELS
+from kernel_table import KERNELS, STEPS
 
 import fastgc
 
@@ -21,3 +21,15 @@ def test_kernel(benchmark, note, kernel, backend):
         result = benchmark(kernel.run, arguments)
     truth = kernel.truth(arguments)
     note(error=float(np.abs(result - truth).max() / np.abs(truth).max()))
+
+
+@pytest.mark.parametrize("backend", fastgc.backends())
+@pytest.mark.parametrize("kernel", [kernel for kernel, _ in STEPS], ids=lambda k: k.name)
+def test_step(benchmark, note, kernel, backend):
+    arguments = kernel.make(np.random.default_rng(0), 20000, 1, np.float64)
+    truth = kernel.truth(arguments)
+    benchmark.group = f"kernel: {kernel.name}"
+    with fastgc.use_backend(backend):
+        after, _ = kernel.run(arguments)
+        note(error=max(float(np.abs(after[name] - truth[name]).max()) for name in truth))
+        benchmark(kernel.run, arguments, after)

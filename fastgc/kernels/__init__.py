@@ -332,8 +332,7 @@ def sgd(
         and before, added up in float64. Not finite if a difference is not.
     """
     kernel = (active or _kernels()).sgd
-    moved = (3 if velocity is None else 5) * theta.nbytes
-    if moved < threads.THRESHOLD_BYTES:
+    if (2 if velocity is None else 3) * theta.nbytes < threads.THRESHOLD_BYTES:
         return kernel(theta, velocity, gradient, lr, momentum)
     return sum(
         threads.run(
@@ -371,7 +370,7 @@ def nesterov(
         Squared distance that the point moved.
     """
     kernel = (active or _kernels()).nesterov
-    if 5 * theta.nbytes < threads.THRESHOLD_BYTES:
+    if 3 * theta.nbytes < threads.THRESHOLD_BYTES:
         return kernel(theta, point, gradient, lr, momentum)
     return sum(
         threads.run(
@@ -408,7 +407,7 @@ def amsgrad(
         Squared distance that theta moved.
     """
     kernel = (active or _kernels()).amsgrad
-    if 7 * theta.nbytes < threads.THRESHOLD_BYTES:
+    if 4 * theta.nbytes < threads.THRESHOLD_BYTES:
         return kernel(theta, h, v, gradient, lr, beta1, beta2, epsilon)
     return sum(
         threads.run(
@@ -436,7 +435,7 @@ def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = N
         Squared distance from the old vector to the new one.
     """
     kernel = (active or _kernels()).replace
-    if (3 if total is None else 5) * old.nbytes < threads.THRESHOLD_BYTES:
+    if (2 if total is None else 3) * old.nbytes < threads.THRESHOLD_BYTES:
         return kernel(old, new, total)
     return sum(
         threads.run(
