@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __all__ = [
     "GRADIENT_DTYPES",
     "at_least",
+    "check_cost",
     "check_dtype",
     "check_finite",
     "check_index",
@@ -117,6 +118,19 @@ def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
         raise TypeError(f"{what} must be real numbers, not {given.dtype}")
     with np.errstate(over="ignore"):
         return given.astype(_FLOAT)
+
+
+def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
+    """Seconds for a partial gradient, of all workers or of each of n; ValueError otherwise."""
+    checked = check_reals("cost", cost)
+    if checked.shape not in ((), (n,)):
+        raise ValueError(
+            f"cost must be a number, or one for each of {n} workers, not an array of shape "
+            f"{checked.shape}"
+        )
+    if not ((checked >= 0) & (checked < math.inf)).all():
+        raise ValueError(f"cost must be seconds, finite and not negative, not {checked}")
+    return checked
 
 
 def _double(what: str, value: Any) -> float:

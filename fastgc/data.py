@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Dataset", "load", "partition", "read_idx"]
+from ._arrays import at_least
+
+__all__ = ["Dataset", "MiniBatches", "load", "partition", "read_idx"]
 
 Samples = NDArray[np.floating[Any]]
 Labels = NDArray[np.intp]
@@ -199,6 +201,57 @@ def partition(X: Samples, y: Labels, k: int) -> list[tuple[Samples, Labels]]:
     if not 1 <= k <= len(X):
         raise ValueError(f"{len(X)} samples cannot be cut into k = {k} partitions")
     return list(zip(np.array_split(X, k), np.array_split(y, k), strict=True))
+
+
+@dataclass(frozen=True)
+class MiniBatches:
+    """Random samples of a partition: others in each round, the same for all who compute it.
+
+    So that codes, which need every copy of a partial gradient to be the same, decode stochastic
+    gradients exactly. An engine's `batch`.
+
+    Parameters
+    ----------
+    size : int
+        Samples drawn of each partition, without replacement.
+    seed : int
+        Not negative.
+    """
+
+    size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least("size", self.size, 1)
+        at_least("seed", self.seed, 0)
+
+    def __call__(self, shard: tuple[Any, ...], partition: int, round: int) -> tuple[Any, ...]:
+        """Samples for a round.
+
+        Parameters
+        ----------
+        shard : tuple of arrays
+            Of equal length: samples and labels, say.
+        partition, round : int
+
+        Returns
+        -------
+        tuple of arrays of length `size`
+
+        Raises
+        ------
+        ValueError
+            If the partition has fewer samples.
+        """
+        held = len(shard[0])
+        if self.size > held:
+            raise ValueError(
+                f"mini-batches of {self.size} samples cannot be drawn from partition {partition}, "
+                f"which has {held}"
+            )
+        seeds = np.random.SeedSequence(self.seed, spawn_key=(partition, round))
+        drawn = np.random.default_rng(seeds).choice(held, self.size, replace=False, shuffle=False)
+        return tuple(array[drawn] for array in shard)
 
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:

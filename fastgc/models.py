@@ -41,6 +41,10 @@ class Model(Protocol):
         """A rate for gradient descent on the mean loss that converges."""
         ...
 
+    def smoothness(self, X: Array) -> float:
+        """Lipschitz constant of the mean loss's gradient, or a bound of it."""
+        ...
+
     def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
         """Sum over the samples of the gradient of the loss, shape (size,)."""
         ...
@@ -180,6 +184,10 @@ class SoftmaxRegression(_LinearClassifier):
         """1, which suits samples in [0, 1]."""
         return 1.0
 
+    def smoothness(self, X: Array) -> float:
+        """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
+        return _largest_eigenvalue(X) / 2
+
     def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient of the cross entropy.
 
@@ -283,10 +291,12 @@ class LeastSquares(_LinearClassifier):
         return A, np.eye(self.classes, dtype=X.dtype)[y]
 
     def learning_rate(self, X: Array) -> float:
-        """1 over the largest eigenvalue of the mean loss's Hessian."""
-        A = np.ones((len(X), self.features + 1))
-        A[:, :-1] = X
-        return float(len(X) / np.linalg.norm(A, 2) ** 2)
+        """1 over `smoothness`."""
+        return 1.0 / self.smoothness(X)
+
+    def smoothness(self, X: Array) -> float:
+        """Largest eigenvalue of the mean loss's Hessian, by power iteration."""
+        return _largest_eigenvalue(X)
 
     def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient, shape (size,)."""
@@ -312,6 +322,20 @@ class LeastSquares(_LinearClassifier):
         residual = self._scores(theta, X)
         residual[np.arange(len(y)), y] -= 1
         return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
+
+
+def _largest_eigenvalue(X: Array) -> float:
+    """Of A'A / N, A the N samples with a column of ones, by power iteration."""
+    A = np.ones((len(X), X.shape[1] + 1))
+    A[:, :-1] = X
+    vector = np.random.default_rng(0).standard_normal(A.shape[1])
+    value, before = 0.0, -1.0
+    # The norms ascend, with twice the digits of the vectors.
+    while value - before > 1e-12 * value:
+        before = value
+        vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
+        value = max(before, float(np.linalg.norm(vector)))
+    return value / len(X)
 
 
 def least_squares_gradient(

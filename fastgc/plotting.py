@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .panels import Line, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from .panels import Line, Panel
     from .stability import StabilityRow, StabilityTracker
+    from .training import History, Record
 
 __all__ = [
     "check_path",
@@ -25,6 +30,7 @@ __all__ = [
     "save_panels",
     "save_stability_curves",
     "save_tracking_curves",
+    "spending_panels",
     "stability_curves",
     "stability_figure",
     "tracking_curves",
@@ -386,6 +392,34 @@ def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> 
 def _drawn(error: float) -> float:
     """An error inside the axis, or a little beyond its end."""
     return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
+
+
+def spending_panels(histories: Sequence[History]) -> list[Panel]:
+    """Training loss, communication and computation against time, as Zhu et al., figure 2.
+
+    Communication is counted in parameters sent and messages used, computation in gradients of
+    single samples, both since training began (eqs. (5) and (6)).
+    """
+    curves: dict[str, Callable[[Sequence[Record]], ArrayLike]] = {
+        "training loss": lambda rounds: [r.loss for r in rounds],
+        "communication (vectors)": lambda rounds: np.cumsum(
+            [r.downloads + r.uploads for r in rounds]
+        ),
+        "computation (sample gradients)": lambda rounds: np.cumsum([r.samples for r in rounds]),
+    }
+    return [
+        Panel(
+            "",
+            "time (s)",
+            title,
+            [
+                Line(history.name, [r.time for r in history.rounds], of(history.rounds))
+                for history in histories
+            ],
+            log_y=title == "training loss",
+        )
+        for title, of in curves.items()
+    ]
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

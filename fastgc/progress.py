@@ -19,7 +19,14 @@ except ImportError as error:
 if TYPE_CHECKING:
     from .training import History, Record
 
-__all__ = ["comparison_table", "markdown_table", "rich_table", "task_bar", "training_bar"]
+__all__ = [
+    "comparison_table",
+    "markdown_table",
+    "rich_table",
+    "spending_table",
+    "task_bar",
+    "training_bar",
+]
 
 
 @contextmanager
@@ -123,3 +130,25 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
         )
     return table
+
+
+def spending_table(histories: Sequence[History], loss: float) -> Table:
+    """What runs took to a training loss, one a row, and how many times what the first one took."""
+    first = histories[0].spent(loss)
+    rows = []
+    for history in histories:
+        spent = history.spent(loss)
+        if spent is None:
+            rows.append([history.name, "never", "", "", ""])
+            continue
+        cells = [f"{spent.time:.3g}", str(spent.communication), str(spent.computation)]
+        if first is not None and history is not histories[0]:
+            ratios = (
+                spent.time / first.time,
+                spent.communication / first.communication,
+                spent.computation / first.computation,
+            )
+            cells = [f"{cell} ({ratio:.2f}x)" for cell, ratio in zip(cells, ratios, strict=True)]
+        rows.append([history.name, str(spent.rounds), *cells])
+    head = ["method", "rounds", "time s", "communication", "computation"]
+    return rich_table(f"to a training loss of {loss:.4g}", head, rows)

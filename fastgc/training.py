@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import data as datasets
-from .codes import Code
+from .codes import Code, Grouped, GroupedRound
 from .delays import DelayModel
-from .engines.local import LocalCluster
+from .engines import Cluster, LocalCluster, RoundReport, SimulatedCluster
 from .models import LeastSquares, Model, SoftmaxRegression
-from .optimizers import Nesterov, Optimizer
+from .optimizers import GCADA, Nesterov, Optimizer
 
 if TYPE_CHECKING:
     from .stability import StabilityTracker
 
-__all__ = ["History", "Record", "train", "write_json"]
+__all__ = ["ENGINES", "History", "Record", "Spent", "equal_loss", "train", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class Record:
         Numbers of the messages received, in order.
     arrivals : tuple of float
         When the master had each of them, in seconds from handing out the parameters.
+    downloads : int
+        Workers the parameters were for: all, or those that an adaptive method selected.
+    uploads : int
+        Messages used.
+    samples : int
+        Gradients of single samples that the workers were to compute.
     """
 
     round: int
@@ -69,6 +75,29 @@ class Record:
     rounding: float = math.nan
     received: tuple[int, ...] = ()
     arrivals: tuple[float, ...] = ()
+    downloads: int = 0
+    uploads: int = 0
+    samples: int = 0
+
+
+class Spent(NamedTuple):
+    """What a run of training took until its loss was as low as was asked for.
+
+    Attributes
+    ----------
+    rounds : int
+    time : float
+        Seconds.
+    communication : int
+        Parameters sent and messages used, all rounds together (Zhu et al., eq. (5)).
+    computation : int
+        Gradients of single samples that workers were to compute (Zhu et al., eq. (6)).
+    """
+
+    rounds: int
+    time: float
+    communication: int
+    computation: int
 
 
 @dataclass
@@ -99,6 +128,16 @@ class History:
         """Seconds of training until the test error was this low; inf if it never was."""
         return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
 
+    def spent(self, loss: float) -> Spent | None:
+        """What it took until the training loss was this low; None if it never was."""
+        communication = computation = 0
+        for r in self.rounds:
+            communication += r.downloads + r.uploads
+            computation += r.samples
+            if r.loss <= loss:
+                return Spent(r.round, r.time, communication, computation)
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the parameters, in types that JSON has."""
         listed = asdict(self)
@@ -112,6 +151,11 @@ def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
         listed = [json_ready(history.to_dict()) for history in histories]
         json.dump(listed, file, indent=1, allow_nan=False)
         file.write("\n")
+
+
+def equal_loss(histories: Sequence[History]) -> float:
+    """The lowest training loss that all of these runs reached."""
+    return max(min(r.loss for r in history.rounds) for history in histories)
 
 
 def json_ready(value: Any) -> Any:
@@ -138,13 +182,15 @@ def train(
     callback: Callable[[Record], object] | None = None,
     message_dtype: DTypeLike | None = None,
     tracker: StabilityTracker | None = None,
+    batch: int | None = None,
+    engine: str | Callable[..., Cluster] = "local",
 ) -> History:
-    """Train a model on the worker processes of this machine, with coded gradients.
+    """Train a model on workers that straggle, with coded gradients.
 
     Parameters
     ----------
     code : Code
-        The scheme; ``code.n`` worker processes are started, and ended again.
+        The scheme; ``code.n`` workers are started, and ended again.
     data : Dataset, "digits" or path
         What `fastgc.data.load` takes.
     model : Model, optional
@@ -152,7 +198,8 @@ def train(
         Training starts from zero.
     optimizer : Optimizer, optional
         Gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
-        rate.
+        rate. With `CADA` or `GCADA` only the workers that it selects compute: the code is a
+        `Grouped` one then, with a group for each of its groups.
     rounds : int
         Gradient steps.
     delays : DelayModel, optional
@@ -175,7 +222,14 @@ def train(
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is; warns, raises or waits for more messages where one
         is not. Where it measures, all partial gradients are computed once more, in this process;
-        the time does not count.
+        the time does not count. Not for adaptive methods.
+    batch : int, optional
+        Samples of each partition that a gradient is of, drawn anew in each round
+        (`fastgc.data.MiniBatches`). Default: all.
+    engine : "local", "simulated" or callable
+        Processes of this machine; or workers simulated by
+        `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
+        `fastgc.engines.Cluster`, given the arguments that `LocalCluster` takes.
 
     Returns
     -------
@@ -184,7 +238,9 @@ def train(
     Raises
     ------
     ValueError
-        If the code's data are coded, and the model's gradient is not quadratic in them.
+        If arguments do not go together: coded data and a model whose gradient is not quadratic in
+        them, an adaptive method and a code without its groups, mini-batches larger than a
+        partition.
     NotDecodableError, UnstableRoundError, WorkerFailedError, TimeoutError
         As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
 
@@ -208,6 +264,12 @@ def train(
             f"LeastSquares with it, not {type(model).__name__}"
         )
     optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
+    prepared = model.prepare(X, y)
+    shards = code.encode_data(*prepared)
+    batches = None if batch is None else _batches(code, shards, batch, seed)
+    if isinstance(optimizer, GCADA):
+        _check_groups(code, optimizer, tracker)
+    start_cluster = _engine(engine)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
     history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
@@ -217,11 +279,11 @@ def train(
 
         shown = training_bar(history.name, rounds, code.n)
 
-    prepared = model.prepare(X, y)
-    shards = code.encode_data(*prepared)
+    computed = [len(shard[0]) if batch is None else batch for shard in shards]
+    samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
     with (
         shown as show,
-        LocalCluster(
+        start_cluster(
             code,
             shards,
             model.partial_gradient,
@@ -232,20 +294,36 @@ def train(
             timeout=timeout,
             message_dtype=message_dtype,
             tracker=tracker,
+            batch=batches,
         ) as cluster,
     ):
+        run: Callable[[], tuple[RoundReport, Sequence[int]]]
+        if isinstance(optimizer, GCADA):
+            assert isinstance(code, Grouped)
+            form = code._format(model.size, X.dtype, message_dtype)
+            rnd = code.group_round(model.size, form.gradient_dtype, form.message_dtype)
+            same = form.gradient_dtype == gradient.dtype
+            decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
+            run = partial(_step_selected, cluster, optimizer, rnd, decoded, gradient)
+        else:
+            run = partial(_step_all, cluster, optimizer, gradient, range(code.n))
         elapsed = 0.0
         for number in range(1, rounds + 1):
-            start = time.perf_counter()
-            report = cluster.step(optimizer.point, out=gradient)
+            start = cluster.clock()
+            report, asked = run()
             if tracker is not None and tracker.due:
-                paused = time.perf_counter()
-                tracker.measure(gradient, _partials(model, optimizer.point, prepared, code.k))
-                start += time.perf_counter() - paused
+                paused = cluster.clock()
+                drawn = None if batches is None else partial(batches, round=report.round)
+                tracker.measure(
+                    gradient, _partials(model, optimizer.point, prepared, code.k, drawn)
+                )
+                start += cluster.clock() - paused
+            if batch is not None:
+                gradient *= len(X) / (batch * code.k)
             model.add_regularisation(optimizer.point, gradient)
             gradient /= len(X)
             optimizer.step(gradient)
-            elapsed += time.perf_counter() - start
+            elapsed += cluster.clock() - start
             record = Record(
                 number,
                 elapsed,
@@ -259,6 +337,9 @@ def train(
                 math.nan if tracker is None else tracker.rounds[-1].predicted,
                 tuple(report.received.tolist()),
                 tuple(report.arrivals.tolist()),
+                len(asked),
+                report.received.size,
+                sum(samples[worker] for worker in asked),
             )
             history.rounds.append(record)
             show(record)
@@ -268,10 +349,86 @@ def train(
     return history
 
 
-def _partials(model: Model, theta: NDArray[Any], prepared: Any, k: int) -> NDArray[Any]:
+ENGINES: dict[str, Callable[..., Cluster]] = {
+    "local": LocalCluster,
+    "simulated": SimulatedCluster,
+}
+
+
+def _engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
+    if isinstance(engine, str):
+        if engine not in ENGINES:
+            raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
+        return ENGINES[engine]
+    if not callable(engine):
+        raise TypeError(f"engine must be a name or callable, not {type(engine).__name__}")
+    return engine
+
+
+def _batches(
+    code: Code, shards: Sequence[tuple[Any, ...]], batch: int, seed: int
+) -> datasets.MiniBatches:
+    batches = datasets.MiniBatches(batch, seed)
+    if code.codes_data:
+        raise ValueError(
+            f"{type(code).__name__} codes the data, once: there are no mini-batches of them"
+        )
+    least = min(len(shard[0]) for shard in shards)
+    if batches.size > least:
+        raise ValueError(
+            f"batch is {batches.size}, but the smallest of the {code.k} partitions has {least} "
+            "samples"
+        )
+    return batches
+
+
+def _check_groups(code: Code, method: GCADA, tracker: StabilityTracker | None) -> None:
+    if not isinstance(code, Grouped) or code.groups != method.groups:
+        has = f"has {code.groups}" if isinstance(code, Grouped) else "is none"
+        raise ValueError(
+            f"{type(method).__name__} selects among {method.groups} groups and needs a Grouped "
+            f"code of as many, such as fastgc.Grouped.repetition(n, {method.groups}); "
+            f"{type(code).__name__} {has}"
+        )
+    if tracker is not None:
+        raise ValueError(f"trackers follow gradients decoded in one, not {type(method).__name__}'s")
+
+
+def _step_all(
+    cluster: Cluster, optimizer: Optimizer, gradient: NDArray[Any], workers: range
+) -> tuple[RoundReport, range]:
+    """Write the gradient to `gradient`, with the help of all workers."""
+    return cluster.step(optimizer.point, out=gradient), workers
+
+
+def _step_selected(
+    cluster: Cluster,
+    method: GCADA,
+    rnd: GroupedRound,
+    decoded: NDArray[Any],
+    gradient: NDArray[Any],
+) -> tuple[RoundReport, list[int]]:
+    """Write the sum of the groups' newest gradients to `gradient`; selected groups compute."""
+    rnd.reset(method.selected)
+    report = cluster.collect(method.point, rnd, rnd.workers)
+    start = cluster.clock()
+    for group in rnd.groups:
+        part = rnd.gradient(group, out=decoded)
+        method.receive(group, part.astype(gradient.dtype, copy=False))
+    method.gradient(out=gradient)
+    return report._replace(decode_seconds=cluster.clock() - start), rnd.workers
+
+
+def _partials(
+    model: Model,
+    theta: NDArray[Any],
+    prepared: Any,
+    k: int,
+    drawn: Callable[[Any, int], Any] | None,
+) -> NDArray[Any]:
     """Every partial gradient, computed here."""
     X, y = prepared
     partials = np.empty((k, theta.size), dtype=theta.dtype)
-    for shard, partial in zip(datasets.partition(X, y, k), partials, strict=True):
-        model.partial_gradient(theta, shard, partial)
+    for j, shard in enumerate(datasets.partition(X, y, k)):
+        model.partial_gradient(theta, shard if drawn is None else drawn(shard, j), partials[j])
     return partials

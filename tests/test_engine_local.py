@@ -26,7 +26,8 @@ from fastgc import (
     use_backend,
 )
 from fastgc.delays import Empirical, Exponential, Heterogeneous
-from fastgc.engines import LocalCluster, local
+from fastgc.engines import LocalCluster
+from fastgc.engines.interface import sample_delays
 from fastgc.models import LeastSquares
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
@@ -438,12 +439,12 @@ def test_times_of_computations_count_for_each_partition():
     code = BinaryCode(4, 9, stragglers=1)
     assert len(set(code.loads.tolist())) > 1
     once = Exponential(0.001).sample(5, 4, seed=7)
-    assert local._sample(Exponential(0.001), code.loads, 5, 7) == once.tolist()
+    assert sample_delays(Exponential(0.001), code.loads, 5, 7) == once.tolist()
     each = Exponential(0.001, per="computation")
-    np.testing.assert_allclose(local._sample(each, code.loads, 5, 7), once * code.loads)
+    np.testing.assert_allclose(sample_delays(each, code.loads, 5, 7), once * code.loads)
     # An object that only samples is of delays, as ever.
-    assert local._sample(Delays([1.0] * 4), code.loads, 0, 7) == [1.0] * 4
-    assert local._sample(None, code.loads, 0, 7) == [0.0] * 4
+    assert sample_delays(Delays([1.0] * 4), code.loads, 0, 7) == [1.0] * 4
+    assert sample_delays(None, code.loads, 0, 7) == [0.0] * 4
 
 
 def test_workers_wait_for_each_of_their_partitions():

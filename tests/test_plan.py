@@ -10,7 +10,7 @@ import pytest
 from fastgc import data, planning
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
-from fastgc.engines.local import RoundReport
+from fastgc.engines import RoundReport
 from fastgc.models import SoftmaxRegression
 
 pytestmark = pytest.mark.any_backend

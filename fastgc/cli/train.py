@@ -4,38 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 from rich.console import Console
 
-from ..codes import catalogue
+from ..codes import Code, Grouped, catalogue
 from ..delays.text import FORMS
 from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
 if TYPE_CHECKING:
+    from ..data import Dataset
+    from ..models import Model
+    from ..optimizers import Optimizer
     from ..stability import StabilityTracker
+
+# Methods, and the code that each is used with unless another is named.
+METHODS = {
+    "nesterov": "rs",
+    "sgd": "uncoded",
+    "adam": "uncoded",
+    "cada": "repetition",
+    "gcada": "repetition",
+}
+ADAPTIVE = ("cada", "gcada")
 
 
 @app.command()
 def train(
     code: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-            f"{', '.join(catalogue.NAMES)}."
+            f"{', '.join(catalogue.NAMES)}. In groups it is the code of each, and may be "
+            "repetition, too: every member has all the data of the group. (default: rs; with sgd "
+            "and adam uncoded; with cada and gcada repetition)"
         ),
-    ] = "rs",
+    ] = None,
     compare: Annotated[
+        str | None,
+        typer.Option(
+            help="What else to train with, on the same delays: codes and methods, such as "
+            "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)"
+        ),
+    ] = None,
+    method: Annotated[
         str,
         typer.Option(
-            help="More codes, to train with on the same delays: uncoded,ignore,bcc:load=5,lcc."
+            help=f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with "
+            "new gradients from those workers, or groups, only whose last one may be too old."
         ),
-    ] = "",
+    ] = "nesterov",
     workers: Workers = 20,
     stragglers: Stragglers = None,
     partitions: Partitions = None,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Split workers and partitions into groups with a code each; -s is of each group "
+            "then. (default with gcada: n/4)",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -46,9 +79,20 @@ def train(
         str,
         typer.Option(help='"digits", a .npz file, an idx file, or a folder with MNIST\'s files.'),
     ] = "digits",
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Samples drawn of each partition in a round. (default: all)"),
+    ] = None,
     delays: Annotated[
         str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}.")
     ] = "pareto:scale=0.005,shape=1.1",
+    engine: Annotated[
+        str,
+        typer.Option(
+            help='"local": worker processes of this machine; "simulated": workers whose time is '
+            "simulated, their delays and nothing else."
+        ),
+    ] = "local",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
     messages: Annotated[
         str | None,
@@ -58,16 +102,35 @@ def train(
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(help="Learning rate of Nesterov's method. (default: the model's own)"),
+        typer.Option(
+            help="Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
+        ),
     ] = None,
+    c: Annotated[
+        float | None,
+        typer.Option(help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)"),
+    ] = None,
+    max_age: Annotated[
+        int, typer.Option(min=1, help="With cada and gcada: how old a gradient may become, D.")
+    ] = 10,
     seed: Annotated[
         int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
     ] = 0,
     target: Annotated[
         float, typer.Option(help="Test error whose time the table shows.", min=0.0, max=1.0)
     ] = 0.05,
+    loss: Annotated[
+        float | None,
+        typer.Option(
+            help="Training loss at which methods are compared. (default: the lowest all reach)"
+        ),
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Plot test error against time to this file (png, svg, pdf).")
+        Path | None,
+        typer.Option(
+            help="Plot test error against time to this file (png, svg, pdf); where methods are "
+            "compared, loss, communication and computation."
+        ),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the history of every round to this file.")
@@ -89,15 +152,14 @@ def train(
         str, typer.Option(help='What to do then: "warn", "raise", or "wait" for more messages.')
     ] = "warn",
 ) -> None:
-    """Train a model on worker processes that straggle, with coded gradients."""
+    """Train a model on workers that straggle, with coded gradients."""
     from .. import data as datasets
     from .. import delays as delay_models
     from ..models import LeastSquares, SoftmaxRegression
-    from ..optimizers import Nesterov
-    from ..progress import comparison_table
+    from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
+    from ..training import ENGINES, equal_loss, write_json
     from ..training import train as run
-    from ..training import write_json
 
     trackers: dict[str, StabilityTracker] = {}
     with clear_errors(), _written_at_last(trackers, track):
@@ -107,11 +169,7 @@ def train(
             from .. import plotting
 
             plotting.check_path(plot)
-        s = workers // 5 if stragglers is None else stragglers
-        schemes = {
-            name: catalogue.make(name, workers, partitions, s, seed)
-            for name in [code.strip(), *catalogue.split(compare)]
-        }
+        runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed)
         files = [each.resolve() for each in (plot, json_file, track) if each is not None]
         if len(set(files)) < len(files):
             raise ValueError("--plot, --json and --track must name different files")
@@ -122,9 +180,17 @@ def train(
         if on_error not in ("warn", "raise", "wait"):
             raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {on_error!r}')
         action: Any = on_error
+        tracked = track is not None or max_error is not None
+        adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
+        if tracked and adaptive:
+            raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
+        if c is not None and not adaptive:
+            raise ValueError("--c is for the methods cada and gcada")
+        if engine not in ENGINES:
+            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if model not in ("auto", "softmax", "least-squares"):
             raise ValueError(f'--model must be "auto", "softmax" or "least-squares", not {model!r}')
-        needed = any(scheme.codes_data for scheme in schemes.values())
+        needed = any(each.code.codes_data for each in runs.values())
         if needed and model == "softmax":
             raise ValueError(
                 "Lagrange codes decode only gradients that are quadratic in the data: use "
@@ -133,33 +199,36 @@ def train(
         if model == "auto":
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
-        for scheme in schemes.values():  # what one of them does not send is refused before any runs
-            scheme.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
+        for each in runs.values():  # what one of them does not send is refused before any runs
+            each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
         trained = kind(dataset.features, dataset.classes)
-        rate = trained.learning_rate(dataset.X_train) if lr is None else lr
+        optimizers = {
+            name: _optimizer(each, trained, dataset, lr, c, max_age) for name, each in runs.items()
+        }
         delay = delay_models.parse(delays)
         typer.echo(
             f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples; "
             f"model {model}; delays {delay!r}, seed {seed}",
             err=True,
         )
-        for name, scheme in schemes.items():
+        for name, (_, scheme) in runs.items():
             typer.echo(
                 f"{name}: any {scheme.threshold} of {scheme.message_count} messages, "
-                f"load {scheme.load} of {scheme.k} partitions",
+                f"load {scheme.load} of {scheme.k} partitions"
+                + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
                 err=True,
             )
         histories = []
-        for name, scheme in schemes.items():
-            if track is not None or measure_every or max_error is not None:
+        for name, each in runs.items():
+            if tracked:
                 trackers[name] = StabilityTracker(max_error, action, measure_every)
             histories.append(
                 run(
-                    scheme,
+                    each.code,
                     dataset,
                     model=trained,
-                    optimizer=Nesterov(lr=rate),
+                    optimizer=optimizers[name],
                     rounds=rounds,
                     delays=delay,
                     seed=seed,
@@ -167,19 +236,110 @@ def train(
                     progress=True,
                     tracker=trackers.get(name),
                     message_dtype=messages,
+                    batch=batch,
+                    engine=engine,
                 )
             )
         Console().print(comparison_table(histories, target))
+        methods = len({each.method for each in runs.values()}) > 1
+        if methods:
+            level = equal_loss(histories) if loss is None else loss
+            Console().print(spending_table(histories, level))
         if json_file is not None:
             write_json(histories, json_file)
             typer.echo(f"history written to {json_file}", err=True)
         if plot is not None:
-            plotting.save_error_curves(histories, plot)
+            if methods:
+                plotting.save_panels(plotting.spending_panels(histories), plot)
+            else:
+                plotting.save_error_curves(histories, plot)
             typer.echo(f"plot written to {plot}", err=True)
         if plot is not None and track is not None:
             beside = plot.with_stem(f"{plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)
             typer.echo(f"plot written to {beside}", err=True)
+
+
+class _Run(NamedTuple):
+    method: str
+    code: Code
+
+
+def _runs(
+    method: str,
+    code: str | None,
+    compare: str | None,
+    n: int,
+    k: int | None,
+    s: int | None,
+    groups: int | None,
+    seed: int,
+) -> dict[str, _Run]:
+    """What to train with, by name: the main run, then what it is compared with."""
+    if method not in METHODS:
+        raise ValueError(f"--method must be one of {', '.join(METHODS)}, not {method!r}")
+    if compare is None:
+        compare = "adam" if method in ADAPTIVE else ""
+    others = catalogue.split(compare)
+    if groups is not None and code is None and "gcada" not in (method, *others):
+        raise ValueError("--groups needs the method gcada, or a --code to use in each group")
+    main = METHODS[method] if code is None else code.strip()
+    named = main if method == "nesterov" else method if code is None else f"{method} {main}"
+    chosen = [(named, method, main)]
+    for item in others:
+        if item in METHODS:
+            chosen.append((item, item, METHODS[item]))
+        else:
+            chosen.append((item if method == "nesterov" else f"{method} {item}", method, item))
+    runs = {}
+    for name, how, text in chosen:
+        if how == "cada":
+            if text != "repetition":
+                raise ValueError("cada asks single workers, without a code: use gcada")
+            runs[name] = _Run(how, Grouped.repetition(n, n))
+        elif how == "gcada" or (groups is not None and code is not None):
+            runs[name] = _Run(how, _grouped(text, n, k, s, groups or max(1, n // 4), seed))
+        else:
+            tolerated = n // 5 if s is None else s
+            runs[name] = _Run(how, catalogue.make(text, n, k, tolerated, seed))
+    return runs
+
+
+def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed: int) -> Grouped:
+    """The same code for every group."""
+    if text == "repetition":
+        return Grouped.repetition(n, groups)
+    k = n if k is None else k
+    for what, number in (("workers", n), ("partitions", k)):
+        if number % groups:
+            raise ValueError(f"{groups} groups need a multiple of {groups} {what}, not {number}")
+    size = n // groups
+    tolerated = min(1, size - 1) if s is None else s
+    return Grouped([catalogue.make(text, size, k // groups, tolerated, seed)] * groups)
+
+
+def _optimizer(
+    run: _Run, model: Model, dataset: Dataset, lr: float | None, c: float | None, max_age: int
+) -> Optimizer:
+    from ..data import partition
+    from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+
+    X = dataset.X_train
+    if run.method in ("nesterov", "sgd"):
+        rate = model.learning_rate(X) if lr is None else lr
+        return Nesterov(rate) if run.method == "nesterov" else SGD(rate)
+    adam = AMSGrad() if lr is None else AMSGrad(lr)
+    if run.method == "adam":
+        return adam
+    assert isinstance(run.code, Grouped)
+    shards = partition(X, dataset.y_train, run.code.k)
+    constants = [
+        model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
+        for group in range(run.code.groups)
+    ]
+    kind = CADA if run.method == "cada" else GCADA
+    given = partial(kind, run.code.groups, adam, max_age=max_age, smoothness=constants)
+    return given() if c is None else given(c=c)
 
 
 @contextmanager

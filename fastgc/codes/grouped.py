@@ -96,6 +96,11 @@ class Grouped(Code):
         group = check_index("group", group, self.groups)
         return range(self._first_worker[group], self._first_worker[group + 1])
 
+    def partitions_of(self, group: int) -> range:
+        """Partitions of a group."""
+        group = check_index("group", group, self.groups)
+        return range(self._first_partition[group], self._first_partition[group + 1])
+
     def group_of(self, worker: int) -> int:
         """Group of a worker."""
         worker = check_index("worker", worker, self.n)
@@ -109,6 +114,12 @@ class Grouped(Code):
 
     def _parameters(self) -> dict[str, Any]:
         return {"codes": list(self.codes)}
+
+    def __repr__(self) -> str:
+        names = [repr(code) for code in self.codes]
+        if len(set(names)) == 1:
+            return f"Grouped([{names[0]}] * {self.groups})"
+        return f"Grouped([{', '.join(names)}])"
 
     def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         g = self.group_of(worker)

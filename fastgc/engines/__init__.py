@@ -1,5 +1,7 @@
-"""Engines: what runs a code on real workers."""
+"""Engines: what runs a code on workers, real or simulated."""
 
-from .local import LocalCluster, RoundReport
+from .interface import Cluster, RoundReport
+from .local import LocalCluster
+from .simulated import SimulatedCluster
 
-__all__ = ["LocalCluster", "RoundReport"]
+__all__ = ["Cluster", "LocalCluster", "RoundReport", "SimulatedCluster"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import multiprocessing
-import operator
 import os
 import pickle
 import select
@@ -24,7 +23,7 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -36,14 +35,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector
-from ..codes import Code, GroupedRound, Round
+from ..codes import Code
 from ..delays import DelayModel
 from ..errors import NotDecodableError, WorkerFailedError
+from .interface import Batch, Collected, Gradient, RoundReport, check_cluster, sample_delays
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker
 
-__all__ = ["LocalCluster", "RoundReport"]
+__all__ = ["LocalCluster"]
 
 Array = NDArray[Any]
 
@@ -56,47 +56,6 @@ _TRACEBACK_BYTES = 1 << 14
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-Gradient = Callable[[Array, Any, Array], object]
-Batch = Callable[[Any, int, int], Any]
-Collected = Round | GroupedRound
-
-
-class RoundReport(NamedTuple):
-    """What one round took.
-
-    Attributes
-    ----------
-    round : int
-        The number of the round, from 0.
-    survivors : ndarray of int
-        The workers heard from before the gradient could be decoded, in order of their first
-        messages; in a round of groups, those whose messages were of use.
-    messages : int
-        The messages received by then.
-    wait_seconds : float
-        From the hand-off of the parameters to the message that made the round ready.
-    decode_seconds : float
-        What decoding took after that.
-    stale : int
-        Messages of earlier rounds that arrived since the last report and were dropped.
-    lost : tuple of int
-        The workers whose processes have died so far.
-    received : ndarray of int
-        The numbers of the messages used, in order of arrival.
-    arrivals : ndarray of float
-        When the master had each of them, in seconds from the hand-off.
-    """
-
-    round: int
-    survivors: NDArray[np.int64]
-    messages: int
-    wait_seconds: float
-    decode_seconds: float
-    stale: int
-    lost: tuple[int, ...]
-    received: NDArray[np.int64]
-    arrivals: NDArray[np.float64]
 
 
 class LocalCluster:
@@ -170,16 +129,7 @@ class LocalCluster:
         tracker: StabilityTracker | None = None,
         batch: Batch | None = None,
     ) -> None:
-        if len(shards) != code.shard_count:
-            raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
-        for name, function in (("gradient", gradient), ("batch", batch)):
-            if not callable(function) and (name, function) != ("batch", None):
-                raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-        size = operator.index(size)
-        if size < 1:
-            raise ValueError(f"size must be positive, got {size}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be positive, got {timeout}")
+        size, timeout = check_cluster(code, shards, gradient, size, timeout, batch)
         self._code = code
         self._size = size
         self._dtype = check_dtype(dtype)
@@ -379,7 +329,7 @@ class LocalCluster:
 
     def _collect(self, theta: Array, rnd: Collected, asked: set[int]) -> RoundReport:
         self._number += 1
-        delays = _sample(self._delays, self._loads, self._number, self._seed)
+        delays = sample_delays(self._delays, self._loads, self._number, self._seed)
         stale = 0
         self._listen(0.0)
         while self._inbox:
@@ -499,23 +449,6 @@ class LocalCluster:
                 f"round {self._number}: {error}",
                 error.missing,
             ) from None
-
-
-def _sample(
-    model: DelayModel | None, loads: NDArray[np.int64], number: int, seed: int
-) -> list[float]:
-    """Seconds that each worker sleeps in a round."""
-    n = loads.size
-    if model is None:
-        return [0.0] * n
-    delays = np.asarray(model.sample(number, n, seed), dtype=np.float64)
-    if delays.shape != (n,):
-        raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
-    if not (delays >= 0.0).all():
-        raise ValueError(f"delays must not be negative or NaN, got {delays}")
-    if getattr(model, "per", "round") == "computation":
-        delays = delays * loads
-    return list(delays.tolist())
 
 
 class _Layout(NamedTuple):

@@ -1,5 +1,6 @@
 """Gradient methods for the master."""
 
+from .adaptive import CADA, GCADA
 from .descent import SGD, AMSGrad, Nesterov, Optimizer
 
-__all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]
+__all__ = ["CADA", "GCADA", "SGD", "AMSGrad", "Nesterov", "Optimizer"]

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import at_least, check_integer, check_real
+from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.base import UNSTABLE
 from ..delays import DelayModel
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
-from ..simulation.monte_carlo import check_cost, require_mean
+from ..simulation.monte_carlo import require_mean
 from ..stability import amplification
 
 __all__ = ["CODES", "Choice", "Plan", "plan"]

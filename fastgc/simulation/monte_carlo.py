@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import at_least, check_real, check_reals
+from .._arrays import at_least, check_cost, check_real
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
@@ -186,19 +186,6 @@ def simulate(
         np.concatenate(each) for each in zip(*parts, strict=True)
     )
     return Simulation(times, messages, workers, computations, code._message_weight)
-
-
-def check_cost(n: int, cost: ArrayLike) -> NDArray[np.float64]:
-    """Seconds for a partial gradient, of all workers or of each of n; ValueError otherwise."""
-    checked = check_reals("cost", cost)
-    if checked.shape not in ((), (n,)):
-        raise ValueError(
-            f"cost must be a number, or one for each of {n} workers, not an array of shape "
-            f"{checked.shape}"
-        )
-    if not ((checked >= 0) & (checked < np.inf)).all():
-        raise ValueError(f"cost must be seconds, finite and not negative, not {checked}")
-    return checked
 
 
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> None:

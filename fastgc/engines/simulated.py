@@ -1,0 +1,219 @@
+"""Rounds on workers that are only simulated: computed here, in a time of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
+from ..codes import Code
+from ..delays import DelayModel
+from .interface import Batch, Collected, Gradient, RoundReport, check_cluster, sample_delays
+
+if TYPE_CHECKING:
+    from ..stability import StabilityTracker
+
+__all__ = ["SimulatedCluster"]
+
+Array = NDArray[Any]
+
+
+class SimulatedCluster:
+    """Workers that take the time a model says, and no time here but that of their arithmetic.
+
+    Messages are those that workers would send, in the order in which they would arrive; only those
+    that a round uses are computed, and each partial gradient once. Rounds are as
+    `fastgc.simulation.simulate` has them: worker i, of load w, begins after D seconds and computes
+    for ``cost * w``, or for ``(D + cost) * w`` where delays are per computation, and sends its
+    messages after equal parts of that. For the same seed and round, D is what it is on a
+    `LocalCluster`.
+
+    Parameters
+    ----------
+    code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker, batch
+        As of `LocalCluster`; nothing is pickled. Without `delays`, D is 0.
+    cost : float or (n,) array
+        Seconds to compute one partial gradient, of each worker if they differ.
+    receive : float
+        Seconds that the master's link is busy with a message that arrived, one after another.
+    overhead : float
+        Seconds between the end of a round and the beginning of the next one.
+    interrupted : bool
+        Whether workers drop what they are at when a round is over, as the papers have it.
+        Otherwise they first finish the message they are at, as those of `LocalCluster` do.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> engine = partial(SimulatedCluster, cost=1e-4, interrupted=False)
+    >>> fastgc.train(code, engine=engine, delays=delays)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        delays: DelayModel | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+        message_dtype: DTypeLike | None = None,
+        tracker: StabilityTracker | None = None,
+        batch: Batch | None = None,
+        *,
+        cost: ArrayLike = 0.0,
+        receive: float = 0.0,
+        overhead: float = 0.0,
+        interrupted: bool = True,
+    ) -> None:
+        self._size, self._timeout = check_cluster(code, shards, gradient, size, timeout, batch)
+        self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
+        self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
+        self._loads = code.loads
+        self._work = check_cost(code.n, cost) * self._loads
+        self._receive = check_real("receive", receive)
+        self._overhead = check_real("overhead", overhead)
+        self._interrupted = bool(interrupted)
+        self._form = code._format(self._size, self._dtype, message_dtype)
+        self._round = code.round(
+            self._size, self._form.gradient_dtype, self._form.message_dtype, tracker=tracker
+        )
+        self._sender = np.repeat(np.arange(code.n), code.message_counts)
+        self._share = np.concatenate([np.arange(1, m + 1) / m for m in code.message_counts])
+        self._late = np.zeros(code.n)  # seconds until each worker is free
+        self._number, self._now = -1, 0.0
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no further rounds; a second call does nothing."""
+        self._closed = True
+
+    def clock(self) -> float:
+        """Simulated seconds since the beginning."""
+        return self._now
+
+    def step(self, theta: Array, out: Array) -> RoundReport:
+        """Run one round; parameters, result and errors as of `LocalCluster.step`.
+
+        Decoding takes no simulated time.
+        """
+        check_vector("out", out, self._dtype, self._size, output=True)
+        self._round.reset()
+        report = self.collect(theta, self._round)
+        out[:] = self._round.gradient()
+        return report
+
+    def collect(
+        self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
+    ) -> RoundReport:
+        """Run one round without decoding; as `LocalCluster.collect`."""
+        if self._closed:
+            raise RuntimeError("the cluster is closed")
+        theta = check_vector("theta", theta, self._dtype, self._size)
+        code, sender = self._code, self._sender
+        asked = np.zeros(code.n, dtype=bool)
+        for worker in range(code.n) if workers is None else workers:
+            asked[check_index("worker", worker, code.n)] = True
+        self._number += 1
+
+        delays = np.array(sample_delays(self._delays, self._loads, self._number, self._seed))
+        begin, work = self._late, self._work
+        if getattr(self._delays, "per", "round") == "computation":
+            work = work + delays
+        else:
+            begin = begin + delays
+        arrival = np.where(asked[sender], begin[sender] + work[sender] * self._share, np.inf)
+        partials = _Partials(self, theta)
+        arrivals: list[float] = []
+        messages, end = 0, 0.0
+        for number in np.argsort(arrival, kind="stable").tolist():
+            if rnd.ready or not arrival[number] < np.inf:
+                break
+            worker, index = code.sender(number)
+            messages += 1
+            end = max(end, float(arrival[number])) + self._receive
+            if self._timeout is not None and end > self._timeout:
+                if rnd.decodable:  # a tracker waits for more
+                    break
+                raise TimeoutError(
+                    f"round {self._number} was not decodable after {self._timeout} simulated s"
+                )
+            if rnd.wants(worker):
+                rnd.receive(worker, partials.message(worker, index), index)
+                arrivals.append(end)
+        if not rnd.ready:
+            rnd.require(np.flatnonzero(arrival < np.inf))
+        self._pass(arrival, end)
+        received = rnd.survivors
+        return RoundReport(
+            self._number,
+            np.array(list(dict.fromkeys(sender[received].tolist())), dtype=np.int64),
+            messages,
+            end,
+            0.0,
+            0,
+            (),
+            received,
+            np.array(arrivals),
+        )
+
+    def _pass(self, arrival: NDArray[np.float64], end: float) -> None:
+        """Let the time of a round pass."""
+        end += self._overhead
+        self._now += end
+        if self._interrupted:
+            return
+        late = np.maximum(self._late - end, 0.0)
+        for number in range(arrival.size - 1, -1, -1):  # each worker's first after the end is last
+            worker = self._sender[number]
+            if self._late[worker] <= end < arrival[number] < np.inf:
+                late[worker] = arrival[number] - end
+        self._late = late
+
+
+class _Partials:
+    """Partial gradients of one round, each computed when first asked for."""
+
+    def __init__(self, cluster: SimulatedCluster, theta: Array) -> None:
+        self._cluster, self._theta = cluster, theta
+        self._known: dict[int, Array] = {}
+
+    def message(self, worker: int, index: int) -> Array:
+        """What a worker sends."""
+        code, form = self._cluster._code, self._cluster._form
+        partials = [self._of(int(j)) for j in code.partitions(worker, index)]
+        return code.encode(worker, partials, index=index, message_dtype=form.message_dtype)
+
+    def _of(self, partition: int) -> Array:
+        partial = self._known.get(partition)
+        if partial is None:
+            cluster = self._cluster
+            shard = cluster._shards[partition]
+            if cluster._batch is not None:
+                shard = cluster._batch(shard, partition, cluster._number)
+            partial = np.empty(cluster._size, cluster._form.partial_dtype)
+            cluster._gradient(self._theta, shard, partial)
+            self._known[partition] = partial
+        return partial
