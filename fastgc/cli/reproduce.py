@@ -30,8 +30,8 @@ def reproduce(
     data: Annotated[
         str,
         typer.Option(
-            help='What halbawi-2 trains on: "digits", a .npz file, an idx file, or a folder with '
-            "MNIST's files."
+            help='What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a '
+            "folder with MNIST's files."
         ),
     ] = "digits",
     plots: Annotated[

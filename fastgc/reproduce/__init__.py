@@ -21,7 +21,8 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "li-2": li.figure_2,
     "li-tables": li.tables,
     "li-5": li.figure_5,
-    "zhu": zhu.section_5,
+    "zhu-2": zhu.figure_2,
+    "zhu-5": zhu.section_5,
 }
 
 
@@ -44,7 +45,7 @@ def reproduce(
     rounds : int
         Simulated rounds of each point, at least 1.
     data : str
-        What ``"halbawi-2"`` trains on, as `fastgc.data.load` takes it.
+        What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it.
     progress : bool
         Show a progress bar for each figure (needs ``fastgc[cli]``).
 
