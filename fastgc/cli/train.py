@@ -308,7 +308,7 @@ def _runs(
 def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed: int) -> Grouped:
     """The same code for every group."""
     if text == "repetition":
-        return Grouped.repetition(n, groups)
+        return Grouped.repetition(n, groups, k)
     k = n if k is None else k
     for what, number in (("workers", n), ("partitions", k)):
         if number % groups:

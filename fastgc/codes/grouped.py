@@ -76,20 +76,31 @@ class Grouped(Code):
         self._complex = any(code._complex for code in self.codes)
 
     @classmethod
-    def repetition(cls, n: int, groups: int) -> Grouped:
-        """Groups of n / G workers, each of whom holds all of its group's one partition.
+    def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
+        """Groups of n / G workers, each of whom holds all of its group's partitions.
 
         G-CADA's groups (Zhu et al., section IV); with as many groups as workers, CADA's workers.
+
+        Parameters
+        ----------
+        n, groups : int
+            `groups` divides `n`.
+        k : int, optional
+            Partitions, a multiple of `groups`. Default: one for each group.
 
         Raises
         ------
         TypeError, ValueError
-            If the numbers are no positive integers, or `n` no multiple of `groups`.
+            If the numbers are no positive integers, or do not divide each other so.
         """
         n, groups = check_integer("n", n), check_integer("groups", groups)
-        if not 1 <= groups <= n or n % groups:
-            raise ValueError(f"groups must divide the n={n} workers, not be {groups}")
-        return cls([FractionalRepetition(n // groups, 1, stragglers=n // groups - 1)] * groups)
+        k = groups if k is None else check_integer("k", k)
+        if not 1 <= groups <= min(n, k) or n % groups or k % groups:
+            raise ValueError(
+                f"groups must divide the n={n} workers and the k={k} partitions, not be {groups}"
+            )
+        size = n // groups
+        return cls([FractionalRepetition(size, k // groups, stragglers=size - 1)] * groups)
 
     def members(self, group: int) -> range:
         """Workers of a group."""
