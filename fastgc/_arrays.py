@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "GRADIENT_DTYPES",
+    "Output",
+    "as_array",
+    "as_rows",
     "at_least",
     "check_cost",
     "check_dtype",
@@ -28,7 +33,11 @@ __all__ = [
     "is_half",
     "store",
     "unit_roundoff",
+    "view_of",
 ]
+
+# What results are written to and returned as: a NumPy array, or anything whose memory is one's.
+Output: TypeAlias = Any
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
@@ -66,6 +75,65 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
             ) from None
         dtype = ml_dtypes.bfloat16
     return np.dtype(dtype)
+
+
+def as_array(what: str, array: Any) -> NDArray[Any]:
+    """`array` as a NumPy array: a view of its memory where it lends it, or TypeError.
+
+    Memory is lent through ``__array__``, the buffer protocol or DLPack: by tensors of PyTorch,
+    arrays of JAX, memoryviews and others, of which none need be installed. Lists are copied.
+    """
+    if type(array) is np.ndarray:
+        return array
+    try:
+        # DLPack last: PyTorch's exports bits where signs are still to be changed (imag of a conj).
+        if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+            return np.from_dlpack(array)
+        return _bits_of_bfloat16(array) if _is_bfloat16_tensor(array) else np.asarray(array)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise TypeError(f"{what} cannot be taken as a NumPy array: {error}") from None
+
+
+def _is_bfloat16_tensor(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.dtype is torch.bfloat16
+
+
+def _bits_of_bfloat16(tensor: Any) -> NDArray[Any]:
+    # NumPy knows no bfloat16 and PyTorch not ml_dtypes': the bits cross as another 16-bit float's.
+    if tensor.requires_grad:  # which such a view forgets
+        raise TypeError("it requires grad: use tensor.detach()")
+    return np.asarray(tensor.view(sys.modules["torch"].float16)).view(_dtype("bfloat16"))
+
+
+def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
+    """`arrays` as one NumPy array if it is an array, else the sequence of arrays that it is."""
+    if isinstance(arrays, np.ndarray | list | tuple) or not _lends_memory(arrays):
+        return arrays  # type: ignore[no-any-return]
+    return as_array(what, arrays)
+
+
+def _lends_memory(array: Any) -> bool:
+    if any(hasattr(array, f"__{way}__") for way in ("array", "array_interface", "dlpack")):
+        return True
+    try:
+        memoryview(array)
+    except TypeError:
+        return False
+    return True
+
+
+def view_of(what: str, array: Output) -> NDArray[Any]:
+    """`array` as a NumPy array that shares its memory, or TypeError."""
+    if isinstance(array, np.ndarray):
+        return array
+    view = as_array(what, array)
+    if not np.may_share_memory(view, as_array(what, array)):  # each is a copy
+        raise TypeError(
+            f"{what} must be an array that can be written to where it is, not "
+            f"{type(array).__name__}"
+        )
+    return view
 
 
 def store(array: NDArray[Any], out: NDArray[Any]) -> None:
@@ -109,7 +177,7 @@ def check_real(what: str, value: Any, positive: bool = False) -> float:
 
 def check_reals(what: str, array: ArrayLike) -> NDArray[np.float64]:
     """`array` as float64 numbers of its shape, maybe none, Inf or NaN; or TypeError."""
-    given = np.asarray(array)
+    given = as_array(what, array)
     if given.dtype is _FLOAT:
         return given
     if given.dtype.kind == "O":  # numbers that NumPy has no dtype for, such as large integers
@@ -156,7 +224,8 @@ def check_vector(
     """`array` as a contiguous vector of this dtype and size.
 
     An input with other strides or not aligned is copied; an output must be contiguous, aligned
-    and writable. Errors name the array as `what`, followed by `number` where there is one.
+    and writable, and the vector shares its memory. Errors name the array as `what`, followed by
+    `number` where there is one.
     """
     # The hot path: in one test, what nearly every call brings.
     if (
@@ -172,7 +241,7 @@ def check_vector(
         what = f"{what} {number}"
     if output:
         return check_output(what, array, dtype, (size,))
-    array = np.asarray(array)
+    array = as_array(what, array)
     _check_shape(what, array, dtype, (size,))
     if not (array.flags.c_contiguous and array.flags.aligned):
         array = array.copy()
@@ -181,11 +250,11 @@ def check_vector(
 
 
 def check_output(
-    what: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
+    what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """`array`, if results of this dtype and shape can be written to it where it is."""
+    """A view of `array`, if results of this dtype and shape can be written to it where it is."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
+        array = view_of(what, array)
     _check_shape(what, array, dtype, shape)
     if not array.flags.writeable:
         raise ValueError(f"{what} is read-only: it must be writable")
@@ -193,7 +262,8 @@ def check_output(
         raise ValueError(f"{what} must be contiguous: it has strides {array.strides} bytes")
     if not array.flags.aligned:
         raise ValueError(f"{what} must be aligned: it begins inside an element's place")
-    return array
+    checked: NDArray[Any] = array
+    return checked
 
 
 def _check_shape(
@@ -207,7 +277,7 @@ def _check_shape(
 
 def check_numbers(what: str, array: ArrayLike) -> NDArray[Any]:
     """`array` as contiguous float64 or complex128 numbers, at least one; its shape is kept."""
-    array = np.asarray(array)
+    array = as_array(what, array)
     if array.dtype is not _FLOAT and array.dtype is not _COMPLEX:
         if array.dtype.kind not in "iufc":
             raise TypeError(f"{what} must be real or complex numbers, not {array.dtype}")
@@ -240,7 +310,7 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
 
 def check_workers(what: str, workers: ArrayLike) -> NDArray[np.int64]:
     """`workers` as an int64 vector; their range and distinctness are for the caller."""
-    array = np.asarray(workers)
+    array = workers if type(workers) is np.ndarray else as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
     if array.ndim != 1:

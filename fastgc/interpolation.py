@@ -24,7 +24,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import kernels
-from ._arrays import check_finite, check_integer, check_line, check_numbers, check_output
+from ._arrays import (
+    Output,
+    check_finite,
+    check_integer,
+    check_line,
+    check_numbers,
+    check_output,
+)
 
 __all__ = ["basis", "chebyshev", "evaluate", "functional", "roots_of_unity", "weights"]
 
@@ -104,7 +111,7 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
     return np.asarray(np.ldexp(parts, scale[:, None]).view(nodes.dtype)[:, 0])
 
 
-def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
+def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
     """Matrix of the Lagrange basis: entry (i, j) is ``l_j(points[i])``.
 
     ``l_j`` is the polynomial of degree below m that is 1 at node j and 0 at the others, so
@@ -133,12 +140,9 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: NDArray[Any] | None = None) 
     """
     prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (prepared.points.size, prepared.nodes.size), prepared.nodes.dtype
-    if out is None:
-        out = np.empty(shape, dtype)
-    else:
-        check_output("out", out, dtype, shape)
-    kernels.lagrange_basis(*prepared, out)
-    return out
+    values = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
+    kernels.lagrange_basis(*prepared, values)
+    return values if out is None else out
 
 
 def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:

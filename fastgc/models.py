@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from ._arrays import Output, as_array, view_of
 
 __all__ = ["LeastSquares", "Model", "SoftmaxRegression", "least_squares_gradient"]
 
@@ -45,7 +47,7 @@ class Model(Protocol):
         """Lipschitz constant of the mean loss's gradient, or a bound of it."""
         ...
 
-    def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
+    def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
         """Sum over the samples of the gradient of the loss, shape (size,)."""
         ...
 
@@ -115,11 +117,12 @@ class _LinearClassifier:
 
     def error(self, theta: Array, X: Array, y: Labels) -> float:
         """Fraction of the m >= 1 samples whose predicted class is not ``y``."""
-        self._check_labels(X, y, least=1)
+        X, y = self._checked(X, y, least=1)
         return float(np.mean(self.predict(theta, X) != y))
 
     def _scores(self, theta: Array, X: Array) -> Array:
         """Compute x W + b."""
+        theta, X = as_array("theta", theta), as_array("X", X)
         if theta.shape != (self.size,) or theta.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"theta must be a float32 or float64 array of shape ({self.size},), "
@@ -132,7 +135,9 @@ class _LinearClassifier:
         scores += table[-1]
         return scores
 
-    def _check_labels(self, X: Array, y: Labels, least: int = 0) -> None:
+    def _checked(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Labels]:
+        """Samples and labels as arrays, if every sample has one of the classes."""
+        X, y = as_array("X", X), as_array("y", y)
         if y.shape != (len(X),) or y.dtype.kind not in "iu":
             raise ValueError(
                 f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
@@ -144,6 +149,7 @@ class _LinearClassifier:
             raise ValueError(
                 f"labels must lie in 0 .. {self.classes - 1}, got {y.min()} to {y.max()}"
             )
+        return X, y
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ class SoftmaxRegression(_LinearClassifier):
         """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
         return _largest_eigenvalue(X) / 2
 
-    def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
+    def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient of the cross entropy.
 
         Parameters
@@ -207,23 +213,22 @@ class SoftmaxRegression(_LinearClassifier):
         array, shape (size,)
             ``out`` where it was given, else a new array.
         """
-        self._check_labels(X, y)
-        if out is None:
-            out = np.empty_like(theta)
-        elif out.shape != theta.shape or out.dtype != theta.dtype or not out.flags.c_contiguous:
+        theta, (X, y) = as_array("theta", theta), self._checked(X, y)
+        total = np.empty_like(theta) if out is None else view_of("out", out)
+        if total.shape != theta.shape or total.dtype != theta.dtype or not total.flags.c_contiguous:
             raise ValueError(
                 f"out must be a contiguous {theta.dtype} array of shape {theta.shape}, "
-                f"got {out.dtype} of shape {out.shape}"
+                f"got {total.dtype} of shape {total.shape}"
             )
         X = X.astype(theta.dtype, copy=False)
         residual = self._shifted_logits(theta, X)
         np.exp(residual, out=residual)
         residual /= residual.sum(axis=1, keepdims=True)
         residual[np.arange(len(y)), y] -= 1
-        table = out.reshape(self.features + 1, self.classes)
+        table = total.reshape(self.features + 1, self.classes)
         np.matmul(X.T, residual, out=table[:-1])
         residual.sum(axis=0, out=table[-1])
-        return out
+        return total if out is None else out
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Labels], out: Array) -> None:
         """Write the partial gradient g_j of one partition to ``out``.
@@ -251,7 +256,7 @@ class SoftmaxRegression(_LinearClassifier):
         y : array of int, shape (m,)
             Their classes.
         """
-        self._check_labels(X, y, least=1)
+        X, y = self._checked(X, y, least=1)
         logits = self._shifted_logits(theta, X)
         correct = logits[np.arange(len(y)), y]
         np.exp(logits, out=logits)
@@ -285,7 +290,7 @@ class LeastSquares(_LinearClassifier):
 
     def prepare(self, X: Array, y: Labels) -> tuple[Array, Array]:
         """Samples with a column of ones, (m, features + 1), and indicators, (m, classes)."""
-        self._check_labels(X, y)
+        X, y = self._checked(X, y)
         A = np.ones((len(X), self.features + 1), dtype=X.dtype)
         A[:, :-1] = X
         return A, np.eye(self.classes, dtype=X.dtype)[y]
@@ -298,7 +303,7 @@ class LeastSquares(_LinearClassifier):
         """Largest eigenvalue of the mean loss's Hessian, by power iteration."""
         return _largest_eigenvalue(X)
 
-    def gradient(self, theta: Array, X: Array, y: Labels, out: Array | None = None) -> Array:
+    def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient, shape (size,)."""
         return least_squares_gradient(theta, *self.prepare(X, y), out=out)
 
@@ -318,7 +323,7 @@ class LeastSquares(_LinearClassifier):
 
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
         """Mean over the samples of half the squared distance, without the penalty."""
-        self._check_labels(X, y, least=1)
+        X, y = self._checked(X, y, least=1)
         residual = self._scores(theta, X)
         residual[np.arange(len(y)), y] -= 1
         return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
@@ -326,6 +331,7 @@ class LeastSquares(_LinearClassifier):
 
 def _largest_eigenvalue(X: Array) -> float:
     """Of A'A / N, A the N samples with a column of ones, by power iteration."""
+    X = as_array("X", X)
     A = np.ones((len(X), X.shape[1] + 1))
     A[:, :-1] = X
     vector = np.random.default_rng(0).standard_normal(A.shape[1])
@@ -339,7 +345,7 @@ def _largest_eigenvalue(X: Array) -> float:
 
 
 def least_squares_gradient(
-    theta: NDArray[Any], X: NDArray[Any], y: NDArray[Any], out: NDArray[Any] | None = None
+    theta: ArrayLike, X: ArrayLike, y: ArrayLike, out: Output | None = None
 ) -> NDArray[Any]:
     """X'(X theta - y), flat.
 
@@ -361,6 +367,7 @@ def least_squares_gradient(
     ValueError
         If the shapes do not fit.
     """
+    theta, X, y = as_array("theta", theta), as_array("X", X), as_array("y", y)
     outputs = y.shape[1] if y.ndim == 2 else 1
     if (
         X.ndim != 2
@@ -378,11 +385,11 @@ def least_squares_gradient(
     table = theta.reshape(X.shape[1], outputs)
     residual = X @ table
     residual -= y.reshape(len(X), outputs)
-    if out is None:
-        out = np.empty(theta.size, dtype=np.result_type(theta, X))
-    if out.shape != (theta.size,) or not out.flags.c_contiguous:
+    dtype = np.result_type(theta, X)
+    total = np.empty(theta.size, dtype) if out is None else view_of("out", out)
+    if total.shape != (theta.size,) or not total.flags.c_contiguous:
         raise ValueError(
-            f"out must be a contiguous array of shape ({theta.size},), not {out.shape}"
+            f"out must be a contiguous array of shape ({theta.size},), not {total.shape}"
         )
-    np.matmul(X.T, residual, out=out.reshape(X.shape[1], outputs))
-    return out
+    np.matmul(X.T, residual, out=total.reshape(X.shape[1], outputs))
+    return total if out is None else out

@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import kernels
-from ._arrays import check_finite, check_integer, check_line, check_numbers, check_output
+from ._arrays import (
+    Output,
+    as_array,
+    check_finite,
+    check_integer,
+    check_line,
+    check_numbers,
+    check_output,
+)
 from ._twofold import Pair, two_product, two_sum
 
 __all__ = ["leja_order", "roots_order", "solve"]
@@ -103,7 +111,7 @@ def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
     n = check_integer("n", n)
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    chosen = np.asarray(exponents)
+    chosen = as_array("the exponents", exponents)
     if chosen.ndim != 1:
         raise ValueError(f"exponents must be one-dimensional, not of shape {chosen.shape}")
     if chosen.size and chosen.dtype.kind not in "iu":
@@ -124,7 +132,7 @@ def solve(
     *,
     order: Literal["leja", "given"] | ArrayLike = _LEJA,
     refine: int = 0,
-    out: NDArray[Any] | None = None,
+    out: Output | None = None,
 ) -> NDArray[Any]:
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
 
@@ -205,7 +213,7 @@ def _solve(
     transpose: bool,
     order: Literal["leja", "given"] | ArrayLike,
     refine: int,
-    out: NDArray[Any] | None,
+    out: Output | None,
 ) -> NDArray[Any]:
     nodes, b = check_line("nodes", nodes), check_numbers("b", b)
     m = nodes.size
@@ -218,12 +226,12 @@ def _solve(
     if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
         b = b.astype(_COMPLEX)
     if out is None:
-        out = np.empty_like(b)
+        x = np.empty_like(b)
     else:
-        check_output("out", out, b.dtype, b.shape)
-        if refine and np.may_share_memory(out, b):
+        x = check_output("out", out, b.dtype, b.shape)
+        if refine and np.may_share_memory(x, b):
             b = b.copy()
-        if np.may_share_memory(out, nodes):
+        if np.may_share_memory(x, nodes):
             nodes = nodes.copy()
     # A kernel stops at the first columns it finds not finite, but has then written others. Nodes
     # that are at fault are so for all columns.
@@ -236,18 +244,18 @@ def _solve(
             b, x = (a.view(_FLOAT).reshape(m, -1) for a in (b, x))
         return kernels.solve_vandermonde(nodes, b, permutation, transpose, x, forced)
 
-    if not run(b, out):
+    if not run(b, x):
         check_finite("nodes", nodes)
         _check_distinct(nodes)
-        run(b, out, True)
+        run(b, x, True)
         warnings.warn("overflow in solving a Vandermonde system", RuntimeWarning, stacklevel=3)
-        return out
+        return x if out is None else out
     for _ in range(refine):
-        correction = np.empty_like(out)
-        if not run(_residual(nodes, b, out, transpose), correction):
+        correction = np.empty_like(x)
+        if not run(_residual(nodes, b, x, transpose), correction):
             break
-        out += correction
-    return out
+        x += correction
+    return x if out is None else out
 
 
 def _check_distinct(nodes: NDArray[Any]) -> None:
@@ -267,7 +275,7 @@ def _permutation(order: Literal["leja", "given"] | ArrayLike, m: int) -> NDArray
         if order == "given":
             return np.arange(m)
         raise ValueError(f"order must be 'leja', 'given' or a permutation, not {order!r}")
-    given = np.asarray(order)
+    given = as_array("order", order)
     if given.dtype.kind not in "iu":
         raise TypeError(f"order must be integers, not {given.dtype}")
     if given.shape != (m,):

@@ -44,7 +44,11 @@ def bad_outputs(size, dtype):
         (canary(size, np.dtype(dtype).newbyteorder()), TypeError, "out must have dtype"),
         (canary(size + 1, dtype), ValueError, rf"out must have shape \({size},\), not"),
         (canary((1, size), dtype), ValueError, rf"out must have shape \({size},\), not"),
-        ([7.0] * size, TypeError, "out must be a NumPy array, not list"),
+        (
+            [7.0] * size,
+            TypeError,
+            "out must be an array that can be written to .*, not list",
+        ),
     ]
 
 

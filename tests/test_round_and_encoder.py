@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from code_table import SMALL, SMALL_IDS, Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import HALVES
@@ -314,7 +315,7 @@ def test_out_of_a_round(code):
         (np.full(p, 7, np.float32), TypeError, "out must have dtype float64"),
         (np.full(p + 1, 7.0), ValueError, r"out must have shape \(5,\), not \(6,\)"),
         (np.full((1, p), 7.0), ValueError, "out must have shape"),
-        ([7.0] * p, TypeError, "out must be a NumPy array, not list"),
+        ([7.0] * p, TypeError, "out must be an array that can be written to .*, not list"),
     ]:
         with pytest.raises(error, match=says):
             received.gradient(out)
@@ -376,6 +377,129 @@ def test_decoder_is_decoding_vector(code):
     with pytest.raises(NotDecodableError):
         decoder([])
     decoder(range(code.n))
+
+
+# ------------------------------------------------------------------------------ bound decoder
+
+
+@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+def test_bound_decoder_is_decode(code):
+    job, rng = Job(code), np.random.default_rng(5)
+    size = job.messages[0].size
+    room = np.full((code.message_count, size + 3), np.nan, job.messages[0].dtype)
+    messages, gradient = room[:, 1 : size + 1], np.empty(job.p)
+    bound = code.bind(messages, gradient)
+    new = code.bind(messages, p=job.p, check_finite=False)
+    assert bound.gradient is gradient
+    for _ in range(8):
+        survivors = rng.permutation(code.message_count)
+        survivors = survivors[: rng.integers(code.threshold, code.message_count + 1)]
+        if not code.decodable(survivors):  # each worker's own messages would come in order
+            continue
+        messages[:] = np.nan
+        messages[survivors] = [job.messages[m] for m in survivors]
+        expected = job.decode(survivors)
+        assert bound(survivors.tolist()) is gradient
+        np.testing.assert_array_equal(gradient, expected)
+        np.testing.assert_array_equal(new(survivors), expected)
+        assert new(survivors) is new.gradient
+    assert np.isnan(room[:, [0, -1]]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_bound_decoder_of_any_packed_code(data):
+    n = data.draw(st.integers(1, 12))
+    code = ReedSolomon(n, stragglers=data.draw(st.integers(0, n - 1)))
+    p, dtype = data.draw(st.integers(1, 9)), data.draw(st.sampled_from(DTYPES))
+    partials = partial_gradients(code, p, dtype)
+    messages = np.array(encoded(code, partials))
+    order = data.draw(st.permutations(range(n)))
+    survivors = order[: data.draw(st.integers(code.threshold, n))]
+    gradient = code.bind(messages, p=p)(survivors)
+    assert gradient.dtype == dtype
+    np.testing.assert_array_equal(gradient, code.decode(survivors, messages[survivors], p=p))
+    scale = np.abs(code.decoding_vector(survivors)).sum() * np.abs(messages).max()
+    np.testing.assert_allclose(
+        gradient, partials.sum(axis=0), atol=40 * np.finfo(dtype).eps * scale
+    )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_bound_decoder_of_halves(dtype):
+    code = ReedSolomon(7, stragglers=2)
+    messages = np.array(encoded(code, partial_gradients(code, 6, np.float32))).astype(dtype)
+    gradient = code.bind(messages)([6, 1, 2, 3, 0])
+    assert gradient.dtype == np.float32
+    np.testing.assert_array_equal(gradient, code.decode([6, 1, 2, 3, 0], messages[[6, 1, 2, 3, 0]]))
+
+
+def test_bound_decoder_gathers_nothing(monkeypatch):
+    code = BinaryCode(6, stragglers=1)
+    messages = np.ones((6, 8))
+    bound, seen = code.bind(messages), []
+    combine = kernels.combine
+
+    def spy(mode, rows, coef, *rest, **named):
+        seen.append([int(a) for a in rows.addresses[: rows.count]])
+        return combine(mode, rows, coef, *rest, **named)
+
+    monkeypatch.setattr(kernels, "combine", spy)
+    bound([5, 3, 0, 1, 2])  # one class is complete: 1, 3 and 5
+    assert seen == [[messages[i].ctypes.data for i in (5, 3, 1)]]
+
+
+def test_bound_decoder_refuses_and_writes_nothing():
+    code = ReedSolomon(7, stragglers=2)
+    messages = np.array(encoded(code, partial_gradients(code, 6, np.float64)))
+    gradient = np.full(6, 7.0)
+    bound = code.bind(messages, gradient)
+    for survivors, error, says in [
+        (range(4), NotDecodableError, "1 more message is needed"),
+        ([0, 1, 2, 3, 3], ValueError, "names worker 3 a second time"),
+        ([0, 1, 2, 3, 7], ValueError, "workers are numbered 0 to 6"),
+        ([0, 1, 2, 3, -1], ValueError, "workers are numbered 0 to 6"),
+        ([0.0, 1, 2, 3, 4], TypeError, "survivors must be integers"),
+        (range(8), ValueError, "workers are numbered 0 to 6"),
+    ]:
+        with pytest.raises(error, match=says):
+            bound(survivors)
+    with pytest.raises(ValueError, match="unknown method"):
+        bound(range(5), method="none")
+    messages[3, 2] = np.inf
+    with pytest.raises(NonFiniteMessageError, match="of worker 3 is not finite: element 2 is inf"):
+        bound(range(5))
+    assert (gradient == 7).all()
+    bound([0, 1, 2, 4, 5])
+    assert np.isfinite(gradient).all()
+    assert not np.isfinite(code.bind(messages, gradient, check_finite=False)(range(5))).all()
+    several = Uncoded(2, 4, load=2)
+    bound = several.bind(np.array([[1.0], [2], [np.nan], [3]]))
+    with pytest.raises(NonFiniteMessageError, match="worker 1"):
+        bound(range(4))
+
+
+def test_what_cannot_be_bound():
+    code = ReedSolomon(7, stragglers=2)
+    messages = np.zeros((7, 6))
+    for array, out, error, says in [
+        (messages[:5], None, ValueError, r"a row for each of 7 messages, not of shape \(5, 6\)"),
+        (messages[0], None, ValueError, "a row for each of 7 messages"),
+        (list(messages[0]), None, ValueError, "a row for each of 7 messages"),
+        (np.zeros((7, 12))[:, ::2], None, ValueError, "rows of messages must be contiguous"),
+        (np.zeros((6, 7)).T, None, ValueError, "rows of messages must be contiguous"),
+        (messages.astype(int), None, TypeError, "one of the dtypes"),
+        (messages, np.zeros(6, np.float32), TypeError, "out must have dtype float64"),
+        (messages, np.zeros(8), ValueError, "must have 8 elements, not 6"),
+        (messages, messages[3], ValueError, "out shares memory with messages"),
+        (messages, [0.0] * 6, TypeError, "out must be an array that can be written to"),
+    ]:
+        with pytest.raises(error, match=says):
+            code.bind(array, out)
+    with pytest.raises(ValueError, match="must have 8 elements, not 6"):
+        code.bind(messages, p=8)
+    side_by_side = np.zeros((7, 12))
+    code.bind(side_by_side[:, :6], side_by_side[0, 6:])
 
 
 # -------------------------------------------------------------------------------------- trust

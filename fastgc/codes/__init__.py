@@ -8,7 +8,7 @@ from .fractional_repetition import FractionalRepetition
 from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
 from .linear import LinearCode
-from .plans import Decoder, Encoder, Round
+from .plans import BoundDecoder, Decoder, Encoder, Round
 from .random_assignment import RandomAssignment
 from .reed_solomon import ReedSolomon
 from .trust import Approximation, Trust
@@ -17,6 +17,7 @@ from .uncoded import Uncoded
 __all__ = [
     "Approximation",
     "BinaryCode",
+    "BoundDecoder",
     "Code",
     "CouponCollector",
     "CyclicRepetition",

@@ -21,6 +21,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import data, kernels
 from .._arrays import (
+    Output,
+    as_array,
+    as_rows,
     check_dtype,
     check_index,
     check_integer,
@@ -28,10 +31,11 @@ from .._arrays import (
     check_workers,
     is_half,
     store,
+    view_of,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
-from .plans import Decoder, Encoder, Round, Watch, nonzero, require_finite
+from .plans import BoundDecoder, Decoder, Encoder, Round, Watch, nonzero, require_finite
 from .rules import Rule
 from .trust import Approximation, Trust, sums_of
 
@@ -72,6 +76,10 @@ class Code(ABC):
     Messages are numbered: worker by worker, and each worker's in the order it sends them. Where
     every worker sends one, a message has its worker's number, and `survivors` are workers;
     otherwise they are numbers of messages, see `message_number`.
+
+    Arrays, `out` among them, are NumPy's or others whose memory NumPy can view: tensors of PyTorch
+    on the CPU, memoryviews, or whatever speaks DLPack. They are read and written where they are,
+    and what is returned is the `out` that was given.
 
     Attributes
     ----------
@@ -290,8 +298,8 @@ class Code(ABC):
     def encode(
         self,
         worker: int,
-        partials: NDArray[Any] | Sequence[NDArray[Any]],
-        out: NDArray[Any] | None = None,
+        partials: ArrayLike,
+        out: Output | None = None,
         *,
         index: int = 0,
         message_dtype: DTypeLike | None = None,
@@ -325,13 +333,14 @@ class Code(ABC):
         """
         self.message_number(worker, index)
         coef = self.coefficients(worker, index)
-        if len(partials) != coef.size:
+        given = as_rows("the partial gradients", partials)
+        if len(given) != coef.size:
             what = "" if self.message_counts[worker] == 1 else f" for message {index}"
             raise ValueError(
                 f"worker {worker} computes {coef.size} partial gradients{what}, but "
-                f"{len(partials)} were given"
+                f"{len(given)} were given"
             )
-        first = np.asarray(partials[0])
+        first = as_array("a partial gradient", given[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
         dtype = check_dtype(first.dtype, halves=True)
@@ -341,31 +350,31 @@ class Code(ABC):
         rows = _rows(
             "partial gradient",
             range(coef.size),
-            partials,
+            given,
             form.partial_dtype,
             form.gradient_size,
             form,
             form.encode_mode,
         )
         if out is None:
-            out = np.empty(form.message_size, dtype=form.message_dtype)
+            message = np.empty(form.message_size, dtype=form.message_dtype)
         else:
-            check_vector("out", out, form.message_dtype, form.message_size, output=True)
+            message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
             inputs = [rows.arrays] if isinstance(rows.arrays, np.ndarray) else rows.arrays
-            if any(np.may_share_memory(out, array) for array in inputs):
+            if any(np.may_share_memory(message, array) for array in inputs):
                 raise ValueError("out shares memory with a partial gradient")
-        sums = form.sums(out)
+        sums = form.sums(message)
         kernels.combine(form.encode_mode, rows, coef, form.reals(sums, form.encode_mode))
-        if sums is not out:
-            store(sums, out)
-        return out
+        if sums is not message:
+            store(sums, message)
+        return message if out is None else out
 
     def encoder(
         self,
         worker: int,
         p: int,
         dtype: DTypeLike = np.float64,
-        out: NDArray[Any] | None = None,
+        out: Output | None = None,
         *,
         index: int = 0,
         message_dtype: DTypeLike | None = None,
@@ -383,7 +392,7 @@ class Code(ABC):
         return not self._rule.missing(self._check_survivors(survivors))
 
     def decoding_vector(
-        self, survivors: ArrayLike, method: str = "auto", out: NDArray[Any] | None = None
+        self, survivors: ArrayLike, method: str = "auto", out: Output | None = None
     ) -> NDArray[Any]:
         """Decoding vector a_F: ``a_F @ B[survivors] = 1``.
 
@@ -418,15 +427,15 @@ class Code(ABC):
             decoder = self.decoder()
         if decoder.backend is not kernels.active:
             decoder = self.decoder()
+        target = None
         if out is not None:
-            check_vector("out", out, decoder.vector.dtype, survivors.size, output=True)
+            target = check_vector("out", out, decoder.vector.dtype, survivors.size, output=True)
         vector = decoder._of(survivors, method)
-        if out is None:
-            out = vector.copy()
-        else:
-            out[:] = vector
+        if target is not None:
+            target[:] = vector
+        found: NDArray[Any] = vector.copy() if out is None else out
         self._idle.append(decoder)
-        return out
+        return found
 
     @cached_property
     def _idle(self) -> list[Decoder]:
@@ -467,8 +476,8 @@ class Code(ABC):
     def decode(
         self,
         survivors: ArrayLike,
-        messages: NDArray[Any] | Sequence[NDArray[Any]],
-        out: NDArray[Any] | None = None,
+        messages: ArrayLike,
+        out: Output | None = None,
         *,
         p: int | None = None,
         method: str = "auto",
@@ -481,8 +490,8 @@ class Code(ABC):
     def decode(
         self,
         survivors: ArrayLike,
-        messages: NDArray[Any] | Sequence[NDArray[Any]],
-        out: NDArray[Any] | None = None,
+        messages: ArrayLike,
+        out: Output | None = None,
         *,
         p: int | None = None,
         method: str = "auto",
@@ -494,8 +503,8 @@ class Code(ABC):
     def decode(
         self,
         survivors: ArrayLike,
-        messages: NDArray[Any] | Sequence[NDArray[Any]],
-        out: NDArray[Any] | None = None,
+        messages: ArrayLike,
+        out: Output | None = None,
         *,
         p: int | None = None,
         method: str = "auto",
@@ -546,8 +555,9 @@ class Code(ABC):
             If anything else does not fit; nothing has been written then.
         """
         survivors = check_workers("survivors", survivors)
-        if len(messages) != survivors.size:
-            raise ValueError(f"{survivors.size} survivors, but {len(messages)} messages")
+        given = as_rows("the messages", messages)
+        if len(given) != survivors.size:
+            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
         if partial not in (None, "best"):
             raise ValueError(f'partial must be None or "best", not {partial!r}')
         residual = 0.0
@@ -558,27 +568,26 @@ class Code(ABC):
         else:
             vector, residual = self.best_vector(survivors)
         if tracker is not None:
-            form = self._message_format(np.asarray(messages[0]), out, p)
+            form = self._message_format(as_array("a message", given[0]), out, p)
             predicted = residual
             if self.decodable(survivors):
                 kinds = form.gradient_dtype, form.message_dtype
                 predicted = self.trust(survivors, *kinds).relative_error
             tracker.record(self, survivors, vector, form.message_dtype, predicted)
-        gradient = self._decode_by(vector, survivors, messages, out, p, check_finite)
+        gradient = self._decode_by(vector, survivors, given, out, p, check_finite)
         return gradient if partial is None else Approximation(gradient, residual)
 
     def _decode_by(
         self,
         vector: NDArray[Any],
         survivors: NDArray[np.int64],
-        messages: NDArray[Any] | Sequence[NDArray[Any]],
-        out: NDArray[Any] | None,
+        messages: NDArray[Any] | Sequence[Any],
+        out: Output | None,
         p: int | None,
         check_finite: bool,
     ) -> NDArray[Any]:
         """The combination of messages by a decoding vector."""
-        first = np.asarray(messages[0])
-        form = self._message_format(first, out, p)
+        form = self._message_format(as_array("a message", messages[0]), out, p)
         numbers = survivors if self.messages == 1 else [self.sender(m)[0] for m in survivors]
         rows = _rows(
             "message of worker",
@@ -589,11 +598,13 @@ class Code(ABC):
             form,
             form.decode_mode,
         )
+        target = None
         if out is not None:
-            check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        direct = out is not None and not check_finite
-        gradient = out if direct else np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        assert gradient is not None
+            target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+        if target is None or check_finite:
+            gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype)
+        else:
+            gradient = target
         used = rows
         if self._sparse:
             vector, used = nonzero(vector, rows)
@@ -601,14 +612,11 @@ class Code(ABC):
         if not kernels.combine(form.decode_mode, used, vector, reals, check=check_finite):
             for worker, row in zip(numbers, rows.arrays, strict=True):
                 require_finite(int(worker), row)
-        if out is not None and not direct:
-            out[:] = gradient
-            return out
-        return gradient
+        if target is not None and target is not gradient:
+            target[:] = gradient
+        return gradient if out is None else out
 
-    def _message_format(
-        self, message: NDArray[Any], out: NDArray[Any] | None, p: int | None
-    ) -> Format:
+    def _message_format(self, message: NDArray[Any], out: Output | None, p: int | None) -> Format:
         """Format of messages like this one, for a gradient of p elements or of out's size."""
         if message.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {message.shape}")
@@ -616,7 +624,7 @@ class Code(ABC):
         if self._layout in ("complex", "complex data") and not is_half(dtype):
             dtype = real_of(dtype, "messages")
         if p is None:
-            p = message.size if out is None else np.size(out)
+            p = message.size if out is None else view_of("out", out).size
         form = self._format(p, dtype)
         if form.message_size != message.size:
             raise ValueError(
@@ -624,6 +632,50 @@ class Code(ABC):
                 f"not {message.size}"
             )
         return form
+
+    def bind(
+        self,
+        messages: ArrayLike,
+        out: Output | None = None,
+        *,
+        p: int | None = None,
+        check_finite: bool = True,
+    ) -> BoundDecoder:
+        """A plan for `decode` in hot loops, on the array that messages come to.
+
+        Parameters
+        ----------
+        messages : (message_count, message_size) array
+            Message m will lie in row m, which only has to hold it when m is a survivor. Rows
+            must be contiguous; they are read where they are.
+        out : (p,) array, optional
+            Where each call writes the gradient: contiguous, writable, of the gradient's dtype.
+        p : int, optional
+            The gradient dimension, if `out` does not say, as in `decode`.
+        check_finite : bool, default True
+            Look for NaN and Inf in what is combined, as in `decode`.
+
+        Returns
+        -------
+        BoundDecoder
+            Call it with survivors: ``bound(survivors)`` is the gradient, in `out`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the arrays do not fit the code or each other, or overlap.
+
+        Examples
+        --------
+        >>> import numpy as np, fastgc
+        >>> code = fastgc.BinaryCode(4, stragglers=1)
+        >>> messages, gradient = np.zeros((4, 2)), np.empty(2)
+        >>> decode = code.bind(messages, out=gradient)
+        >>> messages[:3] = [[1, 2], [30, 40], [5, 6]]  # the last one straggles
+        >>> decode([0, 1, 2])
+        array([6., 8.])
+        """
+        return BoundDecoder(self, messages, out, p, check_finite)
 
     def round(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import check_index, check_integer, check_workers
+from .._arrays import Output, check_index, check_integer, check_workers
 from .base import Code
 from .fractional_repetition import FractionalRepetition
 from .plans import Round
@@ -255,7 +255,7 @@ class GroupedRound:
         """Whether messages of this worker are still of use."""
         return self.code.group_of(worker) in self._missing
 
-    def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
+    def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
         """Take a worker's message; whether the round is `ready`.
 
         Parameters and errors as of `Round.receive`; ValueError also if the worker's group takes no
@@ -274,7 +274,7 @@ class GroupedRound:
             self._received.append(int(self.code._cuts[g]) + number)
         return self.ready
 
-    def gradient(self, group: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:
         """The sum of a group's partial gradients, from its messages received.
 
         Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import interpolation, vandermonde
-from .._arrays import check_index, check_integer
+from .._arrays import Output, as_array, check_index, check_integer
 from ..models import least_squares_gradient
 from .base import Code
 from .format import Layout
@@ -168,9 +168,7 @@ class LagrangeCode(Code):
         """l_j(beta_i), a row for each message."""
         return interpolation.basis(self._alpha, self._beta)
 
-    def encode_data(
-        self, X: NDArray[Any], y: NDArray[Any]
-    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Coded blocks: eqs. (4) and (10), with the labels coded like one more column.
 
         Rows of zeros, which add nothing to the gradient, make all blocks equally long.
@@ -187,7 +185,7 @@ class LagrangeCode(Code):
             Of X's dtype, or complex of its precision. Worker i's are those that ``partitions(i)``
             names.
         """
-        X, y = np.asarray(X), np.asarray(y)
+        X, y = as_array("X", X), as_array("y", y)
         if len(X) != len(y):
             raise ValueError(f"{len(X)} samples but {len(y)} labels")
         if not self.k <= len(X):
@@ -217,9 +215,9 @@ class LagrangeCode(Code):
 
     def compute(
         self,
-        shard: tuple[NDArray[Any], NDArray[Any]],
-        theta: NDArray[Any],
-        out: NDArray[Any] | None = None,
+        shard: tuple[ArrayLike, ArrayLike],
+        theta: ArrayLike,
+        out: Output | None = None,
     ) -> NDArray[Any]:
         """A worker's computation on one coded block: X~'(X~ theta - y~).
 
@@ -316,7 +314,7 @@ def _nodes(
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []
     for name, size, points in zip(("alpha", "beta"), (K, count), nodes, strict=True):
-        array = np.asarray(points)
+        array = as_array(name, points)
         if array.shape != (size,) or array.dtype.kind not in "iufc":
             raise ValueError(f"{name} must be {size} numbers, not {array.dtype} {array.shape}")
         array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -1,4 +1,4 @@
-"""What is prepared once and used every round: decoder, encoder, round."""
+"""What is prepared once and used every round: decoders, encoder, round."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_index, check_vector, check_workers, store
+from .._arrays import Output, as_array, check_index, check_vector, check_workers, store
 from ..errors import NonFiniteMessageError
 from .trust import Approximation, Trust
 
 if TYPE_CHECKING:
     from .base import Code
 
-__all__ = ["Decoder", "Encoder", "Round", "Watch", "require_finite"]
+__all__ = ["BoundDecoder", "Decoder", "Encoder", "Round", "Watch", "require_finite"]
 
 
 class Watch(Protocol):
@@ -80,6 +80,107 @@ class Decoder:
         return self.vector[:f]
 
 
+class BoundDecoder:
+    """Gradients decoded from the rows of one array, with everything prepared: see `Code.bind`.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    messages : (message_count, message_size) array
+        Message m is row m.
+    gradient : (p,) array
+        The `out` that was given; each call overwrites it.
+    """
+
+    __slots__ = (
+        "_all",
+        "_chosen",
+        "_decoder",
+        "_mode",
+        "_reals",
+        "_sums",
+        "_target",
+        "code",
+        "gradient",
+        "messages",
+    )
+
+    def __init__(
+        self,
+        code: Code,
+        messages: ArrayLike,
+        out: Output | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> None:
+        rows = as_array("messages", messages)
+        if rows.ndim != 2 or len(rows) != code.message_count:
+            raise ValueError(
+                f"messages must be an array with a row for each of {code.message_count} messages, "
+                f"not of shape {rows.shape}"
+            )
+        form = code._message_format(rows[0], out, p)
+        if rows.strides[1] != rows.itemsize or not rows.flags.aligned:
+            raise ValueError(
+                f"the rows of messages must be contiguous and aligned: strides are {rows.strides} "
+                "bytes"
+            )
+        target = np.empty(form.gradient_size, form.gradient_dtype)
+        if out is not None:
+            target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+        if np.shares_memory(target, rows):
+            raise ValueError("out shares memory with messages")
+        self.code = code
+        self.messages = messages
+        self.gradient: Any = target if out is None else out
+        self._target = target
+        self._sums = np.empty_like(target) if check_finite else target
+        self._mode = form.decode_mode
+        self._reals = form.reals(self._sums, self._mode)
+        rows = form.reals(rows, self._mode)
+        self._all = kernels.Rows.of(list(rows), rows.shape[1], rows.dtype)
+        self._chosen = kernels.Rows(len(rows), rows.shape[1], rows.dtype)
+        self._decoder = code.decoder()
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """The gradient from the rows of `survivors`.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array
+        method : str, default "auto"
+            As in `Code.decoding_vector`.
+
+        Returns
+        -------
+        (p,) array
+            `gradient`.
+
+        Raises
+        ------
+        NotDecodableError
+            If more messages are needed; says how many.
+        NonFiniteMessageError
+            If a message holds NaN or Inf, unless `check_finite` is off; says whose.
+        TypeError, ValueError
+            If a survivor is named twice or does not exist. In every case nothing has been written.
+        """
+        vector = self._decoder(survivors, method)
+        numbers = self._decoder.survivors[: vector.size]
+        if self.code._sparse:
+            used = np.flatnonzero(vector)
+            vector, numbers = vector[used], numbers[used]
+        self._chosen.take(self._all, numbers)
+        check = self._sums is not self._target
+        if not kernels.combine(self._mode, self._chosen, vector, self._reals, check=check):
+            for number, row in zip(numbers.tolist(), self._chosen.arrays, strict=True):
+                require_finite(self.code.sender(number)[0], row)
+        if check:
+            self._target[:] = self._sums
+        return self.gradient  # type: ignore[no-any-return]
+
+
 class Encoder:
     """A message, built up as its partial gradients are computed.
 
@@ -94,7 +195,7 @@ class Encoder:
         worker: int,
         p: int,
         dtype: DTypeLike,
-        out: NDArray[Any] | None,
+        out: Output | None,
         index: int,
         message_dtype: DTypeLike | None = None,
     ) -> None:
@@ -106,8 +207,9 @@ class Encoder:
         self._coef = {int(j): coefficients[r : r + 1] for r, j in enumerate(self._partitions)}
         if out is None:
             out = np.empty(form.message_size, dtype=form.message_dtype)
-        self._out = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        self._sums = form.sums(self._out)
+        self._out = out
+        self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+        self._sums = form.sums(self._message)
         self._reals = form.reals(self._sums, form.encode_mode)
         real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
         self._row = kernels.Rows(
@@ -115,7 +217,7 @@ class Encoder:
         )
         self._added: set[int] = set()
 
-    def add(self, partition: int, g: NDArray[Any]) -> None:
+    def add(self, partition: int, g: ArrayLike) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
         form = self._form
         coef = self._coef.get(partition)
@@ -126,10 +228,10 @@ class Encoder:
             )
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
-        g = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
+        partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
         row, mode = self._row, form.encode_mode
         row.arrays.clear()
-        row.append(g if g.dtype.kind == "f" else form.reals(g, mode))
+        row.append(partial if partial.dtype.kind == "f" else form.reals(partial, mode))
         kernels.combine(mode, row, coef, self._reals, bool(self._added))
         self._added.add(partition)
 
@@ -138,8 +240,8 @@ class Encoder:
         if len(self._added) < len(self._coef):
             missing = sorted(self._coef.keys() - self._added)
             raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
-        if self._sums is not self._out:
-            store(self._sums, self._out)
+        if self._sums is not self._message:
+            store(self._sums, self._message)
         return self._out
 
     def reset(self) -> None:
@@ -222,7 +324,7 @@ class Round:
         if not self.code.decodable(messages):
             self.code.decoding_vector(messages)
 
-    def receive(self, worker: int, message: NDArray[Any], index: int | None = None) -> bool:
+    def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
         """Take a worker's message.
 
         Checks it, and reads it once for its norm: in the shadow of the wait for the others.
@@ -261,14 +363,14 @@ class Round:
         if number in self._heard:
             what = "" if code.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {worker} was heard already in this round")
-        message = check_vector(
+        row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=worker
         )
-        square = _square_norm(message)
+        square = _square_norm(row)
         if not square < np.inf:
-            require_finite(worker, message)
+            require_finite(worker, row)
         self._decoder.survivors[len(self._square)] = number
-        self._rows.append(form.reals(message, form.decode_mode))
+        self._rows.append(form.reals(row, form.decode_mode))
         self._heard.add(number)
         self._next[worker] = index + 1
         self._square.append(square)
@@ -281,7 +383,7 @@ class Round:
             )
         return self._ready
 
-    def gradient(self, out: NDArray[Any] | None = None, method: str = "auto") -> NDArray[Any]:
+    def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
 
         Parameters
@@ -298,18 +400,19 @@ class Round:
         UnstableRoundError
             If the tracker finds the gradient too imprecise and is to raise; `out` is as it was.
         """
-        out = self._output(out)
+        target = self._output(out)
         vector = self._decoder.fill(self._rows.count, method)
         if self._watch is None:
-            return self._combine(vector, out)
-        gradient = self._combine(vector, np.empty_like(out))
-        predicted = self._trust(gradient, vector).relative_error
-        dtype = self._form.message_dtype
-        self._watch.record(self.code, self.survivors, vector, dtype, predicted)
-        out[:] = gradient
-        return out
+            self._combine(vector, target)
+        else:
+            gradient = self._combine(vector, np.empty_like(target))
+            predicted = self._trust(gradient, vector).relative_error
+            dtype = self._form.message_dtype
+            self._watch.record(self.code, self.survivors, vector, dtype, predicted)
+            target[:] = gradient
+        return target if out is None else out
 
-    def best(self, out: NDArray[Any] | None = None) -> Approximation:
+    def best(self, out: Output | None = None) -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
 
         As `Code.decode` with ``partial="best"``: the gradient itself, if they suffice.
@@ -319,13 +422,14 @@ class Round:
         ValueError
             If there is no message.
         """
-        out = self._output(out)
+        target = self._output(out)
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
         vector, residual = self.code.best_vector(self.survivors)
-        return Approximation(self._combine(vector, out), residual)
+        self._combine(vector, target)
+        return Approximation(target if out is None else out, residual)
 
-    def _output(self, out: NDArray[Any] | None) -> NDArray[Any]:
+    def _output(self, out: Output | None) -> NDArray[Any]:
         form = self._form
         if out is None:
             return np.empty(form.gradient_size, dtype=form.gradient_dtype)

@@ -224,15 +224,15 @@ class LocalCluster:
         Every error closes the cluster, except that unsuitable arguments are refused before
         anything happens.
         """
-        check_vector("out", out, self._dtype, self._size, output=True)
+        gradient = check_vector("out", out, self._dtype, self._size, output=True)
         self._round.reset()
         report = self.collect(theta, self._round)
         start = time.perf_counter()
         try:
             if self._decoded is None:
-                self._round.gradient(out=out)
+                self._round.gradient(out=gradient)
             else:
-                out[:] = self._round.gradient(out=self._decoded)
+                gradient[:] = self._round.gradient(out=self._decoded)
         except BaseException:
             self.close()
             raise

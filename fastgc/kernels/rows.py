@@ -92,6 +92,11 @@ class Rows:
         rows.c = None
         return rows
 
+    def take(self, rows: Rows, which: NDArray[np.int64]) -> None:
+        """List these of other rows instead, in this order."""
+        self.addresses[: which.size] = rows.addresses[which]
+        self.arrays = [rows.arrays[r] for r in which.tolist()]
+
     def clear(self) -> None:
         """Forget all rows."""
         self.arrays.clear()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import check_dtype, check_integer, is_half, unit_roundoff
+from .._arrays import as_array, check_dtype, check_integer, is_half, unit_roundoff
 from ..codes import Code
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
@@ -87,7 +87,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
 
 
 def _checked(vector: ArrayLike, survivors: NDArray[np.int64]) -> NDArray[Any]:
-    a = np.asarray(vector)
+    a = as_array("the vector", vector)
     if a.shape != survivors.shape:
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import check_dtype, is_half
+from .._arrays import as_array, check_dtype, is_half
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
 from ..models import least_squares_gradient
@@ -68,7 +68,7 @@ def _gradients(
 ) -> _Work:
     if partials is None:
         partials = rng.standard_normal((code.k, p)).astype(dtype)
-    computed = np.asarray(partials)
+    computed = as_array("partials", partials)
     if computed.ndim != 2 or len(computed) != code.k:
         raise ValueError(
             f"partials must be of shape ({code.k}, p), a row for each partition, not "
@@ -85,7 +85,7 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
         data = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
     if len(data) != 3:
         raise ValueError("codes of the data take (X, y, theta), not partial gradients")
-    X, y, theta = map(np.asarray, data)
+    X, y, theta = map(as_array, ("X", "y", "theta"), data)
     if X.ndim != 2 or y.shape != X.shape[:1] or theta.shape != X.shape[1:]:
         raise ValueError(
             "X, y and theta must be of shape (N, features), (N,) and (features,), not "

@@ -6,13 +6,13 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import as_array, check_integer
 from .._twofold import exact_sum
 from ..codes import Code
 from ..errors import InstabilityWarning, UnstableRoundError
@@ -167,9 +167,7 @@ class StabilityTracker:
         count = len(self.rounds)
         return bool(count and self.measure_every) and (count - 1) % self.measure_every == 0
 
-    def measure(
-        self, gradient: NDArray[Any], partials: NDArray[Any] | Sequence[NDArray[Any]]
-    ) -> float:
+    def measure(self, gradient: ArrayLike, partials: ArrayLike) -> float:
         """Compare the gradient decoded last with the exact sum of its partial gradients.
 
         Parameters
@@ -184,7 +182,8 @@ class StabilityTracker:
         """
         if not self.rounds:
             raise ValueError("no round has been decoded yet")
-        measured = relative_error(gradient, exact_sum(np.asarray(partials)))
+        exact = exact_sum(as_array("partials", partials))
+        measured = relative_error(as_array("gradient", gradient), exact)
         self.rounds[-1] = self.rounds[-1]._replace(measured=measured)
         return measured
 

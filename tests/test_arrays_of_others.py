@@ -1,0 +1,403 @@
+"""Arrays of other libraries: read and written where they are, and never imported."""
+
+import array
+import mmap
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import interpolation, kernels, vandermonde
+from fastgc._arrays import as_array, view_of
+from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
+
+DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
+CODES = [
+    fastgc.ReedSolomon(7, stragglers=2),
+    fastgc.ReedSolomon(5, stragglers=2, packed=False),
+    fastgc.BinaryCode(7, stragglers=2),
+    fastgc.CyclicRepetition(5, stragglers=1),
+    fastgc.LagrangeCode(6, 5, load=4, nodes="roots"),
+]
+
+
+class Exporter:
+    """Lends its memory through DLPack and in no other way."""
+
+    def __init__(self, lent):
+        self.lent = lent
+
+    def __dlpack__(self, **options):
+        return self.lent.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.lent.__dlpack_device__()
+
+
+class Copier:
+    """Gives copies only."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def __array__(self, dtype=None, copy=None):
+        return self.kept.copy()
+
+
+def tensor(lent):
+    return pytest.importorskip("torch").from_numpy(lent)
+
+
+def tensor_or_bfloat16(lent):
+    torch = pytest.importorskip("torch")
+    if lent.dtype.name != "bfloat16":
+        return torch.from_numpy(lent)
+    return torch.from_numpy(lent.view(np.int16)).view(torch.bfloat16)
+
+
+LENDERS = pytest.mark.parametrize("lend", [memoryview, Exporter, tensor], ids=lambda f: f.__name__)
+
+
+def canary(like):
+    return np.full_like(like, 7)
+
+
+# ---------------------------------------------------------------------------- zero copies
+
+
+@LENDERS
+@pytest.mark.any_backend
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_is_shared(lend, dtype):
+    lent = np.arange(12, dtype=dtype).reshape(3, 4)
+    for given in (lent, lent[1], lent[:, ::2]):
+        view = view_of("out", lend(given))
+        assert view.dtype == dtype
+        assert view.ctypes.data == given.ctypes.data
+        np.testing.assert_array_equal(view, given)
+        assert np.shares_memory(as_array("x", lend(given)), lent)
+
+
+@pytest.mark.any_backend
+def test_memory_of_bytes():
+    numbers = array.array("d", [1, 2, 3])
+    view_of("out", numbers)[1] = 5
+    assert numbers[1] == 5
+    with mmap.mmap(-1, 64) as memory:
+        with memoryview(memory) as whole, whole.cast("d") as mapped:
+            view_of("out", mapped)[2] = 4
+        assert np.frombuffer(memory[16:24]) == 4
+
+
+@pytest.mark.any_backend
+def test_bfloat16_tensors_share_memory():
+    torch, ml_dtypes = pytest.importorskip("torch"), pytest.importorskip("ml_dtypes")
+    given = torch.tensor([1.5, -2, 3e38], dtype=torch.bfloat16)
+    view = view_of("out", given)
+    assert view.dtype == ml_dtypes.bfloat16
+    assert view.ctypes.data == given.data_ptr()
+    np.testing.assert_array_equal(view.astype(np.float32), given.float().numpy())
+    view[0] = 8
+    assert given[0] == 8
+    for wrong, says in [(given.to("meta"), "meta"), (given.requires_grad_(), "detach")]:
+        with pytest.raises(TypeError, match=f"out cannot be taken as a NumPy array.*{says}"):
+            view_of("out", wrong)
+
+
+# ---------------------------------------------------------------------- every verb of a code
+
+
+def partials_of(code, p, dtype=np.float64):
+    rng = np.random.default_rng(3)
+    return rng.standard_normal((code.shard_count, p)).astype(code.partial_dtype(dtype))
+
+
+@LENDERS
+@pytest.mark.parametrize("code", CODES, ids=lambda code: type(code).__name__)
+def test_every_verb(code, lend):
+    p = 6
+    partials = partials_of(code, p)
+    held = [partials[code.partitions(i)] for i in range(code.n)]
+    messages = np.array([code.encode(i, held[i]) for i in range(code.n)])
+    size, dtype = messages[0].size, messages.dtype
+
+    for given in (lend(held[1]), [lend(g) for g in held[1]]):
+        message = np.full(size, 7, dtype)
+        out = lend(message)
+        assert code.encode(1, given, out) is out
+        np.testing.assert_array_equal(message, messages[1])
+        np.testing.assert_array_equal(code.encode(1, given), messages[1])
+    streamed = np.full(size, 7, dtype)
+    out = lend(streamed)
+    encoder = code.encoder(1, p, out=out)
+    for j, g in zip(code.partitions(1), held[1], strict=True):
+        encoder.add(j, lend(g))
+    assert encoder.message() is out
+    np.testing.assert_allclose(streamed, messages[1], rtol=1e-12)
+
+    survivors = np.random.default_rng(0).permutation(code.n)[: code.threshold]
+    chosen = messages[survivors]
+    vector = np.full(survivors.size, 7, code.decoder().vector.dtype)
+    out = lend(vector)
+    assert code.decoding_vector(lend(survivors), out=out) is out
+    np.testing.assert_array_equal(vector, code.decoding_vector(survivors))
+
+    exact = code.decode(survivors, chosen, p=p)
+    gradient = np.empty(p)
+    for given in (lend(chosen), [lend(m) for m in chosen], tuple(map(lend, chosen))):
+        for options in ({}, {"check_finite": False}):
+            gradient[:], out = 7, lend(gradient)
+            assert code.decode(lend(survivors), given, out, **options) is out
+            np.testing.assert_array_equal(gradient, exact)
+        np.testing.assert_array_equal(code.decode(survivors, given, p=p), exact)
+        gradient[:], out = 7, lend(gradient)
+        assert code.decode(survivors, given, out, partial="best").gradient is out
+        np.testing.assert_array_equal(gradient, exact)
+
+    gradient[:], out, given = 7, lend(gradient), lend(messages)
+    bound = code.bind(given, out)
+    assert bound.messages is given
+    assert bound(lend(survivors)) is out
+    np.testing.assert_array_equal(gradient, exact)
+
+    rnd = code.round(p)
+    for worker, m in zip(survivors, chosen, strict=True):
+        rnd.receive(worker, lend(m))
+    for decode in (rnd.gradient, lambda out: rnd.best(out).gradient):
+        gradient[:], out = 7, lend(gradient)
+        assert decode(out=out) is out
+        np.testing.assert_allclose(gradient, exact, rtol=1e-10, atol=1e-13)
+
+
+@LENDERS
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_precision(lend, dtype):
+    code = fastgc.ReedSolomon(6, stragglers=1)
+    partials = partials_of(code, 8).astype(dtype)
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(6)]
+    out = np.empty(8, np.result_type(dtype, np.float32))
+    lent = lend(out)
+    assert code.decode(range(5), [lend(m) for m in messages[:5]], lent) is lent
+    np.testing.assert_array_equal(out, code.decode(range(5), messages[:5]))
+
+
+def test_bfloat16_messages():
+    pytest.importorskip("ml_dtypes")
+    code = fastgc.ReedSolomon(6, stragglers=1)
+    partials = partials_of(code, 8).astype(np.float32)
+    messages = [
+        code.encode(i, partials[code.partitions(i)], message_dtype="bfloat16") for i in range(6)
+    ]
+    written = canary(messages[1])
+    out = tensor_or_bfloat16(written)
+    assert code.encode(1, partials[code.partitions(1)], out, message_dtype="bfloat16") is out
+    assert (written == messages[1]).all()
+    expected = code.decode(range(5), messages[:5])
+    given = [tensor_or_bfloat16(m) for m in messages[:5]]
+    np.testing.assert_array_equal(code.decode(range(5), given), expected)
+    rnd = code.round(8, np.float32, "bfloat16")
+    for worker, message in enumerate(given):
+        rnd.receive(worker, message)
+    np.testing.assert_array_equal(rnd.gradient(), expected)
+
+
+@LENDERS
+def test_messages_are_read_where_they_are(lend, monkeypatch):
+    code = fastgc.ReedSolomon(4, stragglers=1)
+    partials = partials_of(code, 6)
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(3)]
+    room = np.zeros((3, 10))
+    room[:, 2:8] = messages
+    stacked = room[:, 2:8]
+    seen = []
+    combine = kernels.combine
+
+    def spy(mode, rows, coef, out, *rest, **named):
+        seen.append((out.ctypes.data, [int(a) for a in rows.addresses[: rows.count]]))
+        return combine(mode, rows, coef, out, *rest, **named)
+
+    monkeypatch.setattr(kernels, "combine", spy)
+    gradient = np.empty(6)
+    for given, at in [([lend(m) for m in messages], messages), (lend(stacked), stacked)]:
+        code.decode(range(3), given, lend(gradient), check_finite=False)
+        assert seen.pop() == (gradient.ctypes.data, [m.ctypes.data for m in at])
+
+
+@LENDERS
+def test_functions_of_numbers(lend):
+    nodes, b = np.array([0.5, -1, 2]), np.array([[1.0, 2], [3, 4], [5, 6]])
+    for options in ({}, {"refine": 1}):
+        x = canary(b)
+        out = lend(x)
+        assert vandermonde.solve(lend(nodes), lend(b), out=out, **options) is out
+        np.testing.assert_array_equal(x, vandermonde.solve(nodes, b, **options))
+    points, room = np.array([0.25, 1]), np.full((2, 3), 7.0)
+    out = lend(room)
+    assert interpolation.basis(lend(nodes), lend(points), out=out) is out
+    np.testing.assert_array_equal(room, interpolation.basis(nodes, points))
+    code = fastgc.BinaryCode(4, stragglers=1)
+    partials = np.random.default_rng(0).standard_normal((4, 5))
+    measured = fastgc.stability.measured_error(code, lend(np.arange(3)), lend(partials))
+    assert measured == fastgc.stability.measured_error(code, range(3), partials)
+
+
+@LENDERS
+@pytest.mark.any_backend
+def test_models(lend):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((9, 3)), rng.integers(0, 4, 9)
+    for model in (SoftmaxRegression(3, 4), LeastSquares(3, 4)):
+        theta = rng.standard_normal(model.size)
+        given = lend(theta), lend(X), lend(y)
+        gradient = canary(theta)
+        out = lend(gradient)
+        assert model.gradient(*given, out=out) is out
+        np.testing.assert_array_equal(gradient, model.gradient(theta, X, y))
+        np.testing.assert_array_equal(model.gradient(*given), gradient)
+        for quantity in (model.loss, model.error):
+            assert quantity(*given) == quantity(theta, X, y)
+    E = np.eye(4)[y]
+    theta = rng.standard_normal((3, 4))
+    np.testing.assert_array_equal(
+        least_squares_gradient(lend(theta), lend(X), lend(E)), least_squares_gradient(theta, X, E)
+    )
+
+
+@pytest.mark.any_backend
+def test_data_of_tensors():
+    torch = pytest.importorskip("torch")
+    X, y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
+    for part, labels in fastgc.BinaryCode(4, stragglers=1).encode_data(X, y):
+        assert isinstance(part, torch.Tensor)  # partitions are views, of whatever they are cut from
+        assert X.data_ptr() <= part.data_ptr() < X.data_ptr() + 80
+        assert len(part) == len(labels)
+    code = fastgc.LagrangeCode(4, load=2)
+    expected = code.encode_data(X.numpy(), y.numpy())
+    for coded, plain in zip(code.encode_data(X, y), expected, strict=True):
+        np.testing.assert_array_equal(coded[0], plain[0])
+        np.testing.assert_array_equal(coded[1], plain[1])
+
+
+# ---------------------------------------------------------------------------------- errors
+
+
+def outputs_refused():
+    torch = pytest.importorskip("torch")
+    zeros = torch.zeros(6, dtype=torch.float64)
+    pairs = torch.zeros(6, dtype=torch.complex128)
+    return [
+        (zeros.clone().requires_grad_(), TypeError, "out cannot .* requires grad.*detach"),
+        (zeros.to("meta"), TypeError, "out cannot .*meta.*cpu()"),
+        (pairs.conj(), TypeError, "out cannot .*conjugate bit.*resolve_conj"),
+        (pairs.conj().imag, TypeError, "out cannot .*negative bit.*resolve_neg"),
+        (zeros.to_sparse(), TypeError, "out cannot .*Sparse.*to_dense"),
+        (torch.zeros(12, dtype=torch.float64)[::2], ValueError, "out must be contiguous"),
+        (zeros.float(), TypeError, "out must have dtype float64, not float32"),
+        (zeros.reshape(2, 3), ValueError, r"out must have shape \(6,\), not \(2, 3\)"),
+    ]
+
+
+def test_tensors_that_cannot_be_written():
+    code = fastgc.ReedSolomon(4, stragglers=1)
+    messages = [code.encode(i, partials_of(code, 6)[code.partitions(i)]) for i in range(4)]
+    rnd = code.round(6)
+    for worker, message in enumerate(messages):
+        rnd.receive(worker, message)
+    for out, error, says in outputs_refused():
+        for call in (
+            lambda out: code.decode(range(4), messages, out, p=6),
+            lambda out: code.encode(0, partials_of(code, 6)[code.partitions(0)], out),
+            lambda out: code.encoder(0, 6, out=out),
+            rnd.gradient,
+            rnd.best,
+        ):
+            if out.shape != (6,) and "decode" in call.__code__.co_names:
+                continue  # the size of out is the gradient's
+            with pytest.raises(error, match=says):
+                call(out)
+        if out.device.type == "cpu" and not out.is_sparse:
+            assert not out.detach().any()
+
+
+@pytest.mark.any_backend
+def test_memory_that_cannot_be_written():
+    code = fastgc.BinaryCode(3, stragglers=0)
+    messages = np.ones((3, 4))
+    frozen = np.full(4, 7.0)
+    frozen.flags.writeable = False
+    kept = np.full(4, 7.0)
+    for out, error, says in [
+        (memoryview(bytes(32)).cast("d"), ValueError, "out is read-only"),
+        (memoryview(frozen), ValueError, "out is read-only"),
+        (Exporter(frozen), ValueError, "out is read-only"),
+        (Copier(kept), TypeError, "written to where it is, not Copier"),
+        (bytearray(32), TypeError, "out must have dtype float64, not uint8"),
+        (memoryview(np.full(8, 7.0))[::2], ValueError, "out must be contiguous"),
+        (7.0, TypeError, "written to where it is, not float"),
+    ]:
+        rnd = code.round(4)
+        for worker, message in enumerate(messages):
+            rnd.receive(worker, message)
+        with pytest.raises(error, match=says):
+            rnd.gradient(out)
+    assert (frozen == 7).all()
+    assert (kept == 7).all()
+
+
+def test_inputs_that_cannot_be_read():
+    torch = pytest.importorskip("torch")
+    code = fastgc.ReedSolomon(4, stragglers=1)
+    message = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    gradient = np.full(6, 7.0)
+    rnd = code.round(6)
+    with pytest.raises(TypeError, match=r"message of worker 2 cannot .*detach"):
+        rnd.receive(2, message)
+    assert not rnd.survivors.size
+    for messages in ([message] * 4, [np.zeros(6)] * 3 + [message]):
+        with pytest.raises(TypeError, match=r"message.* cannot .*detach"):
+            code.decode(range(4), messages, gradient)
+    with pytest.raises(TypeError, match=r"partial gradient cannot .*detach"):
+        code.encode(0, [message] * 2, gradient)
+    with pytest.raises(TypeError, match=r"partial gradients cannot .*detach"):
+        code.encode(0, torch.zeros(2, 6, requires_grad=True), gradient)
+    encoder = code.encoder(0, 6, out=gradient)
+    with pytest.raises(TypeError, match=r"partial gradient cannot .*detach"):
+        encoder.add(code.partitions(0)[0], message)
+    assert (gradient == 7).all()
+
+
+# ---------------------------------------------------------------------------------- imports
+
+SOURCE = """
+import array, sys
+import numpy as np
+import fastgc
+class Torch:  # a finder of no module, but a witness
+    def find_spec(self, name, *rest):
+        assert name.partition(".")[0] not in ("torch", "jax", "cupy"), name
+sys.meta_path.insert(0, Torch())
+code = fastgc.ReedSolomon(4, stragglers=1)
+messages = [memoryview(code.encode(i, np.ones((2, 6)))) for i in range(4)]
+code.decode(array.array("q", range(4)), messages, array.array("d", bytes(48)))
+rnd = code.round(6)
+for worker, message in enumerate(messages):
+    rnd.receive(worker, message)
+rnd.gradient(array.array("d", bytes(48)))
+try:
+    rnd.gradient(object())
+except TypeError:
+    pass
+code.encoder(0, 6, out=array.array("d", bytes(48))).add(0, array.array("d", bytes(48)))
+fastgc.stability.measured_error(code, range(4))
+print("torch" in sys.modules)
+"""
+
+
+@pytest.mark.any_backend
+def test_torch_is_never_imported():
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SOURCE], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False\n", done.stderr
