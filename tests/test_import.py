@@ -46,6 +46,15 @@ def test_compiled_codes_need_no_numba():
         assert python(source).stdout.split() == ["c", "False", "False"]
 
 
+def test_compiled_kernels_are_an_attribute():
+    source = (
+        "import sys, fastgc; kernels = fastgc.kernels; print('numba' in sys.modules);"
+        "print(kernels.numba_backend.combine_rows.__name__, hasattr(kernels, 'fortran_backend'))"
+    )
+    if "numba" in fastgc.backends():
+        assert python(source).stdout.split() == ["False", "combine_rows", "False"]
+
+
 def test_public_names_resolve():
     for name in fastgc.__all__:
         assert getattr(fastgc, name) is not None

@@ -421,7 +421,7 @@ def test_from_compiled_code():
     def decode(tables, survivors, rows, gradient):
         vector = np.empty(survivors.size, np.complex128)
         status, _ = backend_decoding_vector(tables, 0, survivors, vector)
-        finite = backend_combine(vector, rows[survivors], gradient)
+        finite = backend_combine(vector, rows, gradient, survivors)
         return status, finite
 
     backend_decoding_vector, backend_combine = backend.decoding_vector, backend.combine_rows
@@ -443,6 +443,43 @@ def test_from_compiled_code():
     held = partials[code.partitions(6)]
     encode(code.coefficients(6), held, message)
     np.testing.assert_allclose(message, code.encode(6, held), atol=1e-13)
+
+    real, message = fastgc.CyclicRepetition(12, stragglers=3), np.empty(7)
+    encode(real.coefficients(6), held, message)
+    np.testing.assert_allclose(message, real.encode(6, held), atol=1e-13)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("kind", [float, complex])
+def test_chosen_rows_from_compiled_code(dtype, kind):
+    """No row that is not chosen is read, in any order; of real codes and of complex ones."""
+    pytest.importorskip("numba")
+
+    @numba.njit
+    def combine(coef, rows, survivors, out):
+        return fastgc.kernels.numba_backend.combine_rows(coef, rows, out, survivors)
+
+    rng = np.random.default_rng(8)
+    survivors = np.array([5, 0, 3, 7, 6, 1])
+    for p in (1, 2, 7, 8, 40):
+        rows = np.full((8, p + 3), np.nan, dtype)[:, : p + (p % 2 if kind is complex else 0)]
+        rows[survivors] = rng.standard_normal((6, rows.shape[1]))
+        coef = rng.standard_normal(6).astype(kind)
+        if kind is complex:
+            coef += 1j * rng.standard_normal(6)
+        out = np.empty(p, dtype)
+        assert combine(coef, rows, survivors, out)
+        chosen = rows[survivors]
+        if kind is complex and chosen.dtype.kind == "f":
+            pairs = np.result_type(dtype, np.complex64)
+            truth = (coef @ np.ascontiguousarray(chosen).view(pairs)).view(float)[:p]
+        else:
+            truth = (coef @ chosen)[:p]
+        np.testing.assert_allclose(out, truth, atol=20 * np.finfo(dtype).eps)
+        np.testing.assert_array_equal(rows[survivors], chosen)
+        rows[3, 0] = np.inf
+        assert not combine(coef, rows, survivors, out)
 
 
 @pytest.mark.any_backend

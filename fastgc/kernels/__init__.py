@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import os
 from types import ModuleType, TracebackType
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +162,15 @@ class Backend(Protocol):
         interrupted: bool,
         out: Completion,
     ) -> None: ...
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """Backends load when they are first asked for."""
+        if name.removesuffix("_backend") in _NAMES and name.endswith("_backend"):
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 active: Backend | None = None  # None until a kernel is first asked for

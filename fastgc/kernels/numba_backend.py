@@ -411,24 +411,46 @@ def combine(
     )
 
 
-@_njit
-def _row_addresses(rows):
-    first = np.uintp(rows.ctypes.data)
-    return first + np.arange(rows.shape[0]).astype(np.uintp) * np.uintp(rows.strides[0])
+def _mode(coef):
+    """PACKED for complex coefficients, REAL for others."""
+
+
+@overload(_mode)
+def _mode_impl(coef):
+    mode = PACKED if isinstance(getattr(coef, "dtype", coef), types.Complex) else REAL
+    return lambda coef: mode
 
 
 @_njit
-def combine_rows(coef, rows, out):
-    """``out = coef @ rows`` for packed real or complex rows, from a user's own ``@njit`` code.
+def _extent(mode, in_len, out_len):
+    if mode == REAL:
+        return out_len
+    extent = max(in_len, out_len)
+    return extent + extent % 2
+
+
+@_njit
+def _row_addresses(rows, survivors):
+    which = np.arange(rows.shape[0]) if survivors is None else survivors
+    return np.uintp(rows.ctypes.data) + which.astype(np.uintp) * np.uintp(rows.strides[0])
+
+
+@_njit
+def combine_rows(coef, rows, out, survivors=None):
+    """``out = coef @ rows[survivors]``, from a user's own ``@njit`` code; nothing is gathered.
 
     Parameters
     ----------
-    coef : (f,) complex128 array
-    rows : (f, q) array
-        float32, float64, complex64 or complex128, with contiguous rows; reals stand for complex
-        pairs (q even, or odd with an unpaired last element).
+    coef : (f,) complex128 or float64 array
+        Of complex codes, packed; or of real ones.
+    rows : (n, q) array
+        float32, float64, complex64 or complex128, with contiguous rows. For complex coefficients
+        reals stand for complex pairs (q even, or odd with an unpaired last element).
     out : (p,) array
-        Of the rows' dtype; p may be q, or q - 1 for reals.
+        Of the rows' dtype; p may be q, or q - 1 for reals and complex coefficients.
+    survivors : (f,) int64 array, optional
+        Which rows, in the order of `coef`; numbers below n, as `decoding_vector` makes sure. All
+        rows by default, n being f.
 
     Returns
     -------
@@ -437,17 +459,17 @@ def combine_rows(coef, rows, out):
     """
     reals = _real_parts(out)
     in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
-    extent = max(in_len, reals.size)
+    extent = _extent(_mode(coef), in_len, reals.size)
     return _combine(
-        PACKED,
-        _row_addresses(rows),
+        _mode(coef),
+        _row_addresses(rows, survivors),
         reals,
-        rows.shape[0],
-        coef,
+        coef.size,
+        coef.astype(np.complex128),
         reals,
         in_len,
         0,
-        extent + extent % 2,
+        extent,
         False,
         True,
     )
@@ -455,22 +477,22 @@ def combine_rows(coef, rows, out):
 
 @_njit
 def accumulate(coef, gradient, message):
-    """``message += coef * gradient``: one step of streaming encoding, for packed messages.
+    """``message += coef * gradient``: one step of streaming encoding, from ``@njit`` code.
 
     Parameters
     ----------
-    coef : complex
+    coef : complex or float
+        Of complex codes, packed; or of real ones.
     gradient : (p,) array
         float32, float64, complex64 or complex128, contiguous.
     message : (p,) array
-        Of the gradient's dtype; real messages of odd p have one element more.
+        Of the gradient's dtype; packed messages of odd p have one element more.
     """
     reals = _real_parts(message)
     partial = _real_parts(gradient)
     address = np.full(1, partial.ctypes.data).astype(np.uintp)
-    extent = max(partial.size, reals.size)
     _combine(
-        PACKED,
+        _mode(coef),
         address,
         reals,
         1,
@@ -478,7 +500,7 @@ def accumulate(coef, gradient, message):
         reals,
         partial.size,
         0,
-        extent + extent % 2,
+        _extent(_mode(coef), partial.size, reals.size),
         True,
         False,
     )
