@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -95,11 +95,26 @@ class Rows:
     def take(self, rows: Rows, which: NDArray[np.int64]) -> None:
         """List these of other rows instead, in this order."""
         self.addresses[: which.size] = rows.addresses[which]
-        self.arrays = [rows.arrays[r] for r in which.tolist()]
+        self.arrays = _Chosen(rows.arrays, which)
 
     def clear(self) -> None:
         """Forget all rows."""
         self.arrays.clear()
+
+
+class _Chosen:
+    """Arrays of a list, looked up when asked for: compiled kernels only want their number."""
+
+    __slots__ = ("arrays", "which")
+
+    def __init__(self, arrays: list[NDArray[Any]], which: NDArray[np.int64]) -> None:
+        self.arrays, self.which = arrays, which
+
+    def __len__(self) -> int:
+        return self.which.size
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return map(self.arrays.__getitem__, self.which.tolist())
 
 
 def address(array: NDArray[Any]) -> int:
