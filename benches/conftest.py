@@ -54,6 +54,7 @@ def pytest_terminal_summary(terminalreporter, config):
             _stability,
             _combinations,
             _steps,
+            _hot_loops,
             _compilation,
         )
         if (table := make(done))
@@ -315,6 +316,23 @@ def _steps(done):
         "take, NumPy's with temporaries and without, and PyTorch's)",
         rows,
     )
+
+
+def _hot_loops(done):
+    """What a round costs besides the gradients: a row for each loop and piece."""
+    cells = {}
+    for bench in done.values():
+        if "loop" in bench.extra_info:
+            info = bench.extra_info
+            found = cells.setdefault((info["loop"], info["piece"]), {})
+            found[info["code"]] = bench.stats.median / info["of_a_round"]
+    if not cells:
+        return None
+    codes = list(dict.fromkeys(code for found in cells.values() for code in found))
+    rows = [["loop", "what", *codes]]
+    for names, found in cells.items():
+        rows.append([*names, *(_time(found[c]) if c in found else "–" for c in codes)])
+    return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
 
 
 def _compilation(done):
