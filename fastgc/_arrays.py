@@ -130,8 +130,7 @@ def view_of(what: str, array: Output) -> NDArray[Any]:
     view = as_array(what, array)
     if not np.may_share_memory(view, as_array(what, array)):  # each is a copy
         raise TypeError(
-            f"{what} must be an array that can be written to where it is, not "
-            f"{type(array).__name__}"
+            f"{what} must be an array whose memory NumPy can view, not {type(array).__name__}"
         )
     return view
 

@@ -332,10 +332,10 @@ def test_memory_that_cannot_be_written():
         (memoryview(bytes(32)).cast("d"), ValueError, "out is read-only"),
         (memoryview(frozen), ValueError, "out is read-only"),
         (Exporter(frozen), ValueError, "out is read-only"),
-        (Copier(kept), TypeError, "written to where it is, not Copier"),
+        (Copier(kept), TypeError, "memory NumPy can view, not Copier"),
         (bytearray(32), TypeError, "out must have dtype float64, not uint8"),
         (memoryview(np.full(8, 7.0))[::2], ValueError, "out must be contiguous"),
-        (7.0, TypeError, "written to where it is, not float"),
+        (7.0, TypeError, "memory NumPy can view, not float"),
     ]:
         rnd = code.round(4)
         for worker, message in enumerate(messages):

@@ -47,7 +47,7 @@ def bad_outputs(size, dtype):
         (
             [7.0] * size,
             TypeError,
-            "out must be an array that can be written to .*, not list",
+            "out must be an array whose memory NumPy can view, not list",
         ),
     ]
 

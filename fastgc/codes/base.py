@@ -646,8 +646,8 @@ class Code(ABC):
         Parameters
         ----------
         messages : (message_count, message_size) array
-            Message m will lie in row m, which only has to hold it when m is a survivor. Rows
-            must be contiguous; they are read where they are.
+            Not a list. Message m will lie in row m, which only has to hold it when m is a
+            survivor. Rows must be contiguous; they are read where they are.
         out : (p,) array, optional
             Where each call writes the gradient: contiguous, writable, of the gradient's dtype.
         p : int, optional

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, as_array, check_index, check_vector, check_workers, store
+from .._arrays import Output, check_index, check_vector, check_workers, store, view_of
 from ..errors import NonFiniteMessageError
 from .trust import Approximation, Trust
 
@@ -114,7 +114,7 @@ class BoundDecoder:
         p: int | None,
         check_finite: bool,
     ) -> None:
-        rows = as_array("messages", messages)
+        rows = view_of("messages", messages)
         if rows.ndim != 2 or len(rows) != code.message_count:
             raise ValueError(
                 f"messages must be an array with a row for each of {code.message_count} messages, "
