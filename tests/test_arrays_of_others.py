@@ -11,6 +11,7 @@ import pytest
 import fastgc
 from fastgc import interpolation, kernels, vandermonde
 from fastgc._arrays import as_array, view_of
+from fastgc.engines.local import LocalCluster
 from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
@@ -263,6 +264,21 @@ def test_models(lend):
     np.testing.assert_array_equal(
         least_squares_gradient(lend(theta), lend(X), lend(E)), least_squares_gradient(theta, X, E)
     )
+
+
+@LENDERS
+@pytest.mark.any_backend
+def test_rounds_of_a_cluster(lend):
+    rng = np.random.default_rng(2)
+    model, code = LeastSquares(3, 2), fastgc.BinaryCode(3, stragglers=1)
+    X, y = rng.standard_normal((9, 3)), rng.integers(0, 2, 9)
+    theta, gradient = rng.standard_normal(model.size), np.full(model.size, 7.0)
+    shards = code.encode_data(*model.prepare(X, y))
+    with LocalCluster(code, shards, model.partial_gradient, model.size) as cluster:
+        cluster.step(lend(theta), out=lend(gradient))
+        with pytest.raises(TypeError, match="out must be an array whose memory NumPy can view"):
+            cluster.step(theta, out=gradient.tolist())
+    np.testing.assert_allclose(gradient, model.gradient(theta, X, y), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.any_backend
