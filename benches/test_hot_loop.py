@@ -120,9 +120,9 @@ def test_compiled(benchmark, note, case, piece, pieces):
     note(loop="@njit", piece=piece, code=name, of_a_round=ROUNDS)
 
 
-@pytest.mark.parametrize("piece", ["bound decoder", "SGD", "round", "round, add_ for SGD"])
+@pytest.mark.parametrize("piece", ["bound decoder", "round", "torch.optim.SGD", "round with it"])
 def test_torch(rounds, case, piece):
-    """Messages and gradient are tensors; the step is PyTorch's optimizer's, or done by hand.
+    """Messages, gradient and parameters are tensors; the step is ours, or PyTorch's optimizer's.
 
     The optimizer's many small calls and the decoder evict each other from the processor's caches:
     a round takes longer than both by themselves.
@@ -133,19 +133,17 @@ def test_torch(rounds, case, piece):
     theta.grad = torch.empty_like(theta)
     decode = code.bind(torch.from_numpy(messages), theta.grad)
     step = torch.optim.SGD([theta], LR, foreach=False).step
-    values = theta.detach()
+    ours = SGD(LR)
+    ours.reset(theta.detach())
 
-    def by_optimizer(survivors):
+    def by_torch(survivors):
         decode(survivors)
         step()
 
     calls = {
         "bound decoder": (decode, theta.grad),
-        "SGD": (lambda survivors: step(), None),
-        "round": (by_optimizer, theta.grad),
-        "round, add_ for SGD": (
-            lambda survivors: values.add_(decode(survivors), alpha=-LR),
-            theta.grad,
-        ),
+        "round": (lambda survivors: ours.step(decode(survivors)), theta.grad),
+        "torch.optim.SGD": (lambda survivors: step(), None),
+        "round with it": (by_torch, theta.grad),
     }
     rounds("PyTorch", piece, *calls[piece])

@@ -2,6 +2,7 @@
 against its equations, written down again, and torch's.
 """
 
+import array
 import math
 import pickle
 
@@ -314,6 +315,16 @@ def test_repr_round_trips():
         assert vars(again) == vars(optimizer)
 
 
+@pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
+def test_memory_of_others(method):
+    optimizer, gradient = method(0.1), array.array("d", [1.0, -2.0])
+    optimizer.reset(array.array("d", [0.5, 0.25]))
+    expected = method(0.1)
+    expected.reset(np.array([0.5, 0.25]))
+    assert optimizer.step(gradient) == expected.step(np.array([1.0, -2.0]))
+    np.testing.assert_array_equal(optimizer.theta, expected.theta)
+
+
 @EACH
 @pytest.mark.any_backend
 @pytest.mark.parametrize("lr", [0, -1, math.inf, math.nan])
@@ -380,7 +391,8 @@ def test_no_run_begun(method):
     ("theta0", "error", "message"),
     [
         (np.zeros(3, int), TypeError, "theta0 must be an array of float32 or float64, got int64"),
-        ([0.0, 1.0], TypeError, "theta0 must be an array of .*, got <class 'list'>"),
+        ([0, 1], TypeError, "theta0 must be an array of .*, got int64"),
+        ("zero", TypeError, "theta0 must be an array of .*, got <U4"),
         (np.zeros(3, complex), TypeError, "theta0 must be an array of .*, got complex128"),
         (np.zeros(3, np.float16), TypeError, "theta0 must be an array of .*, got float16"),
         (np.zeros(3, ">f8"), TypeError, "theta0 must be an array of .*, got >f8"),

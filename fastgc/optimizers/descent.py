@@ -18,10 +18,10 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import check_real, check_vector
+from .._arrays import as_array, check_real, check_vector
 
 __all__ = ["SGD", "AMSGrad", "Nesterov", "Optimizer"]
 
@@ -71,7 +71,7 @@ class _Descent:
         """Where the next gradient is wanted, shape (p,); also updated in place."""
         return self._started(self._point)
 
-    def reset(self, theta0: Array) -> None:
+    def reset(self, theta0: ArrayLike) -> None:
         """Begin a run.
 
         Parameters
@@ -86,8 +86,7 @@ class _Descent:
         ValueError
             If it is not one-dimensional, or holds NaN or Inf.
         """
-        _check_start(theta0)
-        self._theta = self._point = np.array(theta0, order="C")
+        self._theta = self._point = np.array(_check_start(theta0), order="C")
 
     def _checked(self, gradient: Array) -> Array:
         theta = self.theta
@@ -127,7 +126,7 @@ class SGD(_Descent):
     def __repr__(self) -> str:
         return f"SGD(lr={self.lr}, momentum={self.momentum})"
 
-    def reset(self, theta0: Array) -> None:
+    def reset(self, theta0: ArrayLike) -> None:
         """Begin a run at ``theta0``, a float array of shape (p,), with no velocity."""
         super().reset(theta0)
         self._velocity = np.zeros_like(self._theta) if self.momentum else None
@@ -191,7 +190,7 @@ class Nesterov(_Descent):
     def __repr__(self) -> str:
         return f"Nesterov(lr={self.lr}, momentum={self.momentum})"
 
-    def reset(self, theta0: Array) -> None:
+    def reset(self, theta0: ArrayLike) -> None:
         """Begin a run at ``theta0``, a float array of shape (p,), with no momentum."""
         super().reset(theta0)
         self._point = self.theta.copy()
@@ -284,7 +283,7 @@ class AMSGrad(_Descent):
             f"AMSGrad(lr={self.lr}, beta1={self.beta1}, beta2={self.beta2}, epsilon={self.epsilon})"
         )
 
-    def reset(self, theta0: Array) -> None:
+    def reset(self, theta0: ArrayLike) -> None:
         """Begin a run at ``theta0``, an array of shape (p,), with h = v = 0.
 
         Raises
@@ -294,14 +293,14 @@ class AMSGrad(_Descent):
         ValueError
             If it is not one-dimensional, holds NaN or Inf, or has a dtype too narrow for epsilon.
         """
-        _check_start(theta0)
-        least = np.finfo(theta0.dtype).smallest_normal
+        start = _check_start(theta0)
+        least = np.finfo(start.dtype).smallest_normal
         if self.epsilon < least:
             raise ValueError(
-                f"epsilon must be at least {least} where theta0 is of {theta0.dtype}, "
+                f"epsilon must be at least {least} where theta0 is of {start.dtype}, "
                 f"not {self.epsilon}"
             )
-        super().reset(theta0)
+        super().reset(start)
         self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
     def step(self, gradient: Array) -> float:
@@ -339,13 +338,12 @@ def _fraction(what: str, value: float) -> float:
     return number
 
 
-def _check_start(theta0: Array) -> None:
-    if not isinstance(theta0, np.ndarray) or theta0.dtype not in (np.float32, np.float64):
-        raise TypeError(
-            "theta0 must be an array of float32 or float64, "
-            f"got {getattr(theta0, 'dtype', type(theta0))}"
-        )
-    if theta0.ndim != 1:
-        raise ValueError(f"theta0 must be one-dimensional, got shape {theta0.shape}")
-    if not np.isfinite(theta0).all():
+def _check_start(theta0: ArrayLike) -> Array:
+    start = as_array("theta0", theta0)
+    if start.dtype not in (np.float32, np.float64):
+        raise TypeError(f"theta0 must be an array of float32 or float64, got {start.dtype}")
+    if start.ndim != 1:
+        raise ValueError(f"theta0 must be one-dimensional, got shape {start.shape}")
+    if not np.isfinite(start).all():
         raise ValueError("theta0 holds NaN or Inf")
+    return start
