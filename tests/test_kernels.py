@@ -1,7 +1,10 @@
 """Kernels against the truth, under every backend, thread count and SIMD level."""
 
 import multiprocessing
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -549,6 +552,64 @@ def test_threads_in_a_forked_child():
             child.join()
         assert child.exitcode == 0
         assert queue.get() == 4e6
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.any_backend
+def test_an_error_in_a_piece_is_raised_when_all_have_ended():
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    ended = []
+
+    def task(lo, hi):
+        if lo == 1024:
+            raise KeyError(lo)
+        time.sleep(0.05)
+        ended.append(lo)
+        return lo
+
+    try:
+        with pytest.raises(KeyError, match="1024"):
+            threads.run(task, 3072)
+        assert sorted(ended) == [0, 2048]
+        assert threads.run(lambda lo, hi: lo, 3072) == [0, 1024, 2048]  # goes on
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.any_backend
+def test_threads_end_when_their_number_changes():
+    def helpers():
+        return {each for each in threading.enumerate() if each.name.startswith("fastgc_")}
+
+    before = threads.get_num_threads()
+    others = helpers()
+    threads.set_num_threads(4)
+    assert threads.run(lambda lo, hi: lo, 4096) == [0, 1024, 2048, 3072]
+    mine = helpers() - others
+    assert len(mine) == 3
+    threads.set_num_threads(before)
+    deadline = time.monotonic() + 10
+    while mine & helpers() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not mine & helpers()
+
+
+@pytest.mark.any_backend
+def test_many_callers_share_the_threads():
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+
+    def call(number):
+        return all(
+            threads.run(lambda lo, hi: lo + number, 3072) == [number, number + 1024, number + 2048]
+            for _ in range(200)
+        )
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(call, range(8)))
     finally:
         threads.set_num_threads(before)
 
