@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,15 +30,14 @@ from .._arrays import (
     check_reals,
     check_vector,
 )
-from .descent import AMSGrad, Array, Optimizer
+from .descent import AMSGrad, Array, Optimizer, check_start
 
 __all__ = ["CADA", "GCADA"]
 
 _FORGET = 0.9  # weight that the past keeps in an estimate when a gradient comes
 
-# Bounds of a distance count where they leave this much room, relatively: more than the rounding of
-# what they are sums of.
-_ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
+# Bounds of distances are widened by so much, relatively: more than the rounding of sums of squares.
+_ROOM = 1e-6
 
 
 @dataclass(eq=False)
@@ -45,9 +46,8 @@ class _Anchor:
 
     point: Array
     users: int
-    # The distance to the newest point was this when the path was so long.
-    distance: float = 0.0
-    path: float = 0.0
+    squared: float  # squared distance to the newest point, when last computed
+    since: float = 0.0  # length of the path since then
 
 
 class GCADA:
@@ -68,7 +68,7 @@ class GCADA:
         Number of groups, G.
     optimizer : Optimizer, optional
         What to do with the sum. Default: ``AMSGrad()``, as in the paper; with `SGD`, selection is
-        that of LASG.
+        that of LASG. Another's `step` must return what theirs do, and leave the gradient as it is.
     c : float
         The larger, the fewer are selected; 0 selects all as long as the point moves. The paper has
         0.3, and 2 for single workers, in units that it does not state; in those of `relative` 2
@@ -93,11 +93,13 @@ class GCADA:
     -----
     A step costs O(p) and what the new gradients cost, whatever D: the right-hand side is a sum of D
     numbers that the optimizer's own pass returns, and distances are bounded by the length of the
-    path since they were last computed, which is done only where these bounds do not decide. The
-    sum of the gradients is kept, changed by what comes, and formed anew after G changes, so that it
-    has never more than G roundings more than a sum formed anew.
+    path since they were last computed, which is done only where these bounds do not decide.
 
-    Kept are G gradients and the points they are of, min(G, D + 1) at most.
+    The sum of the gradients is kept, changed by what comes, and formed anew where many come or its
+    roundings have added up. In norm it is never off by more than 4 G u sum_g ||g_g||, with g_g the
+    newest gradients and u the unit roundoff of theta's dtype; formed anew, by G u of that.
+
+    Kept are G gradients and the points they are of, min(G, D) at most.
 
     The paper's text about groups lets ages exceed D; its Algorithm 1, and this, do not. Its
     tau_g^{k+1} = tau_g^k for those not selected is a misprint of Algorithm 1's tau_g^k + 1.
@@ -115,8 +117,9 @@ class GCADA:
     ) -> None:
         self.groups = at_least("groups", groups, 1)
         self.optimizer = AMSGrad() if optimizer is None else optimizer
-        if not callable(getattr(self.optimizer, "step", None)):
-            raise TypeError(f"optimizer must be one of fastgc.optimizers, not {optimizer!r}")
+        steps = callable(getattr(self.optimizer, "step", None))
+        if not steps or isinstance(optimizer, type | GCADA):
+            raise TypeError(f"optimizer must be such as SGD(0.1) or AMSGrad(), not {optimizer!r}")
         self.c = check_real("c", c)
         self.max_age = at_least("max_age", max_age, 1)
         self.smoothness = None if smoothness is None else _constants(smoothness, self.groups)
@@ -141,7 +144,7 @@ class GCADA:
         """Where gradients are wanted, shape (p,): the optimizer's."""
         return self.optimizer.point
 
-    def reset(self, theta0: Array) -> None:
+    def reset(self, theta0: ArrayLike) -> None:
         """Begin a run at ``theta0``, a float array of shape (p,), with no gradient yet.
 
         Raises
@@ -149,19 +152,20 @@ class GCADA:
         TypeError, ValueError
             As the optimizer's `reset`.
         """
-        self.optimizer.reset(theta0)
-        point = self.optimizer.point
-        self._stored = np.zeros((self.groups, point.size), point.dtype)
-        self._total = np.zeros_like(point)
-        self._replaced = 0  # gradients changed in the total since it was formed
+        start = check_start(theta0)
+        self.optimizer.reset(start)
+        check_vector("the optimizer's point", self.point, start.dtype, start.size)
+        self._stored = np.zeros((self.groups, start.size), start.dtype)
+        self._total = np.zeros(start.size, start.dtype)
+        self._norms = [0.0] * self.groups  # of the stored gradients
+        self._rounded = 0.0  # norms of what has been rounded in the total, one after the other
         self._anew = False
         self._ages = np.full(self.groups, self.max_age)  # such as are selected
-        self._steps: deque[float] = deque(maxlen=self.max_age)
-        self._path = 0.0
-        self._anchors: dict[int, _Anchor] = {}
-        self._anchor_of: list[_Anchor | None] = [None] * self.groups
+        self._steps: deque[float] = deque(maxlen=self.max_age)  # squared lengths
+        self._anchors: dict[int, _Anchor] = {}  # of groups
         self._spare: list[Array] = []
-        self._changes = np.zeros((2, self.groups))  # squared, of gradients and of points
+        self._changes = [0.0] * self.groups  # of gradients, squared
+        self._moves = [0.0] * self.groups  # of points, meanwhile, squared
         self._begun = True
         self._select()
 
@@ -204,18 +208,18 @@ class GCADA:
         gradient = check_vector(
             "gradient of group", gradient, total.dtype, total.size, number=group
         )
-        if not kernels.square_sum(gradient) < math.inf:
+        square = kernels.square_sum(gradient)
+        if not square < math.inf:
             check_finite(f"gradient of group {group}", gradient)
-        if self.smoothness is None and (anchor := self._anchor_of[group]) is not None:
-            moved = self._distance(anchor) ** 2
-        else:
-            moved = math.nan  # none to compare with
-        row = self._stored[group]
-        change = kernels.replace(row, gradient, None if self._anew else total)
-        self._replaced += 1
-        if moved > 0:
-            self._changes[:, group] *= _FORGET
-            self._changes[:, group] += change, moved
+        change = kernels.replace(self._stored[group], gradient, None if self._anew else total)
+        before, self._norms[group] = self._norms[group], math.sqrt(square)
+        self._rounded += before + self._norms[group] + sum(self._norms)
+        if (anchor := self._anchors.pop(group, None)) is not None:
+            if self.smoothness is None:
+                self._learn(group, change, self._squared_distance(anchor))
+            anchor.users -= 1
+            if not anchor.users:
+                self._spare.append(anchor.point)
         self._due.discard(group)
 
     def gradient(self, out: Array | None = None) -> Array:
@@ -260,82 +264,98 @@ class GCADA:
         RuntimeError
             If a group that was selected has not sent its gradient.
         TypeError, ValueError
-            As the optimizer's `step`; nothing has changed then.
+            As the optimizer's `step`; nothing has changed then. TypeError, too, if that returns no
+            distance.
         """
         self._require_due()
         self._form()
         fresh = self._selected
-        before = self._spare.pop() if self._spare else np.empty_like(self._total)
-        before[:] = self.point
-        moved = self.optimizer.step(self._total if gradient is None else gradient)
-        self._path += math.sqrt(moved)
-        anchor = _Anchor(before, fresh.size, math.sqrt(moved), self._path)
-        for group in fresh:
-            self._release(self._anchor_of[group])
-            self._anchor_of[group] = anchor
-        if not fresh.size:
-            self._spare.append(before)
+        if fresh.size:
+            if not self._spare:
+                self._spare.append(np.empty_like(self._total))
+            self._spare[-1][:] = self.point
+        returned: Any = self.optimizer.step(self._total if gradient is None else gradient)
+        if not isinstance(returned, Real) or returned < 0:
+            raise TypeError(
+                f"{self.optimizer!r}: step must return the squared distance that point has moved, "
+                f"not {returned!r}"
+            )
+        moved = float(returned)
         self._steps.append(moved)
+        for anchor in set(self._anchors.values()):
+            anchor.since += math.sqrt(moved)
+        if fresh.size:
+            self._anchors |= dict.fromkeys(
+                fresh.tolist(), _Anchor(self._spare.pop(), fresh.size, moved)
+            )
         self._ages += 1
         self._ages[fresh] = 1
         self._select()
         return moved
 
     def _form(self) -> None:
-        """Form the sum anew, if it has not been changed by what came."""
-        if self._anew:
+        """Form the sum anew, unless it has been changed by what came and is good enough."""
+        size = self.groups * sum(self._norms)
+        if self._anew or self._rounded > 4 * size:
             rows = kernels.Rows.of(self._stored, self._total.size, self._total.dtype)
             kernels.combine(kernels.REAL, rows, np.ones(self.groups), self._total)
-            self._replaced, self._anew = 0, False
-
-    def _release(self, anchor: _Anchor | None) -> None:
-        if anchor is not None:
-            anchor.users -= 1
-            if not anchor.users:
-                self._spare.append(anchor.point)
+            self._rounded, self._anew = size, False
 
     def _select(self) -> None:
         """Choose the groups of the next round, eq. (9)."""
-        right = self.c * math.fsum(self._steps)
+        right = self.c * sum(self._steps)
+        ages = self._ages.tolist()
         chosen = [
             group
-            for group, (age, weight) in enumerate(zip(self._ages, self._weights(), strict=True))
-            if age >= self.max_age or self._exceeds(self._anchor_of[group], weight, right)
+            for group, weight in enumerate(self._weights())
+            if ages[group] >= self.max_age or self._exceeds(self._anchors[group], weight, right)
         ]
         self._selected = np.array(chosen, dtype=np.int64)
         self._due = set(chosen)
         # Where many change, a sum formed anew, of G reads, costs less than changing it.
-        self._anew = 3 * len(chosen) > self.groups or self._replaced + len(chosen) > self.groups
+        self._anew = 3 * len(chosen) > self.groups
 
-    def _weights(self) -> NDArray[np.float64]:
+    def _learn(self, group: int, change: float, moved: float) -> None:
+        """Note how much a gradient has changed, squared, while its point moved."""
+        if moved > 0 and change + moved < math.inf:
+            self._changes[group] = _FORGET * self._changes[group] + change
+            self._moves[group] = _FORGET * self._moves[group] + moved
+
+    def _weights(self) -> list[float]:
         """L_g^2, over their mean if relative; NaN where there is no estimate yet."""
+        squares: list[float]
         if self.smoothness is not None:
-            squares = self.smoothness**2
+            squares = (self.smoothness**2).tolist()
         else:
-            changes, moves = self._changes
-            squares = np.divide(changes, moves, out=np.full(self.groups, np.nan), where=moves > 0)
-        known = squares[squares > 0]
-        return squares / known.mean() if self.relative and known.size else squares
+            estimates = zip(self._changes, self._moves, strict=True)
+            squares = [change / moved if moved else math.nan for change, moved in estimates]
+        known = [square for square in squares if 0 < square < math.inf]
+        if self.relative and known:
+            mean = sum(known) / len(known)
+            squares = [square / mean for square in squares]
+        return squares
 
-    def _exceeds(self, anchor: _Anchor | None, weight: float, right: float) -> bool:
+    def _exceeds(self, anchor: _Anchor, weight: float, right: float) -> bool:
         """Whether ``weight * distance^2 > right``, or cannot be said."""
-        if anchor is None or math.isnan(weight):
-            return True
-        since = self._path - anchor.path
-        room = _ROOM[self._total.dtype]
-        least, most = max(0.0, anchor.distance - since), anchor.distance + since
-        if weight * least**2 > right * (1 + room) and least > room * most:
-            return True
-        if weight * most**2 * (1 + room) <= right:
-            return False
-        return not weight * self._distance(anchor) ** 2 <= right
+        if anchor.since and not math.isnan(weight):
+            distance, since = math.sqrt(anchor.squared), anchor.since
+            least = distance * (1 - _ROOM) - since * (1 + _ROOM)
+            most = (distance + since) * (1 + _ROOM)
+            if least > 0 and weight * (least * least) > right:
+                return True
+            if weight * (most * most) <= right:
+                return False
+            self._squared_distance(anchor)
+        return not weight * anchor.squared <= right
 
-    def _distance(self, anchor: _Anchor) -> float:
-        """Distance of the newest point from an anchor, O(p) unless it is known."""
-        if anchor.path != self._path:
-            squared = kernels.square_distance(self.point, anchor.point)
-            anchor.distance, anchor.path = math.sqrt(squared), self._path
-        return anchor.distance
+    def _squared_distance(self, anchor: _Anchor) -> float:
+        """Of the newest point from an anchor; O(p) unless it is known."""
+        if anchor.since:
+            point = check_vector(
+                "the optimizer's point", self.point, self._total.dtype, self._total.size
+            )
+            anchor.squared, anchor.since = kernels.square_distance(point, anchor.point), 0.0
+        return anchor.squared
 
     def _require_begun(self) -> None:
         if not self._begun:
@@ -390,6 +410,10 @@ def _constants(smoothness: ArrayLike, groups: int) -> NDArray[np.float64]:
             f"smoothness must be a number, or one for each of {groups} groups, not an array of "
             f"shape {given.shape}"
         )
-    if not ((given > 0) & (given < math.inf)).all():
-        raise ValueError(f"smoothness must be positive and finite, not {smoothness!r}")
+    with np.errstate(over="ignore"):
+        squares = given**2
+    if not ((given > 0) & (squares > 0) & (squares < math.inf)).all():
+        raise ValueError(
+            f"smoothness must be positive and finite, as must be its square, not {smoothness!r}"
+        )
     return np.array(np.broadcast_to(given, (groups,)))

@@ -86,7 +86,7 @@ class _Descent:
         ValueError
             If it is not one-dimensional, or holds NaN or Inf.
         """
-        self._theta = self._point = np.array(_check_start(theta0), order="C")
+        self._theta = self._point = np.array(check_start(theta0), order="C")
 
     def _checked(self, gradient: Array) -> Array:
         theta = self.theta
@@ -293,7 +293,7 @@ class AMSGrad(_Descent):
         ValueError
             If it is not one-dimensional, holds NaN or Inf, or has a dtype too narrow for epsilon.
         """
-        start = _check_start(theta0)
+        start = check_start(theta0)
         least = np.finfo(start.dtype).smallest_normal
         if self.epsilon < least:
             raise ValueError(
@@ -338,7 +338,8 @@ def _fraction(what: str, value: float) -> float:
     return number
 
 
-def _check_start(theta0: ArrayLike) -> Array:
+def check_start(theta0: ArrayLike) -> Array:
+    """`theta0` as an array that a run can begin at, or an error."""
     start = as_array("theta0", theta0)
     if start.dtype not in (np.float32, np.float64):
         raise TypeError(f"theta0 must be an array of float32 or float64, got {start.dtype}")
