@@ -1,0 +1,876 @@
+"""CADA and G-CADA against Algorithm 1 written down again, which keeps every point and gradient."""
+
+import copy
+import math
+import pickle
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc import kernels
+from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+
+BOTH = pytest.mark.parametrize("method", [CADA, GCADA])
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+class Algorithm1:
+    """Which groups are selected, from all points and gradients that there have been.
+
+    Both sides of eq. (9) in float64, from the points; where they differ by less than `TIE` of the
+    larger, rounding decides, and `selects` takes whatever it is told. Points are those of the
+    method that is tested: with those of a run of its own, that would soon be another run.
+    """
+
+    TIE = 1e-9
+
+    def __init__(self, groups, c, max_age, smoothness=None, relative=True):
+        self.groups, self.c, self.max_age = groups, c, max_age
+        self.given, self.relative = smoothness, relative
+        self.points = []
+        self.gradients = [[] for _ in range(groups)]  # of each, (round, gradient)
+
+    def square(self, later, earlier):
+        return float(np.sum((self.points[later] - self.points[earlier]) ** 2))
+
+    def ages(self):
+        k = len(self.points) - 1
+        return [k - sent[-1][0] if sent else self.max_age for sent in self.gradients]
+
+    def constants(self):
+        """L_g^2, or None."""
+        if self.given is not None:
+            squares = list(np.broadcast_to(self.given, self.groups) ** 2.0)
+        else:
+            squares = [self.estimate(sent) for sent in self.gradients]
+        if self.relative and (known := [square for square in squares if square]):
+            squares = [square and square / np.mean(known) for square in squares]
+        return squares
+
+    def estimate(self, sent):
+        pairs = [
+            (np.sum((new - old) ** 2), self.square(k, i)) for (i, old), (k, new) in pairwise(sent)
+        ]
+        pairs = [pair for pair in pairs if pair[1] > 0]
+        weights = 0.9 ** np.arange(len(pairs))[::-1]
+        return np.dot(weights, pairs)[0] / np.dot(weights, pairs)[1] if pairs else None
+
+    def selects(self, point, selected):
+        """Whether these are the groups selected at the next point; and take note of it."""
+        self.points.append(np.array(point, np.float64))
+        k = len(self.points) - 1
+        right = self.c * sum(
+            self.square(k + 1 - d, k - d) for d in range(1, min(self.max_age, k) + 1)
+        )
+        for group, (age, constant) in enumerate(zip(self.ages(), self.constants(), strict=True)):
+            wanted = True
+            if age < self.max_age and constant is not None:
+                left = constant * self.square(k, k - age)
+                wanted = left > right
+                if 0 < abs(left - right) <= self.TIE * max(left, right):
+                    continue
+            if wanted != (group in selected):
+                return False
+        return True
+
+    def receive(self, group, gradient):
+        self.gradients[group].append((len(self.points) - 1, np.array(gradient, np.float64)))
+
+    def newest(self):
+        return np.array([sent[-1][1] for sent in self.gradients])
+
+
+class Following:
+    """Steps of the optimizers in float64, from their definitions."""
+
+    def __init__(self, optimizer, theta0):
+        self.by = optimizer
+        self.theta = np.array(theta0, np.float64)
+        self.point = self.theta.copy()
+        self.v, self.h = np.zeros((2, theta0.size))
+        self.t = 1.0
+
+    def step(self, g):
+        by = self.by
+        if isinstance(by, SGD):
+            self.v = by.momentum * self.v - by.lr * g
+            self.theta = self.point = self.theta + self.v
+        elif isinstance(by, Nesterov):
+            t, self.t = self.t, (1 + math.sqrt(1 + 4 * self.t**2)) / 2
+            beta = (t - 1) / self.t if by.momentum is None else by.momentum
+            before, self.theta = self.theta, self.point - by.lr * g
+            self.point = self.theta + beta * (self.theta - before)
+        else:
+            self.h = by.beta1 * self.h + (1 - by.beta1) * g
+            self.v = np.maximum(self.v, by.beta2 * self.v + (1 - by.beta2) * g**2)
+            self.theta = self.point = self.theta - by.lr * self.h / np.sqrt(by.epsilon + self.v)
+
+
+class Walk:
+    """A third party's optimizer: moves of its point that are known beforehand."""
+
+    def __init__(self, moves, dtype=np.float64):
+        self.moves = np.atleast_2d(np.array(moves, dtype).T).T
+
+    def reset(self, theta0):
+        self.point = self.theta = theta0.copy()
+        self.left = iter(self.moves)
+
+    def step(self, gradient):
+        before = self.point.astype(np.float64)
+        self.point += next(self.left)
+        with np.errstate(over="ignore"):
+            return np.sum((self.point - before) ** 2)
+
+    def __repr__(self):
+        return "Walk()"
+
+
+def drift(groups, dtype):
+    """What the running sum may be off by, of the sum of the gradients' norms."""
+    return 4 * groups * np.finfo(dtype).eps / 2
+
+
+def run(method, theta0, gradient, rounds):
+    """Iterates, and how many were selected, of each round."""
+    method.reset(theta0)
+    return go_on(method, gradient, rounds)
+
+
+def go_on(method, gradient, rounds):
+    iterates, selected = [], []
+    for _ in range(rounds):
+        selected.append(method.selected.tolist())
+        for group in method.selected:
+            method.receive(group, gradient(group, method.point))
+        method.step()
+        iterates.append(method.theta.copy())
+    return np.array(iterates), selected
+
+
+def quadratics(groups, p, seed=0):
+    """Gradients of x'A_g x / 2 - b_g'x as a function of g and x; with A and b."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((groups, p, p)) * rng.exponential(size=(groups, 1, 1)) + 0.3 * np.eye(p)
+    A = A @ A.transpose(0, 2, 1) / p
+    b = rng.standard_normal((groups, p))
+    return (lambda group, x: (A[group] @ x - b[group]).astype(x.dtype)), A, b
+
+
+# ------------------------------------------------------------------------------- Algorithm 1
+
+OPTIMIZERS = {
+    "sgd": lambda lr: SGD(lr),
+    "momentum": lambda lr: SGD(lr / 2, 0.5),
+    "nesterov": lambda lr: Nesterov(lr / 2, 0.5),
+    "sequence": lambda lr: Nesterov(lr / 10),
+    "amsgrad": lambda lr: AMSGrad(0.02, epsilon=1e-4),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    method=st.sampled_from([CADA, GCADA]),
+    groups=st.integers(1, 7),
+    p=st.sampled_from([1, 2, 5, 33]),
+    c=st.sampled_from([0.0, 1e-3, 0.1, 0.3, 1.0, 2.0, 30.0]),
+    max_age=st.sampled_from([1, 2, 3, 5, 10, 25]),
+    constants=st.sampled_from(["none", "one", "each"]),
+    relative=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    kind=st.sampled_from(list(OPTIMIZERS)),
+    curved=st.booleans(),
+    noise=st.sampled_from([0.0, 0.01, 1.0]),
+    pauses=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_runs_are_those_of_algorithm_1(
+    method, groups, p, c, max_age, constants, relative, dtype, kind, curved, noise, pauses, seed
+):
+    rng = np.random.default_rng(seed)
+    _, A, b = quadratics(groups, p, seed)
+    L = np.linalg.norm(A, 2, axis=(1, 2))
+    smoothness = {"none": None, "one": 1.3, "each": L}[constants]
+    optimizer = OPTIMIZERS[kind](0.3 / (max_age * L.sum()))
+    tested = method(
+        groups, optimizer, c=c, max_age=max_age, smoothness=smoothness, relative=relative
+    )
+    oracle = Algorithm1(groups, c, max_age, smoothness, relative)
+    theta0 = rng.standard_normal(p).astype(dtype)
+    tested.reset(theta0)
+    follower = Following(optimizer, theta0)
+    lr, rounds, largest = optimizer.lr, 150, 1.0
+    for k in range(rounds):
+        optimizer.lr = lr / (1 + k // 50)
+        assert oracle.selects(tested.point, tested.selected)
+        np.testing.assert_array_equal(tested.ages, oracle.ages())
+        still = pauses and k % 40 > 25  # no gradient is anything: steps end
+        for group in rng.permutation(tested.selected):
+            x = A[group] @ tested.point.astype(np.float64)
+            gradient = (np.tanh(x) if curved else x) - b[group]
+            gradient += noise * rng.standard_normal(p)
+            gradient = (gradient * (not still)).astype(dtype)
+            strided = np.repeat(gradient, 3)[::3]
+            tested.receive(group, strided if k % 2 else gradient)
+            oracle.receive(group, gradient)
+        newest = oracle.newest()
+        total = newest.sum(axis=0)
+        size = np.linalg.norm(newest, axis=1).sum()
+        assert np.linalg.norm(tested.gradient() - total) <= drift(groups, dtype) * size
+        tested.step()
+        follower.step(total)
+        largest = max(largest, np.abs(follower.theta).max(), np.abs(total).max())
+        for ours, theirs in ((tested.theta, follower.theta), (tested.point, follower.point)):
+            assert np.abs(ours - theirs).max() <= 20 * (k + 1) * np.finfo(dtype).eps * largest
+
+
+@BOTH
+@pytest.mark.parametrize("smoothness", ["given", "estimated"])
+def test_an_independent_run_is_the_same(method, smoothness):
+    """With points of its own, where no decision is near: the gap is checked."""
+    groups, p, c, max_age = 5, 6, 0.7, 8
+    gradient, A, _ = quadratics(groups, p, seed=3)
+    L = np.linalg.norm(A, 2, axis=(1, 2))
+    given = L if smoothness == "given" else None
+    theta = np.ones(p)
+    _, selected = run(
+        method(groups, SGD(0.02), c=c, max_age=max_age, smoothness=given), theta, gradient, 300
+    )
+    oracle = Algorithm1(groups, c, max_age, given)
+    oracle.TIE = 0.0
+    for chosen in selected:
+        assert oracle.selects(theta, chosen)
+        for group in chosen:
+            oracle.receive(group, gradient(group, theta))
+        theta = theta - 0.02 * oracle.newest().sum(axis=0)
+    assert 0.1 < np.mean([len(chosen) for chosen in selected]) / groups < 0.9
+    tested = method(groups, SGD(0.02), c=c, max_age=max_age, smoothness=given)
+    np.testing.assert_allclose(run(tested, np.ones(p), gradient, 300)[0][-1], theta, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@DTYPES
+def test_steps_of_any_length(dtype, seed):
+    """Long ways out and back, then steps beside which those are too long to be told apart."""
+    rng = np.random.default_rng(seed)
+    far = 2.0 ** rng.integers(20, 30, 12)
+    moves = [*far, *-far[::-1]]
+    for _ in range(20):
+        step = rng.choice([0.0, 1e-12, 1e-9, 1e-3], p=[0.1, 0.5, 0.3, 0.1])
+        moves += list(step * rng.standard_normal(20))
+    moves = np.array(moves)[:, None] * rng.standard_normal(3).astype(np.float32)
+    tested = GCADA(6, Walk(moves, dtype), c=0.4, max_age=12, smoothness=[0.1, 0.3, 0.5, 1, 2, 3])
+    oracle = Algorithm1(6, 0.4, 12, np.array([0.1, 0.3, 0.5, 1, 2, 3]))
+    tested.reset(np.zeros(3, dtype))
+    for _ in moves:
+        assert oracle.selects(tested.point, tested.selected)
+        for group in tested.selected:
+            tested.receive(group, np.ones(3, dtype))
+            oracle.receive(group, np.ones(3))
+        tested.step()
+
+
+def test_a_tie_is_no_violation():
+    """||theta^1 - theta^0||^2 = 2 on both sides, exactly; the root of 2, squared, is more."""
+    for c, selected in ((1, []), (np.nextafter(1, 0), [0, 1])):
+        method = GCADA(2, Walk(np.ones((1, 2))), c=c, smoothness=1)
+        run(method, np.zeros(2), lambda group, x: x, 1)
+        assert method.selected.tolist() == selected
+
+
+@pytest.mark.parametrize("max_age", [1, 2, 3, 7])
+def test_all_are_asked_every_max_age_rounds_at_least(max_age):
+    method = GCADA(3, SGD(0.01), c=1e12, max_age=max_age, smoothness=1)
+    method.reset(np.ones(4))
+    for k in range(30):
+        assert method.ages.tolist() == [(k - 1) % max_age + 1 if k else max_age] * 3
+        assert method.selected.tolist() == ([] if k % max_age else [0, 1, 2])
+        for group in method.selected:
+            method.receive(group, method.point)
+        method.step()
+
+
+@BOTH
+@DTYPES
+def test_without_c_it_is_distributed_adam(method, dtype):
+    gradient, _, _ = quadratics(5, 8)
+    tested = method(5, AMSGrad(0.01), c=0)
+    iterates, selected = run(tested, np.ones(8, dtype), gradient, 200)
+    assert selected == [[0, 1, 2, 3, 4]] * 200
+    plain = AMSGrad(0.01)
+    plain.reset(np.ones(8, dtype))
+    for theta in iterates:
+        parts = [gradient(group, plain.point) for group in range(5)]
+        plain.step(np.sum(parts, axis=0, dtype=np.float64).astype(dtype))
+        np.testing.assert_allclose(theta, plain.theta, atol=200 * np.finfo(dtype).eps)
+
+
+def test_groups_of_one_worker_are_cada():
+    gradient, _, _ = quadratics(6, 9)
+    runs = [run(method(6, c=0.6), np.ones(9), gradient, 200) for method in (CADA, GCADA)]
+    np.testing.assert_array_equal(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1]
+
+
+# ------------------------------------------------- what other implementations have got wrong
+
+
+def test_the_maximum_is_element_wise():
+    """Of (2, 0) and (1, 8) it is (2, 8); as lists are compared, (2, 0)."""
+    method = CADA(1, AMSGrad(lr=1.0, beta1=0.0, beta2=0.5, epsilon=1e-300), c=0)
+    gradients = iter(np.array([[2.0, 0.0], [0.0, 4.0]]))
+    iterates, _ = run(method, np.zeros(2), lambda group, x: next(gradients), 2)
+    np.testing.assert_allclose(iterates[1], [-2 / math.sqrt(2), -4 / math.sqrt(8)], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("moves", "c", "selected"),
+    [
+        ([1, -1.5, 1], 0.5, False),  # 1 <= 0.5 (1 + 2.25 + 1), but 1 > 0.5 (1 - 1.5 + 1)^2
+        ([1, 1.5, 2], 0.5, True),  # 4 > 0.5 (1 + 2.25 + 4), but 4 <= 0.5 (1 + 1.5 + 2)^2
+    ],
+)
+def test_squared_norms_are_added_not_steps(moves, c, selected):
+    method = GCADA(1, Walk(moves), c=c, smoothness=1)
+    _, before = run(method, np.zeros(1), lambda group, x: x, 3)
+    assert before == [[0]] * 3  # so that its gradient is one step old
+    assert method.selected.tolist() == [0] * selected
+
+
+# --------------------------------------------------------------------- what a round costs
+
+
+class Counted:
+    """Calls of kernels, by name."""
+
+    def __init__(self, monkeypatch):
+        self.calls = {}
+        for name in ("replace", "square_distance", "square_sum", "combine", "sgd"):
+            monkeypatch.setattr(kernels, name, self.counting(name, getattr(kernels, name)))
+
+    def counting(self, name, kernel):
+        def call(*arguments):
+            self.calls[name] = self.calls.get(name, 0) + 1
+            return kernel(*arguments)
+
+        return call
+
+    def of(self, name):
+        return self.calls.get(name, 0)
+
+
+@pytest.mark.parametrize("smoothness", [None, np.geomspace(0.1, 3, 8)])
+def test_distances_are_computed_once_for_each_age_at_most(monkeypatch, smoothness):
+    counted = Counted(monkeypatch)
+    gradient, _, _ = quadratics(8, 5)
+    method = GCADA(8, SGD(0.01), c=0.5, max_age=30, smoothness=smoothness)
+    method.reset(np.ones(5))
+    most = 0
+    for _ in range(400):
+        before, ages = counted.of("square_distance"), set(method.ages.tolist())
+        go_on(method, gradient, 1)
+        ages |= set(method.ages.tolist())
+        assert counted.of("square_distance") - before <= len(ages)
+        most += len(set(method.ages.tolist()))
+    assert counted.of("square_distance") < most / 3
+
+
+def test_no_distances_where_all_are_selected_every_round(monkeypatch):
+    counted = Counted(monkeypatch)
+    method = GCADA(4, SGD(0.01), c=0)
+    run(method, np.ones(3), lambda group, x: x, 100)
+    assert counted.of("square_distance") == 0
+    assert counted.of("combine") == counted.of("sgd") == 100
+
+
+@pytest.mark.parametrize("max_age", [10, 1000])
+def test_a_round_without_gradients_is_the_step_alone(monkeypatch, max_age):
+    counted = Counted(monkeypatch)
+    method = GCADA(4, SGD(1e-4), c=100, max_age=max_age, smoothness=1)
+    run(method, np.ones(3), lambda group, x: x, 1)
+    counted.calls.clear()
+    _, selected = go_on(method, None, 9)
+    assert selected == [[]] * 9
+    assert counted.calls == {"sgd": 9}
+
+
+@DTYPES
+def test_rounds_allocate_no_vectors(dtype, backend):
+    p, rng = 20_000, np.random.default_rng(0)
+    curvature = (rng.exponential(size=(6, p)) * np.geomspace(0.1, 3, 6)[:, None]).astype(dtype)
+    out = np.empty(p, dtype)
+
+    def gradient(group, x):
+        return np.multiply(curvature[group], x, out=out)
+
+    method = GCADA(6, SGD(0.01, 0.5), c=0.5, max_age=4)
+    _, selected = run(method, np.ones(p, dtype), gradient, 200)
+    tracemalloc.start()
+    start, _ = tracemalloc.get_traced_memory()
+    for _ in range(30):
+        selected.append(method.selected.tolist())
+        for group in method.selected:
+            method.receive(group, gradient(group, method.point))
+        method.step()
+    end, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len({tuple(chosen) for chosen in selected}) > 2
+    assert end - start < p
+    assert backend == "numpy" or peak - start < p  # whose kernels have temporaries
+
+
+@pytest.mark.parametrize(("groups", "max_age"), [(3, 10), (8, 2), (4, 4), (1, 5), (5, 1)])
+def test_no_more_points_are_kept_than_there_are_ages_and_groups(groups, max_age):
+    rng = np.random.default_rng(0)
+    method = GCADA(
+        groups,
+        Walk(rng.standard_normal((200, 2))),
+        c=0.2,
+        max_age=max_age,
+        smoothness=np.geomspace(0.1, 3, groups),
+    )
+    method.reset(np.zeros(2))
+    for _ in range(200):
+        go_on(method, lambda group, x: x, 1)
+        points = {id(anchor.point) for anchor in method._anchors.values()}
+        points |= {id(point) for point in method._spare}
+        assert len(points) <= min(groups, max_age)
+
+
+@DTYPES
+def test_the_running_sum_does_not_drift(dtype):
+    """Ten thousand rounds of gradients from 1e-9 to 1e9, large ones followed by small ones."""
+    groups, rounds, rng = 9, 10_000, np.random.default_rng(0)
+    method = GCADA(
+        groups,
+        Walk(rng.standard_normal((rounds, 1)), dtype),
+        c=1.0,
+        max_age=40,
+        smoothness=np.geomspace(0.2, 2, groups),
+    )
+    method.reset(np.zeros(3, dtype))
+    stored, received = np.zeros((groups, 3), dtype), 0
+    for k in range(rounds):
+        received += method.selected.size
+        for group in method.selected:
+            size = 10.0 ** rng.uniform(-3, 3) * 10.0 ** (6 * math.sin(k / 100))
+            stored[group] = size * rng.standard_normal(3)
+            method.receive(group, stored[group])
+        exact = [math.fsum(column) for column in stored.T.tolist()]
+        size = np.linalg.norm(stored.astype(np.float64), axis=1).sum()
+        assert np.linalg.norm(method.gradient() - exact) <= drift(groups, dtype) * size
+        method.step()
+    assert received < groups * rounds / 3  # it is the sum that is kept, mostly
+
+
+# -------------------------------------------------------------------- estimated smoothness
+
+
+def test_estimates_lie_between_the_eigenvalues():
+    gradient, A, _ = quadratics(5, 7)
+    values = np.linalg.eigvalsh(A)
+    method = GCADA(5, AMSGrad(0.01), c=0.5, relative=False)
+    method.reset(np.ones(7))
+    for k in range(300):
+        go_on(method, gradient, 1)
+        estimates = np.sqrt(method._weights())
+        if k > 10:  # each has been asked twice
+            assert np.all(estimates > values[:, 0] * (1 - 1e-9))
+            assert np.all(estimates < values[:, -1] * (1 + 1e-9))
+
+
+def test_estimates_become_the_curvatures_along_the_path():
+    """Gradient descent ends along the axis on which the sum of the functions is least curved.
+
+    Slowly: where moves shrink faster than their weights, the first ones count for ever.
+    """
+    rng = np.random.default_rng(0)
+    curvature = rng.uniform(1, 3, (4, 3))
+    curvature[:, 1] /= 5
+    method = GCADA(4, SGD(0.002), c=0.1, relative=False)
+    run(method, np.ones(3), lambda group, x: curvature[group] * x, 3000)
+    np.testing.assert_allclose(np.sqrt(method._weights()), curvature[:, 1], rtol=1e-6)
+
+
+def test_units_of_gradients_change_no_selection():
+    gradient, _, _ = quadratics(5, 6)
+
+    def selections(scale, **options):
+        method = GCADA(5, SGD(0.01 / scale), c=0.5, **options)
+        return run(method, np.ones(6), lambda group, x: scale * gradient(group, x), 200)[1]
+
+    assert selections(1.0) == selections(2.0**12)
+    assert selections(1.0, relative=False) != selections(2.0**12, relative=False)
+
+
+def test_units_of_given_constants_change_no_selection():
+    gradient, A, _ = quadratics(5, 6)
+    L = np.linalg.norm(A, 2, axis=(1, 2))
+
+    def selections(**options):
+        return run(GCADA(5, SGD(0.01), c=0.5, **options), np.ones(6), gradient, 200)[1]
+
+    relative = selections(smoothness=L)
+    assert relative == selections(smoothness=1024 * L)
+    assert relative == selections(smoothness=L / math.sqrt(np.mean(L**2)), relative=False)
+    assert relative != selections(smoothness=1024 * L, relative=False)
+
+
+def test_a_group_of_a_linear_function_is_only_asked_when_it_must():
+    slopes = np.array([[1.0, 2.0], [0.0, 0.0]])
+    method = GCADA(2, SGD(0.01), c=0.1, max_age=5)
+    _, selected = run(method, np.ones(2), lambda g, x: slopes[g] + (1 - g) * x, 40)
+    asked = [k for k, chosen in enumerate(selected) if 1 in chosen]
+    assert asked[:2] == [0, 1]  # until there is an estimate
+    assert set(np.diff(asked[1:])) == {5}
+
+
+# -------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("smoothness", ["given", None])
+@pytest.mark.parametrize("c", [0.1, 0.5])
+def test_converges_with_old_gradients(smoothness, c):
+    groups, p = 6, 5
+    gradient, A, b = quadratics(groups, p)
+    L = np.linalg.norm(A, 2, axis=(1, 2))
+    method = GCADA(groups, SGD(0.1 / L.sum()), c=c, smoothness=L if smoothness == "given" else None)
+    iterates, selected = run(method, np.ones(p), gradient, 4000)
+    best = np.linalg.solve(A.sum(axis=0), b.sum(axis=0))
+    np.testing.assert_allclose(iterates[-1], best, rtol=0, atol=1e-8)
+    assert np.mean([len(chosen) for chosen in selected]) < 0.6 * groups
+
+
+def test_nesterov_ages_are_of_its_point():
+    """Gradients are of `point`, and its moves, not theta's, are what counts."""
+    method = GCADA(1, Nesterov(0.1, 0.9), c=0.9, smoothness=1)
+    method.reset(np.ones(2))
+    points, chosen = [method.point.copy()], []
+    for _ in range(30):
+        chosen.append(bool(method.selected.size))
+        go_on(method, lambda group, x: x, 1)
+        points.append(method.point.copy())
+        assert not np.array_equal(method.point, method.theta)
+    last = 0
+    for k in range(1, 30):
+        steps = np.diff(points[max(0, k - 10) : k + 1], axis=0)
+        assert chosen[k] == (np.sum((points[k] - points[last]) ** 2) > 0.9 * np.sum(steps**2))
+        last = k if chosen[k] else last
+    assert 3 < sum(chosen) < 25
+
+
+@DTYPES
+def test_stepping_along_another_vector(dtype):
+    gradient, _, _ = quadratics(3, 4)
+    plain, doubled = GCADA(3, SGD(0.02)), GCADA(3, SGD(0.01))
+    for method in (plain, doubled):
+        method.reset(np.ones(4, dtype))
+    out = np.empty(4, dtype)
+    for _ in range(50):
+        assert plain.selected.tolist() == doubled.selected.tolist()
+        for method in (plain, doubled):
+            for group in method.selected:
+                method.receive(group, gradient(group, method.point))
+        assert doubled.gradient(out=out) is out
+        np.testing.assert_array_equal(doubled.gradient(), out)
+        before = doubled.point.astype(np.float64)
+        moved = doubled.step(2 * out)
+        assert moved == pytest.approx(np.sum((doubled.point - before) ** 2), rel=1e-12)
+        plain.step()
+        np.testing.assert_array_equal(plain.theta, doubled.theta)
+
+
+def test_gradients_are_copied():
+    method = GCADA(2, SGD(0.1))
+    method.reset(np.ones(3))
+    buffer = np.ones(3)
+    method.receive(0, buffer)
+    buffer[:] = 5
+    method.receive(1, buffer)
+    buffer[:] = 7
+    total = method.gradient()
+    np.testing.assert_array_equal(total, 6)
+    total[:] = 0
+    np.testing.assert_array_equal(method.gradient(), 6)
+    method.selected[:] = 9
+    method.ages[:] = 9
+    assert method.selected.tolist() == [0, 1]
+    assert method.ages.tolist() == [10, 10]
+
+
+@pytest.mark.parametrize("smoothness", [None, [0.3, 1, 3]])
+def test_copied_mid_run_goes_on_the_same(smoothness):
+    gradient, _, _ = quadratics(3, 4)
+    method = GCADA(3, AMSGrad(0.01), smoothness=smoothness)
+    run(method, np.ones(4), gradient, 25)
+    for group in method.selected[:1]:  # in the midst of a round
+        method.receive(group, gradient(group, method.point))
+    copies = [pickle.loads(pickle.dumps(method)), copy.deepcopy(method)]
+    for each in (method, *copies):
+        for group in method.selected[1:] if each is method else each.selected[1:]:
+            each.receive(group, gradient(group, each.point))
+        each.step()
+        each.last = go_on(each, gradient, 40)
+    for each in copies:
+        np.testing.assert_array_equal(each.last[0], method.last[0])
+        assert each.last[1] == method.last[1]
+        assert not np.shares_memory(each.theta, method.theta)
+
+
+def test_reset_forgets():
+    gradient, _, _ = quadratics(3, 4)
+    method = GCADA(3, AMSGrad(0.01))
+    first = run(method, np.ones(4), gradient, 40)
+    for group in method.selected[:1]:
+        method.receive(group, np.full(4, 1e6))
+    again = run(method, np.ones(4), gradient, 40)
+    np.testing.assert_array_equal(first[0], again[0])
+    assert first[1] == again[1]
+    assert run(method, np.ones(2, np.float32), lambda group, x: x, 3)[0].dtype == np.float32
+
+
+def test_steps_that_overflow_are_no_error():
+    moves = [1e200, 1e200, -2e200, *[1.0] * 30]
+    method = GCADA(2, Walk(moves), c=0.5, max_age=4, smoothness=1)
+    _, selected = run(method, np.zeros(1), lambda group, x: np.ones(1), 33)
+    assert selected[0] == [0, 1]
+    # eight rounds on, these have left both sides of (9), and it decides again
+    oracle = Algorithm1(2, 0.5, 4, 1.0)
+    for point in np.arange(9.0):
+        chosen = selected[-9 + int(point)]
+        if point > 3:
+            assert oracle.selects([point], chosen)
+        else:
+            oracle.points.append(np.array([point]))
+        for group in chosen:
+            oracle.receive(group, np.ones(1))
+
+
+def test_gradients_whose_squares_overflow_spoil_no_other_estimate():
+    def gradients(group, x):
+        return x * 1e200 if group == 0 else x
+
+    method = GCADA(3, Walk(np.full((40, 1), 0.5)), c=2, max_age=10)
+    _, selected = run(method, np.ones(1), gradients, 40)
+    alone = GCADA(2, Walk(np.full((40, 1), 0.5)), c=2, max_age=10)
+    _, wanted = run(alone, np.ones(1), lambda group, x: x, 40)
+    assert [[g - 1 for g in chosen if g] for chosen in selected] == wanted
+    assert all(0 in chosen for chosen in selected)  # of which nothing is known
+
+
+def test_a_step_along_nan_asks_all():
+    method = GCADA(3, SGD(0.1), c=100, smoothness=1)
+    run(method, np.ones(2), lambda group, x: x, 3)
+    assert method.selected.tolist() == []
+    assert math.isnan(method.step(np.array([0.0, np.nan])))
+    assert method.selected.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"gradient of group 1\[1\] is nan"):
+        method.receive(1, method.point)
+
+
+# ---------------------------------------------------------------------------------- errors
+
+
+@BOTH
+@pytest.mark.any_backend
+def test_repr_round_trips(method):
+    for made in (
+        method(3),
+        method(4, SGD(0.1, 0.5), c=0, max_age=1),
+        method(2, Nesterov(0.1), smoothness=[0.1, 1 / 3], relative=False),
+        method(2, smoothness=2),
+    ):
+        again = eval(repr(made))
+        assert type(again) is method
+        assert repr(again) == repr(made)
+        assert vars(again.optimizer) == vars(made.optimizer)
+        np.testing.assert_array_equal(again.smoothness, made.smoothness)
+        for name in ("groups", "c", "max_age", "relative"):
+            assert getattr(again, name) == getattr(made, name)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: GCADA(0), ValueError, "groups must be at least 1, not 0"),
+        (lambda: GCADA(2.0), TypeError, "groups must be an integer, not 2.0"),
+        (lambda: CADA(0), ValueError, "workers must be at least 1, not 0"),
+        (lambda: CADA("3"), TypeError, "workers must be an integer, not '3'"),
+        (lambda: GCADA(2, 0.1), TypeError, "optimizer must be such as .*, not 0.1"),
+        (lambda: GCADA(2, SGD), TypeError, "optimizer must be such as .*, not <class"),
+        (lambda: GCADA(2, CADA(2)), TypeError, r"optimizer must be such as .*, not CADA\(2"),
+        (lambda: GCADA(2, c=-1), ValueError, "c must be finite and not negative, not -1"),
+        (lambda: GCADA(2, c=math.nan), ValueError, "c must be finite .*, not nan"),
+        (lambda: GCADA(2, c=math.inf), ValueError, "c must be finite .*, not inf"),
+        (lambda: GCADA(2, c="1"), TypeError, "c must be a real number, not '1'"),
+        (lambda: GCADA(2, max_age=0), ValueError, "max_age must be at least 1, not 0"),
+        (lambda: GCADA(2, max_age=1.5), TypeError, "max_age must be an integer, not 1.5"),
+        (lambda: GCADA(2, smoothness=[1, 2, 3]), ValueError, r"one for each of 2 groups.*\(3,\)"),
+        (lambda: GCADA(2, smoothness=0), ValueError, "smoothness must be positive and .*, not 0"),
+        (lambda: GCADA(2, smoothness=[1, math.inf]), ValueError, "positive and finite"),
+        (lambda: GCADA(2, smoothness=[1, math.nan]), ValueError, "positive and finite"),
+        (lambda: GCADA(2, smoothness=1e-200), ValueError, "as must be its square, not 1e-200"),
+        (lambda: GCADA(2, smoothness=1e200), ValueError, r"as must be its square, not 1e\+200"),
+        (lambda: GCADA(2, smoothness="1"), TypeError, "smoothness must be real numbers"),
+    ],
+)
+def test_parameters_rejected(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@BOTH
+@pytest.mark.any_backend
+def test_no_run_begun(method):
+    tested = method(2)
+    for use in (
+        lambda: tested.selected,
+        lambda: tested.ages,
+        lambda: tested.receive(0, np.ones(2)),
+        lambda: tested.gradient(),
+        lambda: tested.step(),
+    ):
+        with pytest.raises(RuntimeError, match=rf"{method.__name__}: reset\(theta0\) begins a run"):
+            use()
+    with pytest.raises(RuntimeError, match=r"AMSGrad: reset\(theta0\) begins a run"):
+        tested.point  # noqa: B018
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("theta0", "error"),
+    [
+        (np.zeros(3, int), TypeError),
+        (np.zeros((3, 1)), ValueError),
+        (np.full(3, np.nan), ValueError),
+    ],
+)
+def test_theta0_rejected_changes_nothing(theta0, error):
+    method = GCADA(2, Walk(np.ones((5, 2))))
+    run(method, np.ones(2), lambda group, x: x, 2)
+    with pytest.raises(error, match="theta0"):
+        method.reset(theta0)
+    np.testing.assert_array_equal(method.theta, 3)
+
+
+@pytest.mark.parametrize(
+    ("group", "gradient", "error", "message"),
+    [
+        (3, np.ones(2), ValueError, "group 3 does not exist: they are numbered 0 to 2"),
+        (-1, np.ones(2), ValueError, "group -1 does not exist"),
+        (1.0, np.ones(2), TypeError, "group must be an integer"),
+        (0, np.ones(2), ValueError, r"group 0 has sent its gradient in this round; due are \[1\]"),
+        (2, np.ones(2), ValueError, r"group 2 was not selected in this round; due are \[1\]"),
+        (1, np.ones(3), ValueError, r"gradient of group 1 must have shape \(2,\), not \(3,\)"),
+        (1, np.ones((2, 1)), ValueError, "gradient of group 1 must have shape"),
+        (1, np.ones(2, np.float32), TypeError, "gradient of group 1 must have dtype float64"),
+        (1, [1, 2], TypeError, "gradient of group 1 must have dtype float64, not int64"),
+        (1, np.array([1, np.nan]), ValueError, r"gradient of group 1\[1\] is nan: .* finite"),
+        (1, np.array([-np.inf, 1]), ValueError, r"gradient of group 1\[0\] is -inf"),
+    ],
+)
+def test_gradient_rejected_changes_nothing(group, gradient, error, message):
+    method = GCADA(3, SGD(0.1), c=0.1, smoothness=[1, 1, 1e-9])
+    run(method, np.ones(2), lambda group, x: x, 3)
+    assert method.selected.tolist() == [0, 1]
+    method.receive(0, method.point)
+    wanted = copy.deepcopy(method)
+    with pytest.raises(error, match=message):
+        method.receive(group, gradient)
+    for each in (method, wanted):
+        each.receive(1, [2.0, 3.0])  # whatever is a vector of that dtype
+        each.step()
+    np.testing.assert_array_equal(method.theta, wanted.theta)
+    assert method.selected.tolist() == wanted.selected.tolist()
+
+
+@pytest.mark.any_backend
+def test_nothing_goes_on_while_gradients_are_due():
+    method = GCADA(3)
+    method.reset(np.ones(2))
+    method.receive(1, np.ones(2))
+    for use in (method.step, method.gradient, lambda: method.step(np.ones(2))):
+        with pytest.raises(
+            RuntimeError, match=r"groups \[0, 2\] were selected and have not sent their gradients"
+        ):
+            use()
+    np.testing.assert_array_equal(method.theta, 1)
+
+
+def test_a_step_refused_changes_nothing():
+    gradient, _, _ = quadratics(4, 3)
+    method, wanted = GCADA(4, SGD(0.01)), GCADA(4, SGD(0.01))
+    for each in (method, wanted):
+        each.reset(np.ones(3))
+    for k in range(40):
+        for each in (method, wanted):
+            for group in each.selected:
+                each.receive(group, gradient(group, each.point))
+        bad = np.ones(2) if k % 2 else np.ones(3, np.float32)
+        with pytest.raises((TypeError, ValueError), match="gradient must have"):
+            method.step(bad)
+        with pytest.raises((TypeError, ValueError), match="out must have"):
+            method.gradient(out=bad)
+        for each in (method, wanted):
+            each.step()
+        np.testing.assert_array_equal(method.theta, wanted.theta)
+        np.testing.assert_array_equal(method.selected, wanted.selected)
+        assert len(method._spare) == len(wanted._spare)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("returned", [None, "0", -1.0, np.ones(1)])
+def test_optimizers_that_return_no_distance(returned):
+    class Silent(Walk):
+        def step(self, gradient):
+            return returned
+
+    method = GCADA(1, Silent([1.0]))
+    method.reset(np.ones(1))
+    method.receive(0, np.ones(1))
+    with pytest.raises(TypeError, match="step must return the squared distance that point has mov"):
+        method.step()
+
+
+@pytest.mark.parametrize("number", [int, np.float32, np.float64])
+def test_optimizers_that_return_other_numbers(number):
+    class Other(Walk):
+        def step(self, gradient):
+            return number(super().step(gradient))
+
+    method = GCADA(2, Other(np.ones((12, 1))), c=0.7, smoothness=1)
+    wanted = GCADA(2, Walk(np.ones((12, 1))), c=0.7, smoothness=1)
+    assert (
+        run(method, np.zeros(1), lambda group, x: x, 12)[1]
+        == (run(wanted, np.zeros(1), lambda group, x: x, 12)[1])
+    )
+    assert type(method._steps[0]) is float
+
+
+@pytest.mark.any_backend
+def test_optimizers_whose_point_is_of_another_type():
+    class Wide(Walk):
+        def reset(self, theta0):
+            super().reset(theta0.astype(np.float64))
+
+    with pytest.raises(TypeError, match="optimizer's point must have dtype float32, not float64"):
+        GCADA(1, Wide([1.0])).reset(np.zeros(1, np.float32))
+
+
+def test_optimizers_whose_point_is_strided():
+    class Strided(Walk):
+        def reset(self, theta0):
+            super().reset(theta0)
+            self.point = np.repeat(theta0, 2)[::2]
+
+    moves = np.random.default_rng(0).standard_normal((40, 3))
+    chosen = [
+        run(GCADA(4, kind(moves), smoothness=[0.1, 0.3, 1, 3]), np.zeros(3), lambda g, x: x, 40)[1]
+        for kind in (Walk, Strided)
+    ]
+    assert chosen[0] == chosen[1]
