@@ -54,6 +54,7 @@ def pytest_terminal_summary(terminalreporter, config):
             _stability,
             _combinations,
             _steps,
+            _adaptive,
             _hot_loops,
             _compilation,
         )
@@ -333,6 +334,33 @@ def _hot_loops(done):
     for names, found in cells.items():
         rows.append([*names, *(_time(found[c]) if c in found else "–" for c in codes)])
     return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
+
+
+def _adaptive(done):
+    found = [b for b in done.values() if "adaptive" in b.extra_info]
+    if not found:
+        return None
+    rows = [["round of G-CADA", "time", "gradients", "AMSGrad alone", "of that", "NumPy", "ratio"]]
+    for bench in found:
+        info = bench.extra_info
+        time = bench.stats.median / info["rounds"]
+        rows.append(
+            [
+                info["adaptive"],
+                _time(time),
+                f"{info['asked']:.1f}",
+                _time(info["step_seconds"]),
+                f"{time / info['step_seconds']:.1f}×",
+                _time(info["numpy_seconds"]),
+                f"{info['numpy_seconds'] / time:.0f}×",
+            ]
+        )
+    return (
+        "Rounds of G-CADA at the master in float32: gradients received, the step and the next "
+        "selection (times the optimizer's step alone; NumPy: both sides of eq. (9) and the sum "
+        "from what is kept)",
+        rows,
+    )
 
 
 def _compilation(done):
