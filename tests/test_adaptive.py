@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import tracemalloc
+from array import array
 from itertools import pairwise
 
 import numpy as np
@@ -253,8 +254,9 @@ def test_an_independent_run_is_the_same(method, smoothness):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("smoothness", [None, np.array([0.1, 0.3, 0.5, 1, 2, 3])])
 @DTYPES
-def test_steps_of_any_length(dtype, seed):
+def test_steps_of_any_length(dtype, smoothness, seed):
     """Long ways out and back, then steps beside which those are too long to be told apart."""
     rng = np.random.default_rng(seed)
     far = 2.0 ** rng.integers(20, 30, 12)
@@ -263,14 +265,15 @@ def test_steps_of_any_length(dtype, seed):
         step = rng.choice([0.0, 1e-12, 1e-9, 1e-3], p=[0.1, 0.5, 0.3, 0.1])
         moves += list(step * rng.standard_normal(20))
     moves = np.array(moves)[:, None] * rng.standard_normal(3).astype(np.float32)
-    tested = GCADA(6, Walk(moves, dtype), c=0.4, max_age=12, smoothness=[0.1, 0.3, 0.5, 1, 2, 3])
-    oracle = Algorithm1(6, 0.4, 12, np.array([0.1, 0.3, 0.5, 1, 2, 3]))
+    tested = GCADA(6, Walk(moves, dtype), c=0.4, max_age=12, smoothness=smoothness)
+    oracle = Algorithm1(6, 0.4, 12, smoothness)
     tested.reset(np.zeros(3, dtype))
     for _ in moves:
         assert oracle.selects(tested.point, tested.selected)
         for group in tested.selected:
-            tested.receive(group, np.ones(3, dtype))
-            oracle.receive(group, np.ones(3))
+            gradient = rng.standard_normal(3).astype(dtype)
+            tested.receive(group, gradient)
+            oracle.receive(group, gradient)
         tested.step()
 
 
@@ -400,7 +403,7 @@ def test_a_round_without_gradients_is_the_step_alone(monkeypatch, max_age):
 
 @DTYPES
 def test_rounds_allocate_no_vectors(dtype, backend):
-    p, rng = 20_000, np.random.default_rng(0)
+    p, rng = 100_000, np.random.default_rng(0)
     curvature = (rng.exponential(size=(6, p)) * np.geomspace(0.1, 3, 6)[:, None]).astype(dtype)
     out = np.empty(p, dtype)
 
@@ -419,8 +422,8 @@ def test_rounds_allocate_no_vectors(dtype, backend):
     end, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len({tuple(chosen) for chosen in selected}) > 2
-    assert end - start < p
-    assert backend == "numpy" or peak - start < p  # whose kernels have temporaries
+    assert end - start < out.nbytes / 2
+    assert backend == "numpy" or peak - start < out.nbytes / 2  # whose kernels have temporaries
 
 
 @pytest.mark.parametrize(("groups", "max_age"), [(3, 10), (8, 2), (4, 4), (1, 5), (5, 1)])
@@ -596,6 +599,9 @@ def test_gradients_are_copied():
     np.testing.assert_array_equal(total, 6)
     total[:] = 0
     np.testing.assert_array_equal(method.gradient(), 6)
+    lent = array("d", [0, 0, 0])
+    assert method.gradient(out=lent) is lent
+    assert lent.tolist() == [6, 6, 6]
     method.selected[:] = 9
     method.ages[:] = 9
     assert method.selected.tolist() == [0, 1]

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .._arrays import (
+    Output,
     at_least,
     check_finite,
     check_index,
@@ -222,7 +223,7 @@ class GCADA:
                 self._spare.append(anchor.point)
         self._due.discard(group)
 
-    def gradient(self, out: Array | None = None) -> Array:
+    def gradient(self, out: Output | None = None) -> Array:
         """The sum of the groups' newest gradients, eq. (3).
 
         Parameters
@@ -238,12 +239,12 @@ class GCADA:
         self._require_due()
         total = self._total
         if out is None:
-            out = np.empty_like(total)
+            sum_ = np.empty_like(total)
         else:
-            check_vector("out", out, total.dtype, total.size, output=True)
+            sum_ = check_vector("out", out, total.dtype, total.size, output=True)
         self._form()
-        out[:] = total
-        return out
+        sum_[:] = total
+        return sum_ if out is None else out
 
     def step(self, gradient: Array | None = None) -> float:
         """Let the optimizer step.
