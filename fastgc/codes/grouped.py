@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, check_index, check_integer, check_workers
+from .._arrays import Output, check_index, check_integer, check_vector
 from .base import Code
 from .fractional_repetition import FractionalRepetition
 from .plans import Round
@@ -56,6 +56,8 @@ class Grouped(Code):
     _sparse = True
 
     def __init__(self, codes: Sequence[Code]) -> None:
+        if not isinstance(codes, Sequence):
+            raise TypeError(f"codes must be a sequence of codes, one a group, not {codes!r}")
         self.codes = tuple(codes)
         if not self.codes:
             raise ValueError("codes must hold a code for each group, but is empty")
@@ -212,10 +214,14 @@ class GroupedRound:
         self, code: Grouped, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None
     ) -> None:
         self.code = code
-        self._rounds = [inner.round(p, dtype, message_dtype) for inner in code.codes]
+        self._form = code._format(p, dtype, message_dtype)
+        self._rounds = [
+            Round(inner, p, dtype, message_dtype, first_worker=first)
+            for inner, first in zip(code.codes, code._first_worker, strict=False)
+        ]
         self.reset([])
 
-    def reset(self, groups: ArrayLike) -> None:
+    def reset(self, groups: Iterable[int]) -> None:
         """Forget all messages; these groups take part in what follows.
 
         Raises
@@ -223,9 +229,7 @@ class GroupedRound:
         TypeError, ValueError
             If a group does not exist or is named twice; nothing has changed then.
         """
-        chosen = [
-            check_index("group", g, self.code.groups) for g in check_workers("groups", groups)
-        ]
+        chosen = [check_index("group", g, self.code.groups) for g in groups]
         if len(set(chosen)) < len(chosen):
             raise ValueError(f"groups must be named once each, not {chosen}")
         for inner in self._rounds:
@@ -267,8 +271,15 @@ class GroupedRound:
                 f"worker {worker} is of group {g}, which takes no part: {self.groups} do"
             )
         if g in self._missing:
-            inner, local = self._rounds[g], worker - self.code._first_worker[g]
-            if inner.receive(local, message, index):
+            if index is not None:
+                self.code.message_number(worker, index)
+            inner, form = self._rounds[g], self._form
+            row = check_vector(
+                "message of worker", message, form.message_dtype, form.message_size, number=worker
+            )
+            # where another group's coefficients are complex, real ones of odd p are padded, too
+            row = row[: inner.message_size]
+            if inner.receive(worker - self.code._first_worker[g], row, index):
                 self._missing.discard(g)
             number = int(inner.survivors[-1])
             self._received.append(int(self.code._cuts[g]) + number)

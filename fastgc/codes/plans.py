@@ -266,6 +266,8 @@ class Round:
         The messages', if it is not the gradient's: float16 or bfloat16 for gradients of float32.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
+    first_worker : int
+        What errors call worker 0, where the code is that of a group among others.
     """
 
     def __init__(
@@ -275,8 +277,11 @@ class Round:
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
         tracker: Watch | None = None,
+        *,
+        first_worker: int = 0,
     ) -> None:
         self.code = code
+        self._first_worker = first_worker
         self._watch = tracker
         self._form = form = code._format(p, dtype, message_dtype)
         if form.gradient_dtype != np.dtype(dtype):
@@ -299,6 +304,11 @@ class Round:
         self._square: list[float] = []  # squared norm of each message, in order of arrival
         self._tracker.reset()
         self._decodable = self._ready = False
+
+    @property
+    def message_size(self) -> int:
+        """Elements of a message."""
+        return self._form.message_size
 
     @property
     def survivors(self) -> NDArray[np.int64]:
@@ -351,24 +361,25 @@ class Round:
         """
         code, form = self.code, self._form
         worker = check_index("worker", worker, code.n)
+        named = self._first_worker + worker
         if index is None:
             index = self._next.get(worker, 0)
             sent = code.message_counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
-                raise ValueError(f"worker {worker} {what} in this round")
+                raise ValueError(f"worker {named} {what} in this round")
             number = code._first[worker] + index
         else:
             number = code.message_number(worker, index)
         if number in self._heard:
             what = "" if code.message_counts[worker] == 1 else f"message {index} of "
-            raise ValueError(f"{what}worker {worker} was heard already in this round")
+            raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
-            "message of worker", message, form.message_dtype, form.message_size, number=worker
+            "message of worker", message, form.message_dtype, form.message_size, number=named
         )
         square = _square_norm(row)
         if not square < np.inf:
-            require_finite(worker, row)
+            require_finite(named, row)
         self._decoder.survivors[len(self._square)] = number
         self._rows.append(form.reals(row, form.decode_mode))
         self._heard.add(number)

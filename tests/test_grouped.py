@@ -1,0 +1,424 @@
+"""Groups of codes: who is where, and rounds of some of the groups. Sets of messages of all groups
+are tried with those of the other codes.
+"""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CouponCollector,
+    FractionalRepetition,
+    Grouped,
+    LagrangeCode,
+    LinearCode,
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc.codes.rules import Blocks, Cells, Groups, Tiling, side_by_side
+
+# Real and complex, one message and several, unequal sizes.
+MIXED = Grouped([Uncoded(2, load=2), ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1)])
+
+
+def sent(code, p=3, dtype=np.float64, seed=0):
+    """Partial gradients, and every message."""
+    partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
+    return partials, [
+        code.encode(i, partials[code.partitions(i, t)], index=t)
+        for i, t in map(code.sender, range(code.message_count))
+    ]
+
+
+@pytest.mark.any_backend
+def test_workers_and_partitions_are_counted_on():
+    assert [MIXED.members(g) for g in range(3)] == [range(2), range(2, 5), range(5, 8)]
+    assert [MIXED.partitions_of(g) for g in range(3)] == [range(2), range(2, 6), range(6, 9)]
+    assert [MIXED.group_of(i) for i in range(8)] == [0, 0, 1, 1, 1, 2, 2, 2]
+    assert (MIXED.n, MIXED.k, MIXED.groups, MIXED.load, MIXED.stragglers) == (8, 9, 3, 3, 1)
+    assert MIXED.loads.tolist() == [i for code in MIXED.codes for i in code.loads]
+    assert MIXED.message_counts == [2, 2, 1, 1, 1, 1, 1, 1]
+    B = MIXED.matrix()
+    at = [0, 4, 7, 10]
+    for g, code in enumerate(MIXED.codes):
+        held = MIXED.partitions_of(g)
+        np.testing.assert_array_equal(B[at[g] : at[g + 1], held], code.matrix())
+        B[at[g] : at[g + 1], held] = 0
+        for i in MIXED.members(g):
+            assert set(MIXED.partitions(i)) <= set(held)
+    assert not B.any()
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("method", ["members", "partitions_of", "group_of"])
+@pytest.mark.parametrize(
+    ("number", "error"), [(-1, ValueError), (8, ValueError), (1.0, TypeError), ("0", TypeError)]
+)
+def test_there_is_no_such_group_or_worker(method, number, error):
+    with pytest.raises(error, match=r"(group|worker) (-?\d does not exist|must be an integer)"):
+        getattr(MIXED, method)(number)
+
+
+@pytest.mark.any_backend
+def test_repetition_has_a_partition_for_each_group():
+    code = Grouped.repetition(12, 3)
+    assert (code.n, code.k, code.groups, code.load, code.stragglers) == (12, 3, 3, 1, 3)
+    assert code.threshold == 9
+    np.testing.assert_array_equal(code.matrix(), np.repeat(np.eye(3), 4, axis=0))
+    alone = Grouped.repetition(4, 4)
+    np.testing.assert_array_equal(alone.matrix(), np.eye(4))
+    assert (alone.stragglers, alone.threshold) == (0, 4)
+    several = Grouped.repetition(4, 2, 6)
+    assert (several.k, several.load, several.threshold) == (6, 3, 3)
+    np.testing.assert_array_equal(several.matrix(), np.kron(np.eye(2), np.ones((2, 3))))
+    for F in itertools.combinations(range(12), 4):  # any one of each group
+        assert code.decodable(F) == ({i // 4 for i in F} == {0, 1, 2})
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((12, 5), ValueError, "groups must divide the n=12 workers .*, not be 5"),
+        ((12, 3, 4), ValueError, "the k=4 partitions, not be 3"),
+        ((12, 3, 0), ValueError, "the k=0 partitions, not be 3"),
+        ((12, 3, 3.0), TypeError, "k must be an integer"),
+        ((12, 0), ValueError, "groups must divide"),
+        ((3, 6), ValueError, "groups must divide"),
+        ((0, 1), ValueError, "groups must divide"),
+        ((-4, -2), ValueError, "groups must divide"),
+        ((12, 3.0), TypeError, "groups must be an integer"),
+        (("12", 3), TypeError, "n must be an integer"),
+    ],
+)
+def test_repetition_refuses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Grouped.repetition(*arguments)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("codes", "error", "message"),
+    [
+        ([], ValueError, "codes must hold a code for each group"),
+        (Uncoded(3), TypeError, "codes must be a sequence of codes"),
+        (None, TypeError, "codes must be a sequence of codes"),
+        ([Uncoded(3), "rs"], TypeError, r"codes\[1\] must be a code of fastgc, not 'rs'"),
+        ([Uncoded], TypeError, r"codes\[0\] must be a code of fastgc"),
+        ([Uncoded(2), LagrangeCode(3, load=2)], ValueError, r"codes\[1\], LagrangeCode.* does not"),
+        (
+            [ReedSolomon(4, stragglers=1, packed=False)],
+            ValueError,
+            r"codes\[0\], ReedSolomon.* doe",
+        ),
+    ],
+)
+def test_codes_refused(codes, error, message):
+    with pytest.raises(error, match=message):
+        Grouped(codes)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped.repetition(6, 2),
+        MIXED,
+        Grouped([BinaryCode(3, 4, stragglers=1)]),
+        Grouped([Grouped.repetition(4, 2), Uncoded(2)]),
+    ],
+    ids=repr,
+)
+def test_prints_and_pickles(code):
+    made = eval(repr(code), vars(fastgc) | {"fastgc": fastgc})
+    for other in (made, pickle.loads(pickle.dumps(code))):
+        assert repr(other) == repr(code)
+        assert (other.n, other.k, other.groups) == (code.n, code.k, code.groups)
+        np.testing.assert_array_equal(other.matrix(), code.matrix())
+
+
+@pytest.mark.any_backend
+def test_equal_groups_print_once():
+    assert (
+        repr(Grouped.repetition(6, 2))
+        == "Grouped([" + repr(FractionalRepetition(3, 1, stragglers=2)) + "] * 2)"
+    )
+
+
+@pytest.mark.any_backend
+def test_threshold_is_what_one_group_may_miss():
+    # messages 4 of which 3 are needed; 3 of which 2; 3 of which 2
+    spare = [code.message_count - code.threshold for code in MIXED.codes]
+    assert MIXED.threshold == MIXED.message_count - min(spare)
+    loose = Grouped([ReedSolomon(9, stragglers=4), ReedSolomon(5, stragglers=2)])
+    assert (loose.threshold, loose.stragglers) == (12, 2)
+
+
+@pytest.mark.any_backend
+def test_rules_side_by_side_are_of_their_own_kind():
+    """What simulations know stays what they know."""
+    kinds = {
+        Blocks: [ReedSolomon(4, stragglers=1), ReedSolomon(3, 5, stragglers=2)],
+        Cells: [Uncoded(3), CouponCollector(6, load=3, seed=2)],
+        Tiling: [BinaryCode(5, stragglers=1), BinaryCode(4, 7, stragglers=1)],
+        Groups: [ReedSolomon(4, stragglers=1), BinaryCode(4, stragglers=1)],
+    }
+    rng = np.random.default_rng(1)
+    for kind, codes in kinds.items():
+        code = Grouped(codes)
+        rule, parts = code._rule, Groups(tuple(c._rule for c in codes), tuple(code._cuts))
+        assert isinstance(rule, kind)
+        assert isinstance(side_by_side([c._rule for c in codes], code._cuts.tolist()), kind)
+        for _ in range(200):
+            order = rng.permutation(code.message_count)
+            tracker, other = rule.tracker(), parts.tracker()
+            for at, message in enumerate(order.tolist()):
+                F = order[: at + 1]
+                ready = tracker.add(message)
+                assert ready == other.add(message) == (rule.missing(F) == 0)
+                # the least number of further messages of all groups is that of each, together
+                assert rule.missing(F) == parts.missing(F)
+    # A threshold below everything is nothing that adds up over groups.
+    part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
+    assert isinstance(part._rule, Groups)
+    assert part.decodable([0, 1, 2, 4, 5, 6, 7])
+    assert not part.decodable([0, 1, 2, 3, 4, 5, 6])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_real_and_complex_groups(dtype):
+    partials, messages = sent(MIXED, 5, dtype)
+    assert {m.dtype for m in messages} == {np.dtype(dtype)}
+    assert {m.size for m in messages} == {6}  # packed, an odd p is padded, in every group
+    exact = partials.astype(float).sum(axis=0)
+    tolerance = 100 * np.finfo(dtype).eps
+    decoded = MIXED.decode(range(10), messages, p=5)
+    assert decoded.dtype == dtype
+    np.testing.assert_allclose(decoded, exact, atol=tolerance)
+    lost = [0, 1, 2, 3, 4, 6, 8, 9]  # of the second and the third group one each
+    np.testing.assert_allclose(
+        MIXED.decode(lost, [messages[m] for m in lost], p=5), exact, atol=tolerance
+    )
+
+
+def test_trust_is_that_of_the_groups():
+    rng = np.random.default_rng(2)
+    p, F = 400, [0, 1, 2, 3, 4, 6, 8, 9]
+    errors = []
+    for _ in range(30):
+        partials = rng.standard_normal((MIXED.k, p))
+        messages = [
+            MIXED.encode(*sender[:1], partials[MIXED.partitions(*sender)], index=sender[1])
+            for sender in map(MIXED.sender, F)
+        ]
+        exact = partials.astype(np.longdouble).sum(axis=0)
+        difference = MIXED.decode(F, messages) - exact
+        errors.append(
+            np.linalg.norm(difference.astype(float)) / np.linalg.norm(exact.astype(float))
+        )
+    trust = MIXED.trust(F)
+    assert max(errors) < 10 * trust.relative_error
+    assert trust.relative_error < 100 * max(errors)
+    # what a group's code leaves out, in the mean over all partitions
+    part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
+    vector, residual = part.best_vector([0, 1, 2, 4, 5, 6, 7])
+    lacking = vector @ part.matrix()[[0, 1, 2, 4, 5, 6, 7]] - 1
+    assert residual == pytest.approx(np.linalg.norm(lacking) / np.sqrt(8))
+    assert residual > 0.1
+
+
+def test_best_vector_is_that_of_each_group():
+    B = MIXED.matrix()
+    for F in ([0, 1, 4, 5, 7], [8], [4, 5], [0, 2, 9]):
+        assert not MIXED.decodable(F)
+        vector, residual = MIXED.best_vector(F)
+        nearest = np.linalg.lstsq(B[F].T, np.ones(9), rcond=None)[0]
+        np.testing.assert_allclose(vector, nearest, atol=1e-12)
+        expected = np.linalg.norm(nearest @ B[F] - 1) / 3
+        assert residual == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------------------- rounds of groups
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped([ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1)]),
+        Grouped([Uncoded(1, 2, load=2), FractionalRepetition(2, stragglers=1), Uncoded(2)]),
+        Grouped([LinearCode([[1, 2], [0, 1], [1, 1]]), ReedSolomon(3, stragglers=2)]),
+    ],
+    ids=repr,
+)
+def test_every_order_of_messages_of_every_set_of_groups(code):
+    """Each group is decodable when its own code says so, from the messages until then."""
+    partials, messages = sent(code)
+    rnd = code.group_round(3)
+    for size in range(code.groups + 1):
+        for groups in itertools.combinations(range(code.groups), size):
+            due = [
+                m for m in range(code.message_count) if code.group_of(code.sender(m)[0]) in groups
+            ]
+            for order in itertools.permutations(due):
+                rnd.reset(groups)
+                assert rnd.groups == list(groups)
+                assert rnd.workers == sorted({code.sender(m)[0] for m in due})
+                assert rnd.ready == rnd.decodable == (not groups)
+                heard = {g: [] for g in groups}
+                used = []
+                for message in order:
+                    worker, index = code.sender(message)
+                    g = code.group_of(worker)
+                    wanted = not code.codes[g].decodable(heard[g])
+                    assert rnd.wants(worker) == wanted
+                    if wanted:
+                        heard[g].append(message - code._cuts[g])
+                        used.append(message)
+                    ready = rnd.receive(worker, messages[message], index)
+                    assert rnd.survivors.tolist() == used
+                    all_are = all(code.codes[h].decodable(heard[h]) for h in groups)
+                    assert ready == rnd.ready == rnd.decodable == all_are
+                for g in groups:
+                    np.testing.assert_allclose(
+                        rnd.gradient(g), partials[code.partitions_of(g)].sum(axis=0), atol=1e-13
+                    )
+
+
+def test_messages_of_a_group_that_is_ready_are_not_used():
+    code = Grouped.repetition(4, 2)
+    rnd = code.group_round(2)
+    rnd.reset([0])
+    message = np.array([1.0, 2.0])
+    assert rnd.receive(1, message)
+    assert rnd.receive(0, np.array([np.nan, 5.0]))  # not even looked at
+    assert rnd.survivors.tolist() == [1]
+    out = np.empty(2)
+    assert rnd.gradient(0, out=out) is out
+    np.testing.assert_array_equal(out, message)
+    message[:] = 7  # a reference, not a copy
+    np.testing.assert_array_equal(rnd.gradient(0), message)
+    # where messages come without their numbers, they are those of each worker in turn
+    several = Grouped([Uncoded(1), Uncoded(1, 2, load=2)])
+    rnd = several.group_round(1)
+    rnd.reset([1])
+    assert not rnd.receive(1, np.array([2.0]))
+    assert rnd.receive(1, np.array([3.0]))
+    assert rnd.gradient(1) == 5.0
+
+
+def test_types_of_rounds():
+    code = Grouped([ReedSolomon(3, stragglers=1), Uncoded(2)])
+    partials = np.random.default_rng(0).standard_normal((code.k, 3)).astype(np.float32)
+    rnd = code.group_round(3, np.float32, np.float16)
+    rnd.reset([1, 0])
+    for i in (3, 1, 4, 2):
+        held = partials[code.partitions(i)]
+        rnd.receive(i, code.encode(i, held, message_dtype=np.float16))
+    assert rnd.ready
+    for g in (0, 1):
+        assert rnd.gradient(g).dtype == np.float32
+        exact = partials[code.partitions_of(g)].sum(axis=0)
+        np.testing.assert_allclose(rnd.gradient(g), exact, atol=0.02)
+    with pytest.raises(TypeError, match="decode to gradients of float32"):
+        code.group_round(3, np.float64, np.float16)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        ([0, 0], ValueError, r"groups must be named once each, not \[0, 0\]"),
+        ([0, 2], ValueError, "group 2 does not exist: they are numbered 0 to 1"),
+        ([-1], ValueError, "group -1 does not exist"),
+        ([0.0], TypeError, "group must be an integer"),
+        (np.array([[0], [1]]), TypeError, "group must be an integer"),
+    ],
+)
+def test_reset_refused_changes_nothing(groups, error, message):
+    rnd = Grouped.repetition(4, 2).group_round(1)
+    rnd.reset(np.array([1]))
+    rnd.receive(2, np.ones(1))
+    with pytest.raises(error, match=message):
+        rnd.reset(groups)
+    assert (rnd.groups, rnd.workers, rnd.ready) == ([1], [2, 3], True)
+    assert rnd.survivors.tolist() == [2]
+    assert rnd.gradient(1) == 1.0
+
+
+@pytest.mark.any_backend
+def test_receive_refused_changes_nothing():
+    """Errors name workers by their numbers in the whole code."""
+    code = Grouped([Uncoded(2), ReedSolomon(3, stragglers=0), Uncoded(1, 2, load=2)])
+    rnd = code.group_round(2)
+    rnd.reset([2, 1])
+    good = np.ones(2)
+    rnd.receive(3, good)
+    for worker, message, index, error, says in [
+        (0, good, None, ValueError, r"worker 0 is of group 0, which takes no part: \[2, 1\] do"),
+        (6, good, None, ValueError, "worker 6 does not exist"),
+        (3.0, good, None, TypeError, "worker must be an integer"),
+        (3, good, None, ValueError, "^worker 3 was heard already in this round"),
+        (3, good, 0, ValueError, "^worker 3 was heard already in this round"),
+        (4, good, 1, ValueError, "message of worker 4, which sends 1: index 1 does not exist"),
+        (4, np.ones(3), None, ValueError, r"message of worker 4 must have shape \(2,\)"),
+        (4, np.ones(2, np.float32), None, TypeError, "message of worker 4 must have dtype float64"),
+        (
+            4,
+            np.array([1, np.inf]),
+            None,
+            NonFiniteMessageError,
+            "message of worker 4 is not finite",
+        ),
+        (5, good, 2, ValueError, "message of worker 5, which sends 2: index 2"),
+    ]:
+        with pytest.raises(error, match=says) as caught:
+            rnd.receive(worker, message, index)
+        assert getattr(caught.value, "worker", 4) == 4
+        assert rnd.survivors.tolist() == [3]
+        assert not rnd.ready
+    rnd.receive(5, good)
+    with pytest.raises(ValueError, match="message 0 of worker 5 was heard already"):
+        rnd.receive(5, good, 0)
+    for worker in (4, 2):
+        assert not rnd.receive(worker, good)
+    assert rnd.receive(5, good)
+    assert rnd.survivors.tolist() == [3, 5, 4, 2, 6]
+
+
+@pytest.mark.any_backend
+def test_wants_and_gradient_refuse():
+    rnd = Grouped.repetition(4, 2).group_round(1)
+    rnd.reset([0])
+    for number in (-1, 4):
+        with pytest.raises(ValueError, match=f"worker {number} does not exist"):
+            rnd.wants(number)
+    with pytest.raises(ValueError, match="group 2 does not exist"):
+        rnd.gradient(2)
+    with pytest.raises(NotDecodableError) as caught:
+        rnd.gradient(0)
+    assert caught.value.missing == 1
+    assert not rnd.wants(2)  # takes no part
+    rnd.receive(0, np.ones(1))
+    with pytest.raises(TypeError, match="out must have dtype"):
+        rnd.gradient(0, out=np.empty(1, np.float32))
+    assert rnd.of(0).trust().relative_error < 1e-15
+
+
+@pytest.mark.any_backend
+def test_require_looks_at_the_groups_that_take_part():
+    rnd = MIXED.group_round(1)
+    rnd.reset([1, 2])
+    rnd.require(np.array([4, 6, 8, 9]))
+    rnd.require(np.array([9, 4, 7, 6, 0]))
+    with pytest.raises(NotDecodableError) as caught:
+        rnd.require(np.array([0, 1, 2, 3, 4, 8, 9]))  # of the second group one of two
+    assert caught.value.missing == 1
+    assert rnd.survivors.size == 0
+    rnd.reset([])
+    rnd.require(np.array([], dtype=np.int64))
