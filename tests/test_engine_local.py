@@ -15,6 +15,7 @@ import pytest
 from fastgc import (
     BinaryCode,
     CouponCollector,
+    Grouped,
     LagrangeCode,
     NonFiniteMessageError,
     NotDecodableError,
@@ -29,6 +30,7 @@ from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster
 from fastgc.engines.interface import sample_delays
 from fastgc.models import LeastSquares
+from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
 
@@ -710,3 +712,246 @@ def test_a_timeout_beyond_all_bounds(timeout):
     out = np.empty(1)
     with LocalCluster(Uncoded(1), [1.0], np.multiply, 1, timeout=timeout) as cluster:
         cluster.step(np.ones(1), out)
+
+
+# --------------------------------------------------------------------------- some of the workers
+
+# Shards are a number and a file, where whoever computes on it leaves its process id.
+LOGGED = Remote(
+    "lambda theta, shard, out: (out.fill(theta[0] * shard[0]), "
+    "shard[1].open('a').write(f'{__import__(\"os\").getpid()}\\n'))"
+)
+
+
+def logged_shards(values, folder):
+    return [(value, folder / str(j)) for j, value in enumerate(values)]
+
+
+def calls(shard):
+    """Process ids of those who computed on it."""
+    return list(map(int, shard[1].read_text().split())) if shard[1].exists() else []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped.repetition(6, 3),
+        Grouped([ReedSolomon(3, stragglers=1), Uncoded(2, load=2), BinaryCode(3, stragglers=1)]),
+        Grouped([Uncoded(2, 4, load=2), RandomAssignment(3, load=[3, 2, 2], seed=3)]),
+    ],
+    ids=repr,
+)
+def test_rounds_of_groups(code):
+    """Each group's gradient is that of its partitions; odd p, so that complex ones are padded."""
+
+    class Random:
+        def sample(self, round, workers, seed):
+            return np.random.default_rng([seed, round]).exponential(0.001, workers)
+
+    rng = np.random.default_rng(2)
+    shards = list(rng.standard_normal((code.k, 5)))
+    rnd = code.group_round(5)
+    with LocalCluster(code, shards, np.multiply, 5, delays=Random(), seed=3) as cluster:
+        for number in range(60):
+            groups = np.flatnonzero(rng.random(code.groups) < 0.5)
+            theta = rng.standard_normal(5)
+            rnd.reset(groups)
+            report = cluster.collect(theta, rnd, rnd.workers)
+            assert rnd.ready
+            for g in groups:
+                exact = theta * np.sum([shards[j] for j in code.partitions_of(g)], axis=0)
+                np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-12)
+            assert report.round == number
+            assert report.received.tolist() == rnd.survivors.tolist()
+            assert report.received.dtype == report.survivors.dtype == np.int64
+            assert report.messages >= report.received.size == report.arrivals.size
+            assert {code.group_of(i) for i in report.survivors} == set(groups)
+            assert report.decode_seconds == 0.0
+
+
+def test_only_those_asked_compute(tmp_path):
+    code = Grouped([ReedSolomon(2, stragglers=1), Uncoded(2), BinaryCode(2, stragglers=0)])
+    shards = logged_shards([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], tmp_path)
+    rnd = code.group_round(1)
+    with LocalCluster(code, shards, LOGGED, 1) as cluster:
+        process = {i: pids(i)[0] for i in range(6)}
+        for groups in ([1], [], [0, 1]):
+            rnd.reset(groups)
+            cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert calls(shards[2]) == [process[2]] * 2
+    assert calls(shards[3]) == [process[3]] * 2
+    for j in (0, 1):  # one of them may have ended before it was at it
+        assert 1 <= len(calls(shards[j])) <= 2
+        assert set(calls(shards[j])) <= {process[0], process[1]}
+    assert calls(shards[4]) == calls(shards[5]) == []
+
+
+def test_a_late_worker_that_is_not_asked_is_handed_nothing(tmp_path):
+    code = Grouped.repetition(4, 2)
+    shards = logged_shards([1.0, 10.0], tmp_path)
+    rnd = code.group_round(1)
+
+    def run(*groups):
+        rnd.reset(groups)
+        return cluster.collect(np.ones(1), rnd, rnd.workers)
+
+    with LocalCluster(code, shards, LOGGED, 1) as cluster:
+        three, late = *pids(3), *pids(2)
+        os.kill(late, signal.SIGSTOP)
+        assert set(run(0, 1).survivors.tolist()) & {2, 3} == {3}
+        for _ in range(3):
+            assert run(0).stale in (0, 1)  # of the other member of group 0
+        os.kill(late, signal.SIGCONT)  # it sees that what it has in hand is not the newest
+        for _ in range(5):
+            run(0)
+            time.sleep(0.01)
+        assert calls(shards[1]) == [three]
+        # and is there when it is asked again
+        os.kill(three, signal.SIGSTOP)
+        assert run(1).survivors.tolist() == [2]
+        os.kill(three, signal.SIGCONT)
+
+
+def test_no_worker_asked_returns_at_once():
+    code = Grouped.repetition(2, 1)
+    rnd = code.group_round(1)
+    with LocalCluster(code, [1.0], np.multiply, 1) as cluster:
+        for pid in pids():
+            os.kill(pid, signal.SIGSTOP)
+        report = cluster.collect(np.ones(1), rnd, [])
+        assert (report.round, report.messages, report.lost) == (0, 0, ())
+        assert report.survivors.dtype == report.received.dtype == np.int64
+        assert report.survivors.size == report.received.size == report.arrivals.size == 0
+        for pid in pids():
+            os.kill(pid, signal.SIGCONT)
+        rnd.reset([0])
+        assert cluster.collect(np.ones(1), rnd, [1, 0]).round == 1
+        assert rnd.gradient(0) == 1.0
+
+
+def test_those_asked_must_suffice():
+    """What would never be ready is not waited for."""
+    for asked, missing in (([], 3), ([0, 2], 1), ([3, 3], 2)):
+        code = ReedSolomon(4, stragglers=1)
+        cluster = LocalCluster(code, [1.0] * 4, np.multiply, 1)
+        with pytest.raises(NotDecodableError, match="messages do not determine") as caught:
+            cluster.collect(np.ones(1), code.round(1), asked)
+        assert caught.value.missing == missing
+        assert pids() == []
+    with LocalCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
+        rnd = code.round(1)
+        for asked in ([1, 2, 3], range(4), np.array([3, 0, 1])):
+            rnd.reset()
+            assert set(cluster.collect(np.ones(1), rnd, asked).survivors) <= set(asked)
+            np.testing.assert_allclose(rnd.gradient(), 4.0)
+
+
+def test_dead_workers_of_groups():
+    code = Grouped([Uncoded(2), ReedSolomon(3, stragglers=1)])
+    rnd = code.group_round(1)
+
+    def run(*groups):
+        rnd.reset(groups)
+        return cluster.collect(np.ones(1), rnd, rnd.workers)
+
+    def end(worker):
+        (pid,) = pids(worker)
+        os.kill(pid, signal.SIGKILL)
+        while pids(worker):
+            time.sleep(0.01)
+
+    with LocalCluster(code, [1.0] * 5, np.multiply, 1) as cluster:
+        run(0, 1)
+        end(1)
+        for _ in range(3):  # group 0 is lost, but not asked
+            report = run(1)
+            np.testing.assert_allclose(rnd.gradient(1), 3.0)
+        assert report.lost == (1,)
+        end(4)
+        run(1)  # tolerated
+        np.testing.assert_allclose(rnd.gradient(1), 3.0)
+        with pytest.raises(NotDecodableError, match=r"workers \[1, 4\] have died") as caught:
+            run(0, 1)
+        assert caught.value.missing == 1
+        assert pids() == []
+
+
+def test_death_in_a_group_that_waits():
+    die = Remote("lambda theta, shard, out: __import__('os').abort() if shard else out.fill(1)")
+    code = Grouped([Uncoded(2), Uncoded(2)])
+    cluster = LocalCluster(code, [0, 0, 1, 0], die, 1)
+    rnd = code.group_round(1)
+    rnd.reset([0])
+    cluster.collect(np.ones(1), rnd, rnd.workers)
+    rnd.reset([0, 1])
+    with pytest.raises(NotDecodableError, match=r"workers \[2\] have died.*round 1"):
+        cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert pids() == []
+
+
+def test_a_tracker_does_not_wait_for_those_not_asked():
+    code = ReedSolomon(4, stragglers=2)
+    away = Delays([0.0, 0.0, 0.0, ABSENT])
+    with LocalCluster(code, [1.0] * 4, np.multiply, 1, delays=away) as cluster:
+        cluster.collect(np.ones(1), code.round(1))
+        rnd = code.round(1, tracker=StabilityTracker(1e-30, "wait"))
+        assert cluster.collect(np.ones(1), rnd, [0, 1, 2]).messages == 3
+        assert rnd.decodable
+        assert not rnd.ready
+
+
+@pytest.mark.parametrize(
+    ("shards", "error", "match"),
+    [
+        ([1.0, 1.0, np.ones(4)], WorkerFailedError, "worker 2 failed in round 0 on partition 2"),
+        ([1.0, 1.0, np.inf], NonFiniteMessageError, "message of worker 2 is not finite"),
+    ],
+)
+def test_errors_in_rounds_of_groups_close(shards, error, match):
+    """They name workers as the whole code numbers them."""
+    code = Grouped([Uncoded(1), Uncoded(2)])
+    cluster = LocalCluster(code, shards, np.multiply, 3)
+    rnd = code.group_round(3)
+    rnd.reset([1])
+    with pytest.raises(error, match=match) as caught:
+        cluster.collect(np.ones(3), rnd, rnd.workers)
+    assert caught.value.worker == 2
+    assert pids() == []
+    with pytest.raises(RuntimeError, match="the cluster is closed"):
+        cluster.collect(np.ones(3), rnd, rnd.workers)
+
+
+def test_timeout_in_a_round_of_groups():
+    code = Grouped.repetition(4, 2)
+    away = Delays([0.0, 0.0, ABSENT, ABSENT])
+    cluster = LocalCluster(code, [1.0] * 2, np.multiply, 1, delays=away, timeout=0.3)
+    rnd = code.group_round(1)
+    rnd.reset([0, 1])
+    with pytest.raises(TimeoutError, match="round 0"):
+        cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert pids() == []
+
+
+def test_collect_refuses_and_stays_open():
+    code = Uncoded(2)
+    rnd = code.round(3)
+    with LocalCluster(code, [1.0, 2.0], np.multiply, 3) as cluster:
+        for theta, asked, error, match in [
+            (np.ones(4), None, ValueError, r"theta must have shape \(3,\)"),
+            (np.ones(3), [0, 2], ValueError, "worker 2 does not exist"),
+            (np.ones(3), [0.0], TypeError, "worker must be an integer"),
+        ]:
+            with pytest.raises(error, match=match):
+                cluster.collect(theta, rnd, asked)
+        assert cluster.collect(np.ones(3), rnd).round == 0
+        np.testing.assert_array_equal(rnd.gradient(), 3.0)
+
+
+def test_mini_batches_are_drawn_by_workers():
+    batch = Remote("lambda shard, partition, round: shard * (10.0 ** round) + partition")
+    code = BinaryCode(4, stragglers=1)
+    out = np.empty(1)
+    with LocalCluster(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, batch=batch) as cluster:
+        for number in range(4):
+            cluster.step(np.ones(1), out)
+            assert out == 10.0 * 10**number + 6

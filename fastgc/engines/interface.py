@@ -108,10 +108,15 @@ def check_cluster(
     shards: Sequence[Any],
     gradient: Gradient,
     size: int,
+    delays: DelayModel | None,
     timeout: float | None,
     batch: Batch | None,
 ) -> tuple[int, float | None]:
     """Check the arguments that all engines take; `size` and `timeout` as numbers."""
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if delays is not None and not hasattr(delays, "sample"):
+        raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
     if len(shards) != code.shard_count:
         raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
     for name, function in (("gradient", gradient), ("batch", batch)):

@@ -129,7 +129,7 @@ class LocalCluster:
         tracker: StabilityTracker | None = None,
         batch: Batch | None = None,
     ) -> None:
-        size, timeout = check_cluster(code, shards, gradient, size, timeout, batch)
+        size, timeout = check_cluster(code, shards, gradient, size, delays, timeout, batch)
         self._code = code
         self._size = size
         self._dtype = check_dtype(dtype)
@@ -335,7 +335,7 @@ class LocalCluster:
         while self._inbox:
             answer = self._next(None)
             stale += answer is not None and answer[1] != _NONE
-        self._require(rnd)
+        self._require(rnd, asked)
 
         in_use = {buffer for rounds in self._busy.values() for buffer in rounds.values()}
         buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
@@ -356,7 +356,7 @@ class LocalCluster:
                     raise
                 break
             if answer is None:
-                self._require(rnd)
+                self._require(rnd, asked)
             elif answer[2] == self._number:
                 worker, index, _ = answer
                 if rnd.wants(worker):
@@ -371,11 +371,14 @@ class LocalCluster:
                 if worker in asked:
                     self._hand(worker, buffer, delays[worker])
             # A tracker may want more messages than there will be.
-            ready = ready or (rnd.decodable and not self._busy)
+            ready = ready or (rnd.decodable and asked.isdisjoint(self._busy))
         received = rnd.survivors
         return RoundReport(
             self._number,
-            np.array(list(dict.fromkeys(self._code.sender(m)[0] for m in received.tolist()))),
+            np.array(
+                list(dict.fromkeys(self._code.sender(m)[0] for m in received.tolist())),
+                dtype=np.int64,
+            ),
             received.size + surplus,
             time.perf_counter() - start,
             0.0,
@@ -437,13 +440,15 @@ class LocalCluster:
             self._busy[worker] = still
         return worker, index, number
 
-    def _require(self, rnd: Collected) -> None:
-        """Raise NotDecodableError if too many have died for the round ever to be ready."""
-        if not self._lost:
+    def _require(self, rnd: Collected, asked: set[int]) -> None:
+        """Raise NotDecodableError if those asked are too few, or too many of them have died."""
+        if not self._lost and len(asked) == self._code.n:
             return
         try:
-            rnd.require(np.union1d(self._code.messages_of(self._live), rnd.survivors))
+            rnd.require(np.union1d(self._code.messages_of(self._live & asked), rnd.survivors))
         except NotDecodableError as error:
+            if not self._lost:
+                raise
             raise NotDecodableError(
                 f"the processes of workers {self._lost} have died, and the others are too few for "
                 f"round {self._number}: {error}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -77,7 +78,8 @@ class SimulatedCluster:
         overhead: float = 0.0,
         interrupted: bool = True,
     ) -> None:
-        self._size, self._timeout = check_cluster(code, shards, gradient, size, timeout, batch)
+        self._size, limit = check_cluster(code, shards, gradient, size, delays, timeout, batch)
+        self._timeout = math.inf if limit is None else limit
         self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
         self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
         self._loads = code.loads
@@ -128,7 +130,10 @@ class SimulatedCluster:
     def collect(
         self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
     ) -> RoundReport:
-        """Run one round without decoding; as `LocalCluster.collect`."""
+        """Run one round without decoding; as `LocalCluster.collect`.
+
+        After an error the cluster is as if the round had not been, but for its number.
+        """
         if self._closed:
             raise RuntimeError("the cluster is closed")
         theta = check_vector("theta", theta, self._dtype, self._size)
@@ -148,24 +153,19 @@ class SimulatedCluster:
         partials = _Partials(self, theta)
         arrivals: list[float] = []
         messages, end = 0, 0.0
-        for number in np.argsort(arrival, kind="stable").tolist():
-            if rnd.ready or not arrival[number] < np.inf:
+        due = np.flatnonzero(asked[sender])
+        for number in due[np.argsort(arrival[due], kind="stable")].tolist():
+            after = max(end, float(arrival[number])) + self._receive
+            if rnd.ready or after > self._timeout or after == math.inf:
                 break
             worker, index = code.sender(number)
-            messages += 1
-            end = max(end, float(arrival[number])) + self._receive
-            if self._timeout is not None and end > self._timeout:
-                if rnd.decodable:  # a tracker waits for more
-                    break
-                raise TimeoutError(
-                    f"round {self._number} was not decodable after {self._timeout} simulated s"
-                )
+            messages, end = messages + 1, after
             if rnd.wants(worker):
                 rnd.receive(worker, partials.message(worker, index), index)
                 arrivals.append(end)
         if not rnd.ready:
-            rnd.require(np.flatnonzero(arrival < np.inf))
-        self._pass(arrival, end)
+            end = self._give_up(rnd, due, messages, end)
+        self._pass(due, arrival, end)
         received = rnd.survivors
         return RoundReport(
             self._number,
@@ -179,16 +179,31 @@ class SimulatedCluster:
             np.array(arrivals),
         )
 
-    def _pass(self, arrival: NDArray[np.float64], end: float) -> None:
-        """Let the time of a round pass."""
+    def _give_up(self, rnd: Collected, due: NDArray[np.int64], messages: int, end: float) -> float:
+        """When the master stops to wait for what these many of the messages due do not make ready.
+
+        Raises as `LocalCluster.collect`; and NotDecodableError where it would wait for ever.
+        """
+        if self._timeout == math.inf or messages == due.size:
+            rnd.require(rnd.survivors)
+            return end  # a tracker wants more messages than there will be
+        rnd.require(due)
+        if not rnd.decodable:
+            raise TimeoutError(
+                f"round {self._number} was not decodable after {self._timeout} simulated s"
+            )
+        return self._timeout
+
+    def _pass(self, due: NDArray[np.int64], arrival: NDArray[np.float64], end: float) -> None:
+        """Let the time of a round pass, in which these messages were due."""
         end += self._overhead
         self._now += end
         if self._interrupted:
             return
         late = np.maximum(self._late - end, 0.0)
-        for number in range(arrival.size - 1, -1, -1):  # each worker's first after the end is last
+        for number in due[::-1]:  # each worker's first after the end is last
             worker = self._sender[number]
-            if self._late[worker] <= end < arrival[number] < np.inf:
+            if self._late[worker] <= end < arrival[number]:
                 late[worker] = arrival[number] - end
         self._late = late
 
@@ -197,7 +212,8 @@ class _Partials:
     """Partial gradients of one round, each computed when first asked for."""
 
     def __init__(self, cluster: SimulatedCluster, theta: Array) -> None:
-        self._cluster, self._theta = cluster, theta
+        self._cluster, self._theta = cluster, theta.view()
+        self._theta.flags.writeable = False
         self._known: dict[int, Array] = {}
 
     def message(self, worker: int, index: int) -> Array:

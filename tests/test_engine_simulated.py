@@ -1,0 +1,469 @@
+"""The simulated engine: times against simulations, gradients against direct sums."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fastgc import (
+    BinaryCode,
+    CouponCollector,
+    Grouped,
+    LagrangeCode,
+    NonFiniteMessageError,
+    NotDecodableError,
+    RandomAssignment,
+    ReedSolomon,
+    Uncoded,
+    UnstableRoundError,
+)
+from fastgc.delays import Exponential, Pareto
+from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.models import least_squares_gradient
+from fastgc.simulation import simulate
+from fastgc.stability import StabilityTracker
+
+pytestmark = pytest.mark.any_backend
+
+NEVER = math.inf
+
+CODES = [
+    ReedSolomon(6, stragglers=2),
+    BinaryCode(7, 9, stragglers=2),
+    Uncoded(4, load=2),
+    Uncoded(3, 6, load=3),
+    CouponCollector(8, load=3, seed=2),
+    RandomAssignment(4, load=[3, 2, 2, 1], seed=3),
+    LagrangeCode(4, load=2, messages=2, nodes="roots"),
+    Grouped([ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1), Uncoded(2, load=2)]),
+]
+EACH = pytest.mark.parametrize("code", CODES, ids=repr)
+
+
+class Sampled:
+    """A model of which engines and simulations draw the same."""
+
+    def __init__(self, model):
+        self.model, self.per = model, model.per
+
+    def sample(self, round, workers, seed):
+        return self.model.sample(round, workers, seed)
+
+
+class Delays:
+    """The given delays of each round; none after the last."""
+
+    def __init__(self, *rounds, per="round"):
+        self.rounds, self.per = rounds, per
+
+    def sample(self, round, workers, seed):
+        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
+
+
+def gradient(theta, shard, out):
+    least_squares_gradient(theta, *shard, out=out)
+
+
+def shards_of(code, seed=0):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((3 * code.k, 3)), rng.standard_normal((3 * code.k, 2))
+    return code.encode_data(X, y), lambda theta: least_squares_gradient(theta, X, y)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"cost": 0.3},
+        {"cost": 0.1, "receive": 0.2, "overhead": 0.4},
+        {"cost": "each", "receive": 0.05},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("per", ["round", "computation"])
+@EACH
+def test_rounds_are_those_of_simulations(code, per, options, interrupted):
+    options = options | {"interrupted": interrupted}
+    if options.get("cost") == "each":
+        options["cost"] = np.linspace(0.1, 0.7, code.n)
+    delays, seed, rounds = Sampled(Exponential(1.0, per=per)), 5, 25
+    expected = simulate(code, delays, rounds=rounds, seed=seed, method="round", **options)
+    shards, exact = shards_of(code)
+    rng = np.random.default_rng(1)
+    with SimulatedCluster(
+        code, shards, gradient, 6, delays=delays, seed=seed, **options
+    ) as cluster:
+        clock = cluster.clock()
+        for number in range(rounds):
+            theta, out = rng.standard_normal(6), np.full(6, np.nan)
+            report = cluster.step(theta, out)
+            np.testing.assert_allclose(out, exact(theta), atol=1e-10)
+            assert report.round == number
+            assert report.wait_seconds == pytest.approx(expected.times[number], rel=1e-9)
+            assert report.messages == expected.messages[number]
+            assert report.survivors.size == expected.workers[number]
+            assert report.received.size == report.messages
+            assert code.decodable(report.received)
+            senders = [code.sender(m)[0] for m in report.received.tolist()]
+            assert report.survivors.tolist() == list(dict.fromkeys(senders))
+            assert (np.diff(report.arrivals) >= 0).all()
+            assert report.arrivals[-1] == report.wait_seconds
+            assert (report.decode_seconds, report.stale, report.lost) == (0.0, 0, ())
+            clock += report.wait_seconds + options.get("overhead", 0.0)
+            assert cluster.clock() == pytest.approx(clock, rel=1e-12)
+
+
+def test_a_round_by_hand():
+    """Worker 0: partitions 0, 1; worker 1: 1, 2; worker 2: 2, 0."""
+    delays = Delays([5.0, 0.0, 1.0], [0.0, 9.0, 9.0])
+    out = np.empty(1)
+    with SimulatedCluster(
+        Uncoded(3, load=2),
+        [1.0, 2.0, 4.0],
+        np.multiply,
+        1,
+        delays=delays,
+        cost=2.0,
+        overhead=0.5,
+        interrupted=False,
+    ) as cluster:
+        # messages at 2 and 4 (worker 1), 3 and 5 (worker 2), 7 and 9 (worker 0)
+        report = cluster.step(np.full(1, 3.0), out)
+        assert out == 21.0
+        assert report.wait_seconds == 5.0
+        assert report.received.tolist() == [2, 4, 3, 5]
+        assert report.survivors.tolist() == [1, 2]
+        assert report.arrivals.tolist() == [2.0, 3.0, 4.0, 5.0]
+        assert cluster.clock() == 5.5
+        # worker 0 first finishes its message, at 7 - 5.5; then it sends at 3.5 and 5.5
+        report = cluster.step(np.full(1, 1.0), out)
+        assert out == 7.0
+        assert report.arrivals.tolist() == [3.5, 5.5, 11.0, 11.0]
+        assert report.received.tolist() == [0, 1, 2, 4]
+    interrupted = SimulatedCluster(
+        Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1, delays=delays, cost=2.0
+    )
+    interrupted.step(np.ones(1), out)
+    assert interrupted.step(np.ones(1), out).arrivals.tolist()[:2] == [2.0, 4.0]
+
+
+def test_delays_are_those_of_processes():
+    """For the same seed, whatever delays come first on one engine come first on the other."""
+
+    class Permuted:
+        def sample(self, round, workers, seed):
+            return 0.1 * np.random.default_rng([seed, round]).permutation(workers)
+
+    orders = []
+    for engine in (LocalCluster, SimulatedCluster):
+        with engine(Uncoded(3), [1.0, 2.0, 4.0], np.multiply, 1, delays=Permuted(), seed=4) as it:
+            orders.append([it.step(np.ones(1), np.empty(1)).received.tolist() for _ in range(4)])
+    assert orders[0] == orders[1]
+    assert len({tuple(order) for order in orders[0]}) > 1
+
+
+@pytest.mark.parametrize(
+    "code", [ReedSolomon(7, stragglers=3), Grouped.repetition(6, 3), BinaryCode(6, stragglers=2)]
+)
+def test_who_is_late_is_late_on_both_engines(code):
+    """As many as can be missed are away for long; the others are waited for."""
+    away = np.zeros(code.n)
+    rng = np.random.default_rng(3)
+    for worker in rng.permutation(code.n):
+        away[worker] = 600.0
+        if not code.decodable(np.flatnonzero(away == 0)):
+            away[worker] = 0.0
+    taken = []
+    for engine, options in ((LocalCluster, {}), (SimulatedCluster, {"interrupted": False})):
+        shards = [1.0] * code.k
+        with engine(code, shards, np.multiply, 1, delays=Delays(away), **options) as cluster:
+            out = np.empty(1)
+            reports = [cluster.step(np.ones(1), out) for _ in range(4)]
+            np.testing.assert_allclose(out, code.k)
+            taken.append([set(report.survivors.tolist()) for report in reports])
+    assert taken[0] == taken[1] == [set(np.flatnonzero(away == 0).tolist())] * 4
+
+
+# ------------------------------------------------------------------------------- part of a round
+
+
+def test_only_those_asked_take_part():
+    code = Grouped([ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1), Uncoded(2)])
+    shards, _ = shards_of(code)
+    partials = np.empty((code.k, 6))
+    theta = np.ones(6)
+    for j, shard in enumerate(shards):
+        gradient(theta, shard, partials[j])
+    computed = []
+
+    def counted(theta, shard, out):
+        computed.append(next(j for j, each in enumerate(shards) if each is shard))
+        gradient(theta, shard, out)
+
+    delays = Sampled(Exponential(1.0))
+    with SimulatedCluster(code, shards, counted, 6, delays=delays, cost=0.1) as cluster:
+        rnd = code.group_round(6)
+        for number, groups in enumerate([[1], [], [0, 2], [2, 1, 0], []]):
+            computed.clear()
+            rnd.reset(groups)
+            report = cluster.collect(theta, rnd, rnd.workers)
+            assert report.round == number
+            assert rnd.ready
+            held = {j for g in groups for j in code.partitions_of(g)}
+            assert set(computed) <= held
+            assert len(set(computed)) == len(computed)  # each once, whoever sends it
+            assert {code.group_of(i) for i in report.survivors.tolist()} == set(groups)
+            assert report.received.tolist() == rnd.survivors.tolist()
+            assert report.received.dtype == report.survivors.dtype == np.int64
+            assert report.messages >= report.received.size == report.arrivals.size
+            for g in groups:
+                exact = partials[code.partitions_of(g)].sum(axis=0)
+                np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-12)
+            if not groups:
+                assert (report.messages, report.wait_seconds) == (0, 0.0)
+
+
+def test_messages_beyond_need_come_but_are_not_used():
+    """Groups {0, 1} and {2, 3}: worker 1 comes between those that are waited for."""
+    code = Grouped.repetition(4, 2)
+    delays = Delays([1.0, 2.0, 3.0, 4.0])
+    cluster = SimulatedCluster(code, [1.0, 10.0], np.multiply, 1, delays=delays, receive=0.25)
+    rnd = code.group_round(1)
+    rnd.reset([0, 1])
+    report = cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert report.messages == 3
+    assert report.received.tolist() == report.survivors.tolist() == [0, 2]
+    assert report.arrivals.tolist() == [1.25, 3.25]
+    assert report.wait_seconds == 3.25
+
+
+def test_those_not_asked_finish_what_they_are_at():
+    code = Grouped.repetition(4, 2)
+    delays = Delays([1.0, 7.0, 1.0, 9.0])
+    cluster = SimulatedCluster(
+        code, [1.0, 10.0], np.multiply, 1, delays=delays, cost=1.0, interrupted=False
+    )
+    rnd = code.group_round(1)
+
+    def run(*groups):
+        rnd.reset(groups)
+        return cluster.collect(np.ones(1), rnd, rnd.workers)
+
+    assert run(0, 1).wait_seconds == 2.0  # worker 1 is through at 8, worker 3 at 10
+    assert run(0).wait_seconds == 1.0
+    assert run(0).wait_seconds == 1.0
+    assert cluster.clock() == 4.0
+    assert cluster._late.tolist() == [0.0, 4.0, 0.0, 6.0]
+    for _ in range(5):
+        run(1)
+    assert cluster._late.tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert run(1).received.tolist() == [2]
+
+
+def test_mini_batches():
+    seen = []
+
+    def batch(shard, partition, round):
+        seen.append((partition, round))
+        return shard * 10**round
+
+    code = BinaryCode(4, stragglers=1)
+    out = np.empty(1)
+    with SimulatedCluster(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, batch=batch) as cluster:
+        for number in range(3):
+            cluster.step(np.ones(1), out)
+            assert out == 10.0 * 10**number
+    assert sorted(set(seen)) == sorted(seen)  # each partial gradient is computed once
+    with pytest.raises(TypeError, match="batch must be callable, got int"):
+        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, batch=3)
+
+
+# ---------------------------------------------------------------------- what goes another way
+
+
+def test_workers_that_never_answer():
+    code = ReedSolomon(5, stragglers=2)
+    shards, out = [1.0] * 5, np.empty(2)
+    delays = Delays([1.0, NEVER, 2.0, NEVER, 3.0], [0.0, 0.0, NEVER, 0.0, 1.0])
+    cluster = SimulatedCluster(code, shards, np.multiply, 2, delays=delays, interrupted=False)
+    report = cluster.step(np.ones(2), out)
+    np.testing.assert_allclose(out, 5.0)
+    assert report.wait_seconds == 3.0
+    # those two are away for good, and so the others cannot decode
+    with pytest.raises(NotDecodableError, match="2 messages do not determine") as caught:
+        cluster.step(np.ones(2), out)
+    assert caught.value.missing == 1
+    assert cluster.clock() == 3.0  # as if that round had not been
+    report = cluster.step(np.ones(2), out)
+    assert report.round == 2
+    assert sorted(report.survivors.tolist()) == [0, 2, 4]
+
+
+def test_a_timeout_in_simulated_time():
+    code = ReedSolomon(4, stragglers=1)
+    delays = Delays([1.0, 2.0, 3.0, NEVER], [1.0, NEVER, 4.0, NEVER], [1.0, 2.0, 3.5, 9.0])
+    cluster = SimulatedCluster(code, [1.0] * 4, np.multiply, 1, delays=delays, timeout=3.25)
+    out = np.zeros(1)
+    assert cluster.step(np.ones(1), out).wait_seconds == 3.0
+    for number in (1, 2):
+        out[:] = 0
+        with pytest.raises(TimeoutError, match=f"round {number} was .* after 3.25 simulated s"):
+            cluster.step(np.ones(1), out)
+        assert out == 0
+    assert cluster.clock() == 3.0
+    cluster.step(np.ones(1), out)  # without delays
+    np.testing.assert_allclose(out, 4.0)
+    # asked too few: no timeout is waited for
+    with pytest.raises(NotDecodableError) as caught:
+        cluster.collect(np.ones(1), code.round(1), [1, 3])
+    assert caught.value.missing == 1
+
+
+def test_a_tracker_waits_for_more():
+    code = ReedSolomon(20, stragglers=8, root=1)
+    delays = Delays(np.arange(1.0, 21.0))
+    shards, out = list(np.random.default_rng(0).standard_normal((20, 3))), np.empty(3)
+
+    def step(limit, **options):
+        tracker = StabilityTracker(limit, "wait")
+        given = {"delays": delays, "tracker": tracker} | options
+        with SimulatedCluster(code, shards, np.multiply, 3, **given) as cluster:
+            report = cluster.step(np.ones(3), out)
+        np.testing.assert_allclose(out, np.sum(shards, axis=0), rtol=1e-9)
+        assert tracker.rounds[-1].messages == report.received.size == report.messages
+        return report
+
+    twelve = step(1.0)
+    assert (twelve.messages, twelve.wait_seconds) == (12, 12.0)
+    more = step(2.5e-13)
+    assert 12 < more.messages < 20
+    assert more.wait_seconds == more.messages
+    # until the time is out, which is when the master goes on
+    with pytest.warns(match="beyond the limit"):
+        late = step(2.5e-13, timeout=12.5)
+    assert (late.messages, late.wait_seconds) == (12, 12.5)
+    # or no more will come, in the end with a warning
+    with pytest.warns(match="beyond the limit"):
+        least = step(1e-30, delays=Delays([*np.arange(1.0, 16.0), *[NEVER] * 5]))
+    assert (least.messages, least.wait_seconds) == (15, 15.0)
+    with pytest.warns(match="beyond the limit"):
+        everything = step(1e-30)
+    assert (everything.messages, everything.wait_seconds) == (20, 20.0)
+
+
+def test_a_tracker_raises():
+    code = ReedSolomon(4, stragglers=1)
+    tracker = StabilityTracker(1e-30, "raise")
+    cluster = SimulatedCluster(code, [1.0] * 4, np.multiply, 1, tracker=tracker)
+    out = np.zeros(1)
+    with pytest.raises(UnstableRoundError):
+        cluster.step(np.ones(1), out)
+    assert out == 0
+
+
+@pytest.mark.parametrize("message_dtype", ["float16", "bfloat16", "float32"])
+def test_messages_of_less_precision(message_dtype):
+    code = BinaryCode(5, stragglers=1)
+    rng = np.random.default_rng(0)
+    shards = list(rng.standard_normal((5, 4)))
+    out = np.empty(4)
+    arguments = (code, shards, np.multiply, 4)
+    given = {"message_dtype": message_dtype, "delays": Delays([0, 0, 9.0, 0, 0])}
+    with SimulatedCluster(*arguments, **given) as cluster:
+        received = cluster.step(np.ones(4), out).received
+    # the sum of the class that was heard in full, rounded message by message
+    messages = [
+        code.encode(int(i), [shards[j] for j in code.partitions(i)], message_dtype=message_dtype)
+        for i in received
+    ]
+    np.testing.assert_array_equal(out, code.decode(received, messages))
+    assert out.dtype == np.float64
+    assert 0 < abs(out - np.sum(shards, axis=0)).max() < 0.1
+
+
+def test_failing_gradients_and_messages():
+    code = Uncoded(3)
+    cluster = SimulatedCluster(code, [1.0, np.nan, 1.0], np.multiply, 1)
+    with pytest.raises(NonFiniteMessageError) as caught:
+        cluster.step(np.ones(1), np.empty(1))
+    assert caught.value.worker == 1
+
+    def write(theta, shard, out):
+        theta[:] = 0
+
+    cluster = SimulatedCluster(code, [1.0] * 3, write, 1)
+    theta = np.ones(1)
+    with pytest.raises(ValueError, match="read-only"):  # as it is for processes
+        cluster.step(theta, np.empty(1))
+    theta += 1  # but not for the master
+    assert theta == 2
+
+
+@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"code": "rs"}, TypeError, "code must be a code of fastgc, not 'rs'"),
+        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
+        ({"gradient": None}, TypeError, "gradient must be callable"),
+        ({"batch": 5}, TypeError, "batch must be callable"),
+        ({"size": 0}, ValueError, "size must be positive"),
+        ({"size": 2.5}, TypeError, "integer"),
+        ({"timeout": 0.0}, ValueError, "timeout must be positive"),
+        ({"timeout": math.nan}, ValueError, "timeout must be positive"),
+        ({"dtype": object}, TypeError, "dtype"),
+        ({"delays": 0.1}, TypeError, "delays must be a model of fastgc.delays"),
+        ({"message_dtype": "int8"}, TypeError, "float16, bfloat16, not int8"),
+    ],
+)
+def test_constructors_refuse(engine, change, error, match):
+    arguments = {"code": Uncoded(2), "shards": [1.0, 2.0], "gradient": np.multiply, "size": 3}
+    with pytest.raises(error, match=match):
+        engine(**(arguments | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"cost": -1}, ValueError, "cost must be seconds, finite and not negative"),
+        ({"cost": [1.0] * 3}, ValueError, "one for each of 2 workers"),
+        ({"cost": "1"}, TypeError, "cost must be real numbers"),
+        ({"receive": math.inf}, ValueError, "receive must be finite"),
+        ({"overhead": None}, TypeError, "overhead must be a real number"),
+    ],
+)
+def test_simulated_constructor_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        SimulatedCluster(Uncoded(2), [1.0, 2.0], np.multiply, 3, **change)
+
+
+def test_steps_refused_are_no_rounds():
+    good, out = np.ones(3), np.full(3, -1.0)
+    code = Uncoded(2)
+    with SimulatedCluster(code, [1.0, 2.0], np.multiply, 3, delays=Pareto(0.1, 1.5)) as cluster:
+        rnd = code.round(3)
+        for call, error, match in [
+            (lambda: cluster.step(np.ones(4), out), ValueError, r"theta must have shape \(3,\)"),
+            (lambda: cluster.step(good, np.ones(3, np.float32)), TypeError, "out must have dtype"),
+            (lambda: cluster.step(good, [0.0] * 3), TypeError, "out must be a NumPy array"),
+            (lambda: cluster.collect(good, rnd, [2]), ValueError, "worker 2 does not exist"),
+            (lambda: cluster.collect(good, rnd, [0.5]), TypeError, "worker must be an integer"),
+        ]:
+            with pytest.raises(error, match=match):
+                call()
+        assert (out == -1).all()
+        assert rnd.survivors.size == 0
+        assert cluster.step(good, out).round == 0
+        np.testing.assert_array_equal(out, 3.0)
+    cluster.close()
+    for call in (lambda: cluster.step(good, out), lambda: cluster.collect(good, rnd)):
+        with pytest.raises(RuntimeError, match="the cluster is closed"):
+            call()
+
+
+@pytest.mark.parametrize("row", [[-1.0, 0.0], [np.nan, 0.0], [0.0]])
+def test_unsuitable_delays(row):
+    cluster = SimulatedCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1, delays=Delays(row))
+    with pytest.raises(ValueError, match="delays must"):
+        cluster.step(np.ones(1), np.empty(1))
