@@ -118,8 +118,8 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         seconds = history.seconds_to(target)
         table.add_row(
             history.name,
-            f"{last.time:.1f}",
-            f"{seconds:.1f}" if np.isfinite(seconds) else "never",
+            _seconds(last.time),
+            _seconds(seconds) if np.isfinite(seconds) else "never",
             f"{100 * last.test_error:.2f}%",
             f"{last.loss:.4f}",
             f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
@@ -143,12 +143,16 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
             continue
         cells = [f"{spent.time:.3g}", str(spent.communication), str(spent.computation)]
         if first is not None and history is not histories[0]:
-            ratios = (
-                spent.time / first.time,
-                spent.communication / first.communication,
-                spent.computation / first.computation,
-            )
-            cells = [f"{cell} ({ratio:.2f}x)" for cell, ratio in zip(cells, ratios, strict=True)]
+            # simulated without delays, a run takes no time
+            cells = [
+                f"{cell} ({mine / its:.2f}x)" if its else cell
+                for cell, mine, its in zip(cells, spent[1:], first[1:], strict=True)
+            ]
         rows.append([history.name, str(spent.rounds), *cells])
     head = ["method", "rounds", "time s", "communication", "computation"]
     return rich_table(f"to a training loss of {loss:.4g}", head, rows)
+
+
+def _seconds(time: float) -> str:
+    """Two digits at least, and tenths."""
+    return f"{time:.1f}" if time >= 10 else f"{time:.2g}"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import data as datasets
+from ._arrays import at_least
 from .codes import Code, Grouped, GroupedRound
 from .delays import DelayModel
 from .engines import Cluster, LocalCluster, RoundReport, SimulatedCluster
@@ -154,8 +155,11 @@ def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
 
 
 def equal_loss(histories: Sequence[History]) -> float:
-    """The lowest training loss that all of these runs reached."""
-    return max(min(r.loss for r in history.rounds) for history in histories)
+    """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
+    return max(
+        min((r.loss for r in history.rounds if not math.isnan(r.loss)), default=math.inf)
+        for history in histories
+    )
 
 
 def json_ready(value: Any) -> Any:
@@ -225,7 +229,7 @@ def train(
         the time does not count. Not for adaptive methods.
     batch : int, optional
         Samples of each partition that a gradient is of, drawn anew in each round
-        (`fastgc.data.MiniBatches`). Default: all.
+        (`fastgc.data.MiniBatches`); each counts alike. Default: all.
     engine : "local", "simulated" or callable
         Processes of this machine; or workers simulated by
         `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
@@ -251,6 +255,11 @@ def train(
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if isinstance(optimizer, GCADA):
+        _check_groups(code, optimizer, tracker)
+    start_cluster = _engine(engine)
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     if model is None:
@@ -263,13 +272,13 @@ def train(
             f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
             f"LeastSquares with it, not {type(model).__name__}"
         )
+    batches = None
+    if batch is not None:
+        check_batch(code, batch, len(X))
+        batches = datasets.MiniBatches(batch, seed)
     optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
     prepared = model.prepare(X, y)
     shards = code.encode_data(*prepared)
-    batches = None if batch is None else _batches(code, shards, batch, seed)
-    if isinstance(optimizer, GCADA):
-        _check_groups(code, optimizer, tracker)
-    start_cluster = _engine(engine)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
     history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
@@ -365,21 +374,18 @@ def _engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
     return engine
 
 
-def _batches(
-    code: Code, shards: Sequence[tuple[Any, ...]], batch: int, seed: int
-) -> datasets.MiniBatches:
-    batches = datasets.MiniBatches(batch, seed)
+def check_batch(code: Code, batch: int, samples: int) -> None:
+    """Raise unless mini-batches of this size can be drawn of each partition of the samples."""
+    batch = at_least("batch", batch, 1)
     if code.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data, once: there are no mini-batches of them"
         )
-    least = min(len(shard[0]) for shard in shards)
-    if batches.size > least:
+    least = samples // code.k  # as `fastgc.data.partition` cuts them
+    if batch > least:
         raise ValueError(
-            f"batch is {batches.size}, but the smallest of the {code.k} partitions has {least} "
-            "samples"
+            f"batch is {batch}, but the smallest of the {code.k} partitions has {least} samples"
         )
-    return batches
 
 
 def _check_groups(code: Code, method: GCADA, tracker: StabilityTracker | None) -> None:

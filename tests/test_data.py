@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc.data import Dataset, load, partition, read_idx
+from fastgc.data import Dataset, MiniBatches, load, partition, read_idx
 
 pytestmark = pytest.mark.any_backend
 
@@ -348,3 +348,91 @@ def test_partition_rejects_unequal_lengths_and_fractions():
         partition(np.ones((3, 1)), np.zeros(2, int), 1)
     with pytest.raises(TypeError, match="integer"):
         partition(np.ones((3, 1)), np.zeros(3, int), 1.5)
+
+
+# --- mini-batches --------------------------------------------------------------------------------
+
+
+def drawn(size, held=40, seed=0, partition=0, round=0):
+    """Which samples are drawn, and their labels."""
+    shard = np.arange(2.0 * held).reshape(held, 2), np.arange(held)
+    X, y = MiniBatches(size, seed)(shard, partition, round)
+    np.testing.assert_array_equal(X, shard[0][y])
+    assert X.dtype == shard[0].dtype
+    return y
+
+
+@settings(deadline=None)
+@given(data=st.data(), held=st.integers(1, 50))
+def test_mini_batches_are_drawn_without_replacement(data, held):
+    size = data.draw(st.integers(1, held))
+    y = drawn(size, held, data.draw(st.integers(0, 2**32)), data.draw(st.integers(0, 9)))
+    assert y.shape == (size,)
+    assert len(set(y.tolist())) == size
+
+
+def test_mini_batches_depend_on_seed_partition_and_round_only():
+    once = drawn(10, seed=1, partition=2, round=3)
+    np.testing.assert_array_equal(drawn(10, seed=1, partition=2, round=3), once)
+    others = [
+        drawn(10, seed=1, partition=3, round=2),
+        drawn(10, seed=1, partition=2, round=4),
+        drawn(10, seed=1, partition=4, round=3),
+        drawn(10, seed=2, partition=2, round=3),
+        drawn(10, seed=2, partition=1, round=3),
+    ]
+    sets = {frozenset(y.tolist()) for y in [once, *others]}
+    assert len(sets) == 6
+    # other arrays of as many samples: the same ones, of all of them
+    three = np.arange(40), np.arange(40) * 2, np.arange(40) * 3
+    for factor, array in enumerate(MiniBatches(10, 1)(three, 2, 3), start=1):
+        np.testing.assert_array_equal(array, factor * once)
+
+
+@pytest.mark.parametrize("vary", ["round", "partition", "seed"])
+def test_mini_batches_are_uniform(vary):
+    """Pearson's statistic of how often each of 12 samples is among 3, in 4000 draws.
+
+    Draws without replacement vary less than independent ones, by (12 - 3) / (12 - 1): scaled so,
+    it is chi-squared of 11 degrees of freedom, beyond 38 with a probability below 1e-4.
+    """
+    times, held, size = 4000, 12, 3
+    counts = np.zeros(held)
+    pairs = set()
+    for number in range(times):
+        y = drawn(size, held, **{vary: number})
+        counts[y] += 1
+        pairs.add(tuple(sorted(y.tolist())))
+    expected = times * size / held
+    statistic = np.sum((counts - expected) ** 2) / expected * (held - 1) / (held - size)
+    assert statistic < 38
+    assert len(pairs) == 220  # every set occurs: each is missed with probability 1e-8
+
+
+def test_mini_batches_average_to_the_gradient():
+    """Over all rounds the mean of a batch is that of the partition."""
+    means = [drawn(4, held=9, round=number).mean() for number in range(3000)]
+    error = np.std(means) / np.sqrt(len(means))
+    assert abs(np.mean(means) - 4.0) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0,), ValueError, "size must be at least 1, not 0"),
+        ((-3,), ValueError, "size must be at least 1"),
+        ((2.0,), TypeError, "size must be an integer"),
+        ((2, -1), ValueError, "seed must be at least 0, not -1"),
+        ((2, None), TypeError, "seed must be an integer"),
+    ],
+)
+def test_mini_batches_refuse(arguments, error, message):
+    with pytest.raises(error, match=message):
+        MiniBatches(*arguments)
+
+
+def test_mini_batches_larger_than_the_partition():
+    assert len(drawn(40)) == 40
+    message = "mini-batches of 41 samples cannot be drawn from partition 5, which has 40"
+    with pytest.raises(ValueError, match=message):
+        drawn(41, partition=5)

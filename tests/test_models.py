@@ -278,3 +278,49 @@ def test_least_squares_of_complex_data_does_not_conjugate():
     theta = rng.standard_normal(6)
     expected = X.T @ (X @ theta.reshape(3, 2) - y)
     np.testing.assert_allclose(least_squares_gradient(theta, X, y), expected.ravel())
+
+
+# ---------------------------------------------------------------------------------- smoothness
+
+
+def hessian(model, theta, X, y, h=1e-4):
+    """Of the mean loss, by differences of its gradient."""
+    columns = [
+        (model.gradient(theta + h * e, X, y) - model.gradient(theta - h * e, X, y)) / (2 * h)
+        for e in np.eye(model.size)
+    ]
+    return np.array(columns) / len(y)
+
+
+@pytest.mark.parametrize("samples", [1, 3, 60])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_smoothness_of_least_squares_is_the_largest_eigenvalue(samples, dtype):
+    theta, X, y = problem(samples, dtype, LEAST)
+    A = LEAST.prepare(X.astype(float), y)[0]
+    exact = np.linalg.eigvalsh(A.T @ A / samples)[-1]
+    assert LEAST.smoothness(X) == pytest.approx(exact, rel=1e-10)
+    assert LEAST.smoothness(X) <= exact * (1 + 1e-14)
+    assert LEAST.learning_rate(X) == 1 / LEAST.smoothness(X)
+    largest = np.linalg.eigvalsh(hessian(LEAST, theta.astype(float), X.astype(float), y))[-1]
+    assert LEAST.smoothness(X) == pytest.approx(largest, rel=1e-6)
+
+
+def test_smoothness_where_the_largest_eigenvalues_are_close():
+    """As samples whose features are orthogonal, and all but as large."""
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 6)))[0]
+    X -= X.mean(axis=0)
+    model = LeastSquares(6, 2)
+    A = model.prepare(X * 7, np.zeros(50, int))[0]
+    exact = np.linalg.eigvalsh(A.T @ A / 50)[-1]
+    assert model.smoothness(X * 7) == pytest.approx(exact, rel=1e-9)
+    assert model.smoothness(np.zeros((5, 6))) == pytest.approx(1.0)  # the bias
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.1, 3.0])
+def test_smoothness_of_softmax_is_a_bound(scale):
+    theta, X, y = problem(40)
+    largest = np.linalg.eigvalsh(hessian(MODEL, scale * theta, X, y))[-1]
+    assert largest <= MODEL.smoothness(X)
+    assert MODEL.smoothness(X) == LEAST.smoothness(X) / 2
+    if scale == 0:  # where all classes are as likely: 1 / classes
+        assert largest == pytest.approx(LEAST.smoothness(X) / 3, rel=1e-6)

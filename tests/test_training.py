@@ -1,12 +1,17 @@
 """Training on worker processes: same gradients as one process, and nothing left behind."""
 
 import json
+import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 import fastgc
-from fastgc import data, delays, models, optimizers, training
+from fastgc import Grouped, data, delays, models, optimizers, training
+from fastgc.engines import SimulatedCluster
+from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend
 
@@ -144,3 +149,398 @@ def test_json_of_what_diverged(tmp_path):
 def test_bad_rounds():
     with pytest.raises(ValueError, match="at least 1"):
         fastgc.train(fastgc.ReedSolomon(3, stragglers=1), rounds=0)
+
+
+# ------------------------------------------------------------------------------- mini-batches
+
+
+def toy(dtype=np.float64, samples=67):
+    """Data of three classes whose number divides into no equal partitions."""
+    rng = np.random.default_rng(7)
+    y = np.arange(samples) % 3
+    X = (rng.standard_normal((samples, 5)) + np.eye(3, 5)[y]).astype(dtype)
+    return data.Dataset("toy", X, y, X[:9], y[:9])
+
+
+SOFTMAX = models.SoftmaxRegression(5, 3)
+WAITS = delays.Exponential(0.001)
+
+
+def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
+    """Theta after descent in one process, on the mini-batches of each partition."""
+    X, y = dataset.X_train, dataset.y_train
+    draw = data.MiniBatches(batch, seed)
+    optimizer.reset(np.zeros(model.size))
+    for number in range(rounds):
+        point = optimizer.point
+        total = np.zeros(model.size)
+        for j, shard in enumerate(data.partition(X, y, k)):
+            total += model.gradient(point, *draw(shard, j, number))
+        gradient = total * len(X) / (batch * k)
+        model.add_regularisation(point, gradient)
+        optimizer.step(gradient / len(X))
+    return optimizer.theta
+
+
+@pytest.mark.parametrize("engine", ["local", "simulated"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.ReedSolomon(5, 6, stragglers=2),
+        fastgc.BinaryCode(5, stragglers=1),
+        fastgc.Uncoded(3, load=2),
+        Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+    ],
+    ids=repr,
+)
+def test_coded_mini_batches_train_as_one_process_does(code, engine):
+    """Every copy of a partial gradient is of the same samples, or decoding gave anything."""
+    dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=0.7)
+    tracker = StabilityTracker(measure_every=1)
+    history = fastgc.train(
+        code,
+        dataset,
+        model=model,
+        optimizer=Nesterov(0.5),
+        rounds=12,
+        delays=WAITS,
+        seed=3,
+        batch=4,
+        engine=engine,
+        tracker=tracker,
+    )
+    expected = with_batches(dataset, model, Nesterov(0.5), code.k, 4, 3, 12)
+    np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-12)
+    assert max(tracker.measured) < 1e-13  # against partial gradients of the same mini-batches
+    assert {r.samples for r in history.rounds} == {4 * int(code.loads.sum())}
+    whole = fastgc.train(
+        code, dataset, model=model, optimizer=Nesterov(0.5), rounds=12, engine="simulated"
+    )
+    assert abs(whole.theta - expected).max() > 1e-3
+
+
+def test_mini_batches_of_everything_are_everything():
+    dataset = toy(samples=60)
+    code = fastgc.ReedSolomon(4, stragglers=1)
+    whole, batches = (
+        fastgc.train(code, dataset, rounds=6, batch=batch, engine="simulated").theta
+        for batch in (None, 15)
+    )
+    np.testing.assert_allclose(batches, whole, rtol=1e-12)
+
+
+# --------------------------------------------------------------------------------- the engines
+
+
+def test_simulated_training_takes_simulated_time():
+    dataset = toy()
+    engine = partial(SimulatedCluster, cost=0.25, receive=0.5, overhead=100.0)
+    code = fastgc.ReedSolomon(4, stragglers=1)
+    history = fastgc.train(code, dataset, rounds=5, engine=engine)
+    # three partial gradients each, and three messages one after another
+    assert [r.wait for r in history.rounds] == pytest.approx([0.25 * code.load + 1.5] * 5)
+    ends = np.cumsum([r.wait + 100.0 for r in history.rounds])
+    np.testing.assert_allclose([r.time for r in history.rounds], ends)
+    assert all(r.decode == 0 for r in history.rounds)
+    local = fastgc.train(code, dataset, rounds=5)
+    np.testing.assert_allclose(history.theta, local.theta, atol=1e-13)
+
+
+def test_tracking_takes_no_simulated_time():
+    runs = [
+        fastgc.train(
+            fastgc.ReedSolomon(4, stragglers=1),
+            toy(),
+            rounds=4,
+            delays=WAITS,
+            engine="simulated",
+            tracker=tracker,
+        )
+        for tracker in (None, StabilityTracker(measure_every=2))
+    ]
+    assert [r.time for r in runs[0].rounds] == [r.time for r in runs[1].rounds]
+    assert not math.isnan(runs[1].rounds[0].rounding)
+
+
+def test_what_a_round_of_all_workers_spends():
+    dataset = toy()
+    code = fastgc.BinaryCode(5, stragglers=2)
+    for engine in ("local", "simulated"):
+        history = fastgc.train(code, dataset, rounds=3, delays=WAITS, engine=engine)
+        sizes = [len(X) for X, _ in data.partition(dataset.X_train, dataset.y_train, 5)]
+        samples = sum(sizes[j] for i in range(5) for j in code.partitions(i))
+        for r in history.rounds:
+            assert (r.downloads, r.samples) == (5, samples)
+            assert r.uploads == len(r.received) == len(r.arrivals)
+
+
+# -------------------------------------------------------------------------- adaptive selection
+
+
+def adaptive(method, code, dataset=None, *, rounds=30, engine="simulated", **options):
+    given = {"model": SOFTMAX, "delays": WAITS, "seed": 2, "rounds": rounds, "engine": engine}
+    return fastgc.train(code, dataset or toy(), optimizer=method, **(given | options))
+
+
+@pytest.mark.parametrize("batch", [None, 5])
+def test_cada_that_asks_all_is_distributed_adam(batch):
+    """c = 0: step for step, to the last bit where messages come in the order of workers."""
+    thetas = []
+
+    class Kept(AMSGrad):
+        def step(self, gradient):
+            moved = super().step(gradient)
+            thetas.append(self.theta.copy())
+            return moved
+
+    options = {"delays": None, "batch": batch}
+    adam = adaptive(Kept(), fastgc.Uncoded(6), **options)
+    by_adam = thetas.copy()
+    thetas.clear()
+    cada = adaptive(CADA(6, Kept(), c=0), Grouped.repetition(6, 6), **options)
+    assert len(thetas) == len(by_adam) == 30
+    np.testing.assert_array_equal(thetas, by_adam)
+    np.testing.assert_array_equal(cada.theta, adam.theta)
+    assert [r.loss for r in cada.rounds] == [r.loss for r in adam.rounds]
+    assert [(r.downloads, r.uploads, r.samples) for r in cada.rounds] == [
+        (r.downloads, r.uploads, r.samples) for r in adam.rounds
+    ]
+    if batch is None:  # and what one process computes
+        expected = in_one(toy(), AMSGrad(), 30)
+        np.testing.assert_allclose(cada.theta, expected, atol=1e-12)
+
+
+def in_one(dataset, optimizer, rounds, model=SOFTMAX):
+    X, y = dataset.X_train, dataset.y_train
+    optimizer.reset(np.zeros(model.size))
+    for _ in range(rounds):
+        gradient = model.gradient(optimizer.point, X, y)
+        model.add_regularisation(optimizer.point, gradient)
+        optimizer.step(gradient / len(X))
+    return optimizer.theta
+
+
+def test_cada_that_asks_all_on_processes():
+    cada = adaptive(CADA(4, c=0), Grouped.repetition(4, 4), engine="local")
+    adam = adaptive(AMSGrad(), fastgc.Uncoded(4), engine="local")
+    np.testing.assert_allclose(cada.theta, adam.theta, rtol=1e-9, atol=1e-12)
+    assert all(r.downloads == r.uploads == 4 for r in cada.rounds)
+
+
+def test_processes_and_simulation_select_the_same():
+    """Selection follows from the gradients, whoever of a group sent them."""
+    histories = [
+        adaptive(GCADA(3, c=2.0), Grouped.repetition(6, 3), engine=engine, batch=7)
+        for engine in ("local", "simulated")
+    ]
+    np.testing.assert_allclose(histories[0].theta, histories[1].theta, rtol=1e-9, atol=1e-12)
+    asked = [[r.downloads for r in history.rounds] for history in histories]
+    assert asked[0] == asked[1]
+    assert len(set(asked[0])) > 1
+    for history in histories:
+        assert all(r.uploads == r.downloads / 2 for r in history.rounds)
+        assert all(len(r.survivors) == r.uploads for r in history.rounds)
+
+
+@pytest.mark.parametrize("c", [0.0, 0.3, 2.0])
+def test_gcada_of_groups_of_one_is_cada(c):
+    """Bit for bit, whatever the code that sends a partition as it is."""
+    cada = adaptive(CADA(5, c=c), Grouped.repetition(5, 5), batch=6)
+    for code in (Grouped.repetition(5, 5), Grouped([fastgc.Uncoded(1)] * 5)):
+        gcada = adaptive(GCADA(5, c=c), code, batch=6)
+        np.testing.assert_array_equal(gcada.theta, cada.theta)
+        for one, other in zip(gcada.rounds, cada.rounds, strict=True):
+            assert one == other
+    if c:
+        assert sum(r.downloads for r in cada.rounds) < 5 * 30
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped([fastgc.ReedSolomon(4, stragglers=1)] * 3),
+        Grouped([fastgc.BinaryCode(4, stragglers=2)] * 3),
+        Grouped(
+            [
+                fastgc.ReedSolomon(4, stragglers=2),
+                fastgc.Uncoded(4, load=2),
+                fastgc.BinaryCode(4, stragglers=1),
+            ]
+        ),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("engine", ["local", "simulated"])
+def test_coded_groups_train_as_repeated_ones(code, engine):
+    """Of the same partitions: the same steps, as the same groups are selected."""
+    options = {"batch": 3, "rounds": 20}
+    repeated = adaptive(GCADA(3, c=1.0), Grouped.repetition(12, 3, 12), **options)
+    coded = adaptive(GCADA(3, c=1.0), code, engine=engine, **options)
+    assert [r.downloads for r in coded.rounds] == [r.downloads for r in repeated.rounds]
+    assert len({r.downloads for r in coded.rounds}) > 1
+    np.testing.assert_allclose(coded.theta, repeated.theta, rtol=1e-8, atol=1e-11)
+    for r in coded.rounds:
+        # each of a selected group computes a mini-batch of each partition it holds
+        asked = {code.group_of(i) for i in r.survivors}
+        loads = [int(code.loads[i]) for g in asked for i in code.members(g)]
+        assert (r.downloads, r.samples) == (4 * len(asked), 3 * sum(loads))
+
+
+def test_adaptive_steps_are_its_equations():
+    """Eq. (3) by hand: stale gradients of the point they were computed at, and the penalty anew."""
+    dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=2.0)
+    X, y = dataset.X_train, dataset.y_train
+    code, batch, seed = Grouped.repetition(4, 2), 6, 2
+    method = GCADA(2, SGD(0.3), c=0.9, smoothness=[1.0, 0.5], max_age=4)
+    history = adaptive(method, code, dataset, model=model, batch=batch, rounds=25)
+    draw, shards = data.MiniBatches(batch, seed), data.partition(X, y, 2)
+    theta, stale = np.zeros(model.size), [None, None]
+    for number, record in enumerate(history.rounds):
+        for g in {code.group_of(i) for i in record.survivors}:
+            stale[g] = model.gradient(theta, *draw(shards[g], g, number))
+        gradient = (stale[0] + stale[1]) * len(X) / (batch * 2)
+        gradient[:15] += 2.0 * theta[:15]  # the penalty spares the bias
+        theta = theta - 0.3 * gradient / len(X)
+        assert record.loss == pytest.approx(model.loss(theta, X, y), rel=1e-10)
+    np.testing.assert_allclose(history.theta, theta, rtol=1e-9, atol=1e-12)
+    assert {r.downloads for r in history.rounds} >= {0, 4}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "messages", "tolerance"),
+    [
+        (np.float32, None, 1e-4),
+        (np.float64, "float32", 1e-4),
+        (np.float32, "float16", 0.05),
+        (np.float64, "float16", 0.05),
+        (np.float64, "bfloat16", 0.2),
+    ],
+)
+def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
+    code = Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)])
+
+    def run(dtype, messages):
+        return adaptive(GCADA(2, c=0), code, toy(dtype), message_dtype=messages, rounds=10)
+
+    exact, coarse = run(np.float64, None).theta, run(dtype, messages).theta
+    assert coarse.dtype == dtype
+    error = np.linalg.norm(coarse - exact) / np.linalg.norm(exact)
+    assert 0 < error < tolerance
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "error", "match"),
+    [
+        ("rs", {}, TypeError, "code must be a code of fastgc, not 'rs'"),
+        (fastgc.Uncoded(3), {"engine": "mpi"}, ValueError, "unknown engine 'mpi': choose among lo"),
+        (fastgc.Uncoded(3), {"engine": 3}, TypeError, "engine must be a name or callable, not int"),
+        (fastgc.Uncoded(3), {"batch": 0}, ValueError, "batch must be at least 1, not 0"),
+        (fastgc.Uncoded(3), {"batch": 2.5}, TypeError, "batch must be an integer"),
+        (
+            fastgc.Uncoded(4),
+            {"batch": 17},
+            ValueError,
+            "batch is 17, but the smallest of the 4 partitions has 16 samples",
+        ),
+        (fastgc.LagrangeCode(3, load=2), {"batch": 2}, ValueError, "LagrangeCode codes the data"),
+        (
+            fastgc.Uncoded(3),
+            {"optimizer": CADA(3)},
+            ValueError,
+            r"CADA selects among 3 groups .*fastgc.Grouped.repetition\(n, 3\); Uncoded is none",
+        ),
+        (
+            Grouped.repetition(6, 2),
+            {"optimizer": GCADA(3)},
+            ValueError,
+            "GCADA selects among 3 groups .* Grouped has 2",
+        ),
+        (
+            Grouped.repetition(6, 3),
+            {"optimizer": GCADA(3), "tracker": StabilityTracker()},
+            ValueError,
+            "trackers follow gradients decoded in one, not GCADA's",
+        ),
+        (fastgc.Uncoded(3), {"delays": 0.1}, TypeError, "delays must be a model"),
+    ],
+)
+def test_what_does_not_go_together(code, options, error, match):
+    started = []
+
+    def engine(*arguments, **given):
+        started.append(arguments)
+        return SimulatedCluster(*arguments, **given)
+
+    with pytest.raises(error, match=match):
+        fastgc.train(code, toy(), **({"engine": engine} | options))
+    assert not started or "delays" in options
+
+
+def test_mini_batches_as_large_as_the_smallest_partition():
+    history = fastgc.train(fastgc.Uncoded(4), toy(), batch=16, rounds=2, engine="simulated")
+    assert len(history.rounds) == 2
+
+
+# ------------------------------------------------------------------------------ what was spent
+
+
+def made_up(*rounds, name="x"):
+    """Of (time, loss, downloads, uploads, samples)."""
+    history = training.History(name, "", "", "", 0)
+    for number, (time, loss, *spent) in enumerate(rounds, start=1):
+        history.rounds.append(
+            training.Record(number, time, 0, 0, (), 0, 0, loss, 0.5, math.nan, (), (), *spent)
+        )
+    return history
+
+
+def test_spent_by_hand():
+    """Eqs. (5), (6) of Zhu et al.: G-CADA with M_G = 4 of 3 groups, mini-batches of 10."""
+    history = made_up(
+        (0.5, 2.0, 12, 3, 120),
+        (0.75, 1.5, 4, 1, 40),
+        (0.75, 1.8, 0, 0, 0),
+        (1.5, math.nan, 8, 2, 80),
+        (2.0, 1.0, 4, 1, 40),
+    )
+    assert history.spent(3.0) == (1, 0.5, 15, 120)
+    assert history.spent(2.0) == (1, 0.5, 15, 120)
+    assert history.spent(1.9) == (2, 0.75, 20, 160)
+    assert history.spent(1.4) == training.Spent(5, 2.0, 35, 280)
+    assert history.spent(0.9) is None
+    assert made_up().spent(1.0) is None
+
+
+def test_equal_loss_is_what_all_reached():
+    low = made_up((1.0, 0.5, 0, 0, 0), (2.0, 0.7, 0, 0, 0))
+    high = made_up((1.0, math.nan, 0, 0, 0), (2.0, 0.9, 0, 0, 0), (3.0, math.nan, 0, 0, 0))
+    assert training.equal_loss([low]) == 0.5
+    assert training.equal_loss([low, high]) == training.equal_loss([high, low]) == 0.9
+    diverged = made_up((1.0, math.nan, 0, 0, 0))
+    assert training.equal_loss([low, diverged]) == math.inf
+
+
+def test_spending_table_says_how_many_times_the_first():
+    from rich.console import Console
+
+    from fastgc.progress import spending_table
+
+    runs = [
+        made_up((0.5, 2.0, 12, 3, 120), (1.0, 1.0, 4, 1, 40), name="gcada"),
+        made_up((2.0, 1.5, 12, 12, 120), (4.0, 0.5, 12, 12, 120), name="adam"),
+        made_up((1.0, 3.0, 12, 12, 120), name="sgd"),
+    ]
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(spending_table(runs, 1.0))
+    lines = [line.split() for line in shown.get().splitlines() if line.strip()]
+    assert shown.get().strip().startswith("to a training loss of 1")
+    assert ["gcada", "2", "1", "20", "160"] in lines
+    assert ["adam", "2", "4", "(4.00x)", "48", "(2.40x)", "240", "(1.50x)"] in lines
+    assert ["sgd", "never"] in lines
+    # of no time at all there is no multiple
+    timeless = [made_up((0.0, 1.0, 4, 4, 4)), made_up((0.0, 1.0, 2, 4, 4))]
+    with console.capture() as shown:
+        console.print(spending_table(timeless, 1.0))
+    assert "6 (0.75x)" in shown.get()
+    assert "never" not in shown.get()
