@@ -394,31 +394,52 @@ def _drawn(error: float) -> float:
     return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
 
 
-def spending_panels(histories: Sequence[History]) -> list[Panel]:
+def spending_panels(
+    histories: Sequence[History], loss_by_communication: bool = False
+) -> list[Panel]:
     """Training loss, communication and computation against time, as Zhu et al., figure 2.
 
     Communication is counted in parameters sent and messages used, computation in gradients of
-    single samples, both since training began (eqs. (5) and (6)).
+    single samples, both since training began (eqs. (5) and (6)). Axes of time, and of what grows
+    with it, are logarithmic where the longest run is more than four times the shortest.
+
+    Parameters
+    ----------
+    histories : sequence of History
+    loss_by_communication : bool, default False
+        Add a fourth panel, of the loss against communication.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one without a round.
     """
-    curves: dict[str, Callable[[Sequence[Record]], ArrayLike]] = {
-        "training loss": lambda rounds: [r.loss for r in rounds],
-        "communication (vectors)": lambda rounds: np.cumsum(
-            [r.downloads + r.uploads for r in rounds]
-        ),
-        "computation (sample gradients)": lambda rounds: np.cumsum([r.samples for r in rounds]),
+    if not histories or not all(history.rounds for history in histories):
+        raise ValueError("nothing to draw: there must be runs, of a round at least")
+    ends = [history.rounds[-1].time for history in histories]
+    wide = max(ends) > _WIDE * min(ends) > 0
+    unit, per_second = ("s", 1.0) if max(ends) >= 1 else ("ms", 1e3)
+    time, loss = f"time ({unit})", "training loss"
+    communication, computation = "communication (vectors)", "computation (sample gradients)"
+    of: dict[str, Callable[[Sequence[Record]], ArrayLike]] = {
+        time: lambda rounds: [per_second * r.time for r in rounds],
+        loss: lambda rounds: [r.loss for r in rounds],
+        communication: lambda rounds: np.cumsum([r.downloads + r.uploads for r in rounds]),
+        computation: lambda rounds: np.cumsum([r.samples for r in rounds]),
     }
+    axes = [(time, loss), (time, communication), (time, computation)]
+    if loss_by_communication:
+        axes.append((communication, loss))
     return [
         Panel(
             "",
-            "time (s)",
-            title,
-            [
-                Line(history.name, [r.time for r in history.rounds], of(history.rounds))
-                for history in histories
-            ],
-            log_y=title == "training loss",
+            x,
+            y,
+            [Line(h.name, of[x](h.rounds), of[y](h.rounds)) for h in histories],
+            log_x=wide and x == time,
+            log_y=wide or y == loss,
         )
-        for title, of in curves.items()
+        for x, y in axes
     ]
 
 

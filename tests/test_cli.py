@@ -199,6 +199,147 @@ def test_errors_are_one_line_and_nothing_runs(arguments, says):
     assert "Traceback" not in result.output
 
 
+# ------------------------------------------------------------------------------ adaptive methods
+
+SIMULATED = ("--engine", "simulated", "--delays", "exponential:mean=0.001")
+
+
+def listed(text):
+    """Rows of the tables on a page, as lists of words."""
+    return [line.split() for line in text.splitlines()]
+
+
+def test_gcada_prints_what_was_spent_and_plots_it(tmp_path):
+    plot, history = tmp_path / "runs.svg", tmp_path / "runs.json"
+    result = run(
+        *("train", "--method", "gcada", "-n", "8", "--groups", "2", "--rounds", "12", "--batch"),
+        *("5", *SIMULATED, "--compare", "cada,adam,sgd", "--c", "1", "--max-age", "4"),
+        *("--loss", "1.5", "--json", str(history), "--plot", str(plot)),
+    )
+    assert result.exit_code == 0, result.output
+    names = ["gcada", "cada", "adam", "sgd"]
+    rows = listed(result.stdout)
+    assert "12 rounds each" in result.stdout
+    assert "to a training loss of 1.5" in result.stdout
+    runs = {each["name"]: each["rounds"] for each in json.loads(history.read_text())}
+    assert list(runs) == names
+    for name in names:
+        first, second = (row for row in rows if row[:1] == [name])
+        assert len(first) == 9
+        upto = next((r["round"] for r in runs[name] if r["loss"] <= 1.5), None)
+        if upto is None:
+            assert second[1:] == ["never"]
+            continue
+        used = runs[name][:upto]
+        communication = sum(r["downloads"] + r["uploads"] for r in used)
+        computation = sum(r["samples"] for r in used)
+        assert second[1] == str(upto)
+        assert {str(communication), str(computation)} <= set(second)
+    assert all(r["downloads"] == 4 * r["uploads"] <= 8 for r in runs["gcada"])
+    assert all(r["downloads"] == r["uploads"] for r in runs["cada"])
+    assert all((r["downloads"], r["uploads"]) == (8, 8) for r in runs["adam"] + runs["sgd"])
+    assert all(r["samples"] == 5 * r["downloads"] for name in names for r in runs[name])
+    assert "<svg" in plot.read_text()
+
+
+def test_adaptive_methods_are_compared_with_adam_unless_told(tmp_path):
+    history = tmp_path / "runs.json"
+    small = ("-n", "4", "--rounds", "2", *SIMULATED, "--json", str(history))
+    assert run("train", "--method", "gcada", *small).exit_code == 0
+    assert [each["name"] for each in json.loads(history.read_text())] == ["gcada", "adam"]
+    result = run("train", "--method", "cada", "--compare", "", *small)
+    assert result.exit_code == 0
+    assert [each["name"] for each in json.loads(history.read_text())] == ["cada"]
+    assert "to a training loss of" in result.stdout
+
+
+def test_codes_inside_groups(tmp_path):
+    """Of the same partitions, all exact: the same steps."""
+    history = tmp_path / "runs.json"
+    result = run(
+        *("train", "--method", "gcada", "-n", "12", "-k", "12", "--groups", "3", "--rounds", "6"),
+        *("--batch", "5", *SIMULATED, "--compare", "rs,binary:stragglers=2", "-s", "1"),
+        *("--json", str(history)),
+    )
+    assert result.exit_code == 0, result.output
+    assert "to a training loss of" in result.stdout  # though all are of one method
+    runs = json.loads(history.read_text())
+    assert [each["name"] for each in runs] == ["gcada", "gcada rs", "gcada binary:stragglers=2"]
+    losses = [[r["loss"] for r in each["rounds"]] for each in runs]
+    np.testing.assert_allclose(losses[1:], [losses[0]] * 2, rtol=1e-9)
+    assert runs[1]["code"] == repr(fastgc.Grouped([fastgc.ReedSolomon(4, stragglers=1)] * 3))
+    # a code in groups without adaptive methods, too
+    result = run(
+        *("train", "--code", "rs", "-s", "1", "-n", "6", "--groups", "2", "--rounds", "2"),
+        *(*SIMULATED, "--json", str(history)),
+    )
+    assert result.exit_code == 0, result.output
+    (grouped,) = json.loads(history.read_text())
+    assert grouped["code"] == repr(fastgc.Grouped([fastgc.ReedSolomon(3, stragglers=1)] * 2))
+    assert "to a training loss of" not in result.stdout
+
+
+def test_gcada_on_processes(tmp_path):
+    history = tmp_path / "runs.json"
+    result = run(
+        *("train", "--method", "gcada", "-n", "4", "--groups", "2", "--rounds", "4"),
+        *("--delays", "none", "--json", str(history), "--code", "repetition", "--compare", "adam"),
+    )
+    assert result.exit_code == 0, result.output
+    names = [each["name"] for each in json.loads(history.read_text())]
+    assert names == ["gcada repetition", "adam"]
+
+
+def test_simulated_without_delays():
+    """In no time at all: nothing to divide by."""
+    result = run(
+        *("train", "--method", "adam", "--compare", "sgd", "-n", "3", "--rounds", "3"),
+        *("--engine", "simulated", "--delays", "none"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "to a training loss of" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--method", "lion"], "--method must be one of nesterov, sgd, adam, cada, gcada, not"),
+        (["--engine", "mpi"], "--engine must be one of local, simulated, not 'mpi'"),
+        (["--c", "1"], "--c is for the methods cada and gcada"),
+        (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
+        (["--method", "gcada", "--c", "-1"], "c must be finite and not negative"),
+        (["--method", "gcada", "--max-age", "0"], "--max-age"),
+        (["--method", "cada", "--code", "rs"], "cada asks single workers, without a code"),
+        (["--groups", "2"], "--groups needs the method gcada, or a --code to use in each group"),
+        (["--method", "gcada", "--groups", "3"], "groups must divide the n=20 workers"),
+        (
+            ["--method", "gcada", "--groups", "3", "--code", "rs"],
+            "3 groups need a multiple of 3 workers, not 20",
+        ),
+        (
+            ["--method", "gcada", "--groups", "4", "--code", "rs", "-k", "6"],
+            "4 groups need a multiple of 4 partitions, not 6",
+        ),
+        (["--method", "gcada", "--code", "lcc"], "does not go into a group"),
+        (["--method", "gcada", "--code", "rs", "-s", "4"], "stragglers must be in 0"),
+        (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
+        (["--batch", "0"], "--batch"),
+        (["--batch", "72"], "batch is 72, but the smallest of the 20 partitions has 71 samples"),
+        # that of the second run is known before the first one
+        (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
+        (["--code", "lcc", "--batch", "5"], "codes the data, once"),
+        (["--loss", "0.5"], "--loss is for comparing methods"),
+        (["--code", "repetition"], "unknown code 'repetition'"),
+    ],
+)
+def test_adaptive_errors_are_one_line_and_nothing_runs(arguments, says, monkeypatch):
+    monkeypatch.setattr(fastgc.training, "train", None)
+    result = run("train", *arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
 def test_says_what_is_missing_without_typer(monkeypatch):
     from fastgc.__main__ import main
 

@@ -306,3 +306,79 @@ def test_panels_that_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="must end in"):
         plotting.save_panels([panel()], tmp_path / "figure.bmp")
     assert not any(tmp_path.iterdir())
+
+
+# ----------------------------------------------------------------------------- what methods spend
+
+
+def spending(name, times, losses, downloads, uploads, samples):
+    """A run of training whose rounds take this, each."""
+    from fastgc.training import History, Record
+
+    rounds = [
+        Record(
+            number,
+            time,
+            *(0.0, 0.0, (), 0, 0),
+            loss,
+            0.5,
+            downloads=downloads,
+            uploads=uploads,
+            samples=samples,
+        )
+        for number, (time, loss) in enumerate(zip(times, losses, strict=True), start=1)
+    ]
+    return History(name, "", "", "", 0, rounds)
+
+
+def test_spending_panels_are_what_was_spent(tmp_path):
+    first = spending("gcada", [1.0, 2.0, 4.0], [3.0, 2.0, 1.0], 4, 1, 40)
+    second = spending("adam", [2.0, 6.0], [2.5, 0.5], 12, 12, 120)
+    panels = plotting.spending_panels([first, second])
+    assert [(panel.x_label, panel.y_label) for panel in panels] == [
+        ("time (s)", "training loss"),
+        ("time (s)", "communication (vectors)"),
+        ("time (s)", "computation (sample gradients)"),
+    ]
+    assert [(panel.log_x, panel.log_y) for panel in panels] == [
+        (False, True),
+        (False, False),
+        (False, False),
+    ]
+    for panel, ys in zip(
+        panels,
+        [
+            ([3.0, 2.0, 1.0], [2.5, 0.5]),
+            ([5.0, 10.0, 15.0], [24.0, 48.0]),
+            ([40.0, 80.0, 120.0], [120.0, 240.0]),
+        ],
+        strict=True,
+    ):
+        assert [line.label for line in panel.lines] == ["gcada", "adam"]
+        for line, x, y in zip(panel.lines, ([1, 2, 4], [2, 6]), ys, strict=True):
+            np.testing.assert_array_equal(line.x, x)
+            np.testing.assert_array_equal(line.y, y)
+    four = plotting.spending_panels([first, second], loss_by_communication=True)
+    assert (four[3].x_label, four[3].y_label) == ("communication (vectors)", "training loss")
+    np.testing.assert_array_equal(four[3].lines[1].x, [24, 48])
+    np.testing.assert_array_equal(four[3].lines[1].y, [2.5, 0.5])
+    plotting.save_panels(four, tmp_path / "spent.svg")
+    assert (tmp_path / "spent.svg").read_text().startswith("<?xml")
+
+
+def test_spending_axes_suit_what_they_show():
+    short = spending("a", [0.001, 0.01], [3.0, 2.0], 1, 1, 1)
+    long = spending("b", [0.01, 0.05], [3.0, 2.0], 1, 1, 1)
+    panels = plotting.spending_panels([short, long], True)
+    assert panels[0].x_label == "time (ms)"
+    np.testing.assert_allclose(panels[0].lines[0].x, [1, 10])
+    assert [(panel.log_x, panel.log_y) for panel in panels] == [(True, True)] * 3 + [(False, True)]
+    # simulated without delays, a run takes no time
+    timeless = spending("c", [0.0, 0.0], [3.0, 2.0], 1, 1, 1)
+    assert not any(panel.log_x for panel in plotting.spending_panels([timeless, long]))
+
+
+def test_nothing_spent():
+    for histories in ([], [spending("a", [], [], 1, 1, 1)]):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plotting.spending_panels(histories)

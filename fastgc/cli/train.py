@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -111,8 +110,11 @@ def train(
         typer.Option(help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)"),
     ] = None,
     max_age: Annotated[
-        int, typer.Option(min=1, help="With cada and gcada: how old a gradient may become, D.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            min=1, help="With cada and gcada: how old a gradient may become, D. (default: 10)"
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
     ] = 0,
@@ -122,14 +124,14 @@ def train(
     loss: Annotated[
         float | None,
         typer.Option(
-            help="Training loss at which methods are compared. (default: the lowest all reach)"
+            help="Training loss at which methods are compared. (default: the lowest that all reach)"
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Plot test error against time to this file (png, svg, pdf); where methods are "
-            "compared, loss, communication and computation."
+            help="Plot test error against time to this file (png, svg, pdf); with cada, gcada or "
+            "methods compared: loss, communication and computation."
         ),
     ] = None,
     json_file: Annotated[
@@ -158,7 +160,7 @@ def train(
     from ..models import LeastSquares, SoftmaxRegression
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
-    from ..training import ENGINES, equal_loss, write_json
+    from ..training import ENGINES, check_batch, equal_loss, write_json
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
@@ -184,8 +186,12 @@ def train(
         adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
         if tracked and adaptive:
             raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
-        if c is not None and not adaptive:
-            raise ValueError("--c is for the methods cada and gcada")
+        for option, value in (("--c", c), ("--max-age", max_age)):
+            if value is not None and not adaptive:
+                raise ValueError(f"{option} is for the methods cada and gcada")
+        methods = len({each.method for each in runs.values()}) > 1 or bool(adaptive)
+        if loss is not None and not methods:
+            raise ValueError("--loss is for comparing methods, such as --compare adam")
         if engine not in ENGINES:
             raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if model not in ("auto", "softmax", "least-squares"):
@@ -199,8 +205,10 @@ def train(
         if model == "auto":
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
-        for each in runs.values():  # what one of them does not send is refused before any runs
+        for each in runs.values():  # what does not suit one of them is refused before any runs
             each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
+            if batch is not None:
+                check_batch(each.code, batch, len(dataset.X_train))
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
         trained = kind(dataset.features, dataset.classes)
         optimizers = {
@@ -241,7 +249,6 @@ def train(
                 )
             )
         Console().print(comparison_table(histories, target))
-        methods = len({each.method for each in runs.values()}) > 1
         if methods:
             level = equal_loss(histories) if loss is None else loss
             Console().print(spending_table(histories, level))
@@ -250,7 +257,7 @@ def train(
             typer.echo(f"history written to {json_file}", err=True)
         if plot is not None:
             if methods:
-                plotting.save_panels(plotting.spending_panels(histories), plot)
+                plotting.save_panels(plotting.spending_panels(histories, True), plot)
             else:
                 plotting.save_error_curves(histories, plot)
             typer.echo(f"plot written to {plot}", err=True)
@@ -296,7 +303,7 @@ def _runs(
         if how == "cada":
             if text != "repetition":
                 raise ValueError("cada asks single workers, without a code: use gcada")
-            runs[name] = _Run(how, Grouped.repetition(n, n))
+            runs[name] = _Run(how, Grouped.repetition(n, n, k))
         elif how == "gcada" or (groups is not None and code is not None):
             runs[name] = _Run(how, _grouped(text, n, k, s, groups or max(1, n // 4), seed))
         else:
@@ -319,7 +326,12 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
 
 
 def _optimizer(
-    run: _Run, model: Model, dataset: Dataset, lr: float | None, c: float | None, max_age: int
+    run: _Run,
+    model: Model,
+    dataset: Dataset,
+    lr: float | None,
+    c: float | None,
+    max_age: int | None,
 ) -> Optimizer:
     from ..data import partition
     from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
@@ -338,8 +350,9 @@ def _optimizer(
         for group in range(run.code.groups)
     ]
     kind = CADA if run.method == "cada" else GCADA
-    given = partial(kind, run.code.groups, adam, max_age=max_age, smoothness=constants)
-    return given() if c is None else given(c=c)
+    given = {"c": c, "max_age": max_age}
+    chosen: Any = {name: value for name, value in given.items() if value is not None}
+    return kind(run.code.groups, adam, smoothness=constants, **chosen)
 
 
 @contextmanager
