@@ -1,6 +1,7 @@
 """The simulated engine: times against simulations, gradients against direct sums."""
 
 import math
+from array import array
 
 import numpy as np
 import pytest
@@ -177,7 +178,9 @@ def test_who_is_late_is_late_on_both_engines(code):
     taken = []
     for engine, options in ((LocalCluster, {}), (SimulatedCluster, {"interrupted": False})):
         shards = [1.0] * code.k
-        with engine(code, shards, np.multiply, 1, delays=Delays(away), **options) as cluster:
+        # in every round: who has not begun with one when it is over takes up the next
+        delays = Delays(*[away] * 4)
+        with engine(code, shards, np.multiply, 1, delays=delays, **options) as cluster:
             out = np.empty(1)
             reports = [cluster.step(np.ones(1), out) for _ in range(4)]
             np.testing.assert_allclose(out, code.k)
@@ -446,7 +449,7 @@ def test_steps_refused_are_no_rounds():
         for call, error, match in [
             (lambda: cluster.step(np.ones(4), out), ValueError, r"theta must have shape \(3,\)"),
             (lambda: cluster.step(good, np.ones(3, np.float32)), TypeError, "out must have dtype"),
-            (lambda: cluster.step(good, [0.0] * 3), TypeError, "out must be a NumPy array"),
+            (lambda: cluster.step(good, [0.0] * 3), TypeError, "out must be an array"),
             (lambda: cluster.collect(good, rnd, [2]), ValueError, "worker 2 does not exist"),
             (lambda: cluster.collect(good, rnd, [0.5]), TypeError, "worker must be an integer"),
         ]:
@@ -456,6 +459,9 @@ def test_steps_refused_are_no_rounds():
         assert rnd.survivors.size == 0
         assert cluster.step(good, out).round == 0
         np.testing.assert_array_equal(out, 3.0)
+        others = array("d", [1.0, 2.0, 4.0])  # memory of others, where it is
+        cluster.step(others, others)
+        assert others.tolist() == [3.0, 6.0, 12.0]
     cluster.close()
     for call in (lambda: cluster.step(good, out), lambda: cluster.collect(good, rnd)):
         with pytest.raises(RuntimeError, match="the cluster is closed"):

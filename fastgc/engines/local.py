@@ -262,7 +262,7 @@ class LocalCluster:
         Raises
         ------
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
-            As `step` does.
+            As `step` does; NotDecodableError also if `workers` are too few for `rnd`.
         """
         if not self._close.alive:
             raise RuntimeError("the cluster is closed")

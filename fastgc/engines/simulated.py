@@ -121,10 +121,10 @@ class SimulatedCluster:
 
         Decoding takes no simulated time.
         """
-        check_vector("out", out, self._dtype, self._size, output=True)
+        gradient = check_vector("out", out, self._dtype, self._size, output=True)
         self._round.reset()
         report = self.collect(theta, self._round)
-        out[:] = self._round.gradient()
+        gradient[:] = self._round.gradient()
         return report
 
     def collect(
