@@ -89,14 +89,16 @@ def markdown_table(
 
 
 def comparison_table(histories: Sequence[History], target: float) -> Table:
-    """Summarise runs of equal length, one a row.
+    """Summarise runs, one a row.
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
     error predicted for one of them stands in the place of decoding.
     """
+    lengths = [len(history.rounds) for history in histories]
+    least, most = min(lengths), max(lengths)
     tracked = not np.isnan(histories[0].rounds[-1].rounding)
     table = Table(
-        title=f"{len(histories[0].rounds)} rounds each",
+        title=f"{most} rounds each" if least == most else f"{least} to {most} rounds",
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,

@@ -187,6 +187,7 @@ def train(
     message_dtype: DTypeLike | None = None,
     tracker: StabilityTracker | None = None,
     batch: int | None = None,
+    until: float | None = None,
     engine: str | Callable[..., Cluster] = "local",
 ) -> History:
     """Train a model on workers that straggle, with coded gradients.
@@ -230,6 +231,8 @@ def train(
     batch : int, optional
         Samples of each partition that a gradient is of, drawn anew in each round
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
+    until : float, optional
+        Training loss at which to end before `rounds` are over.
     engine : "local", "simulated" or callable
         Processes of this machine; or workers simulated by
         `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
@@ -354,6 +357,8 @@ def train(
             show(record)
             if callback is not None:
                 callback(record)
+            if until is not None and record.loss <= until:
+                break
     history.theta = optimizer.theta.copy()
     return history
 

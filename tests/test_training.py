@@ -544,3 +544,13 @@ def test_spending_table_says_how_many_times_the_first():
         console.print(spending_table(timeless, 1.0))
     assert "6 (0.75x)" in shown.get()
     assert "never" not in shown.get()
+
+
+def test_training_ends_at_a_loss(digits):
+    code = fastgc.Uncoded(3)
+    whole = fastgc.train(code, digits, rounds=12, engine="simulated")
+    losses = [r.loss for r in whole.rounds]
+    assert losses[4] < min(losses[:4])
+    ended = fastgc.train(code, digits, rounds=12, engine="simulated", until=losses[4])
+    assert [r.loss for r in ended.rounds] == losses[:5]
+    assert len(fastgc.train(code, digits, rounds=12, engine="simulated", until=0).rounds) == 12

@@ -65,7 +65,7 @@ def train(
         typer.Option(
             min=1,
             help="Split workers and partitions into groups with a code each; -s is of each group "
-            "then. (default with gcada: n/4)",
+            "then. (default with gcada: such that each has 4 workers or a few more)",
         ),
     ] = None,
     model: Annotated[
@@ -124,7 +124,8 @@ def train(
     loss: Annotated[
         float | None,
         typer.Option(
-            help="Training loss at which methods are compared. (default: the lowest that all reach)"
+            help="Training loss at which runs end before --rounds, and at which methods are "
+            "compared. (default: none; the lowest that all reach)"
         ),
     ] = None,
     plot: Annotated[
@@ -190,8 +191,6 @@ def train(
             if value is not None and not adaptive:
                 raise ValueError(f"{option} is for the methods cada and gcada")
         methods = len({each.method for each in runs.values()}) > 1 or bool(adaptive)
-        if loss is not None and not methods:
-            raise ValueError("--loss is for comparing methods, such as --compare adam")
         if engine not in ENGINES:
             raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if model not in ("auto", "softmax", "least-squares"):
@@ -245,6 +244,7 @@ def train(
                     tracker=trackers.get(name),
                     message_dtype=messages,
                     batch=batch,
+                    until=loss,
                     engine=engine,
                 )
             )
@@ -291,21 +291,19 @@ def _runs(
     if groups is not None and code is None and "gcada" not in (method, *others):
         raise ValueError("--groups needs the method gcada, or a --code to use in each group")
     main = METHODS[method] if code is None else code.strip()
-    named = main if method == "nesterov" else method if code is None else f"{method} {main}"
-    chosen = [(named, method, main)]
-    for item in others:
-        if item in METHODS:
-            chosen.append((item, item, METHODS[item]))
-        else:
-            chosen.append((item if method == "nesterov" else f"{method} {item}", method, item))
+    chosen = [(method, main)]
+    chosen += [(item, METHODS[item]) if item in METHODS else (method, item) for item in others]
+    single = len({how for how, _ in chosen}) == 1 and (code is not None or method == "nesterov")
     runs = {}
-    for name, how, text in chosen:
+    for how, text in chosen:
+        name = text if single else how if text == METHODS[how] else f"{how} {text}"
         if how == "cada":
             if text != "repetition":
                 raise ValueError("cada asks single workers, without a code: use gcada")
             runs[name] = _Run(how, Grouped.repetition(n, n, k))
         elif how == "gcada" or (groups is not None and code is not None):
-            runs[name] = _Run(how, _grouped(text, n, k, s, groups or max(1, n // 4), seed))
+            fours = max((g for g in range(1, n) if n % g == 0 and n >= 4 * g), default=1)
+            runs[name] = _Run(how, _grouped(text, n, k, s, groups or fours, seed))
         else:
             tolerated = n // 5 if s is None else s
             runs[name] = _Run(how, catalogue.make(text, n, k, tolerated, seed))
