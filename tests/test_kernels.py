@@ -597,6 +597,28 @@ def test_threads_end_when_their_number_changes():
 
 
 @pytest.mark.any_backend
+def test_the_number_of_threads_may_change_while_a_call_is_cut(monkeypatch):
+    before, asked = threads.get_num_threads(), threads.get_num_threads
+
+    def asked_and_changed():
+        number = asked()
+        threads.set_num_threads(1)
+        return number
+
+    threads.set_num_threads(3)
+    monkeypatch.setattr(threads, "get_num_threads", asked_and_changed)
+    results = []
+    caller = threading.Thread(
+        target=lambda: results.extend(threads.run(lambda lo, hi: lo, 3072)), daemon=True
+    )
+    try:
+        caller.start()
+        caller.join(10)
+        assert results == [0, 1024, 2048]
+    finally:
+        threads.set_num_threads(before)
+
+
 def test_many_callers_share_the_threads():
     before = threads.get_num_threads()
     threads.set_num_threads(3)

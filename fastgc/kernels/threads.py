@@ -13,6 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from .._arrays import at_least
+
 __all__ = ["get_num_threads", "run", "set_num_threads"]
 
 T = TypeVar("T")
@@ -53,9 +55,7 @@ def _parse(asked: str) -> int:
 def set_num_threads(threads: int) -> None:
     """Split large calls over this many threads (1: none but the caller's)."""
     global _threads
-    if threads < 1:
-        raise ValueError(f"the number of threads must be at least 1, not {threads}")
-    _threads = threads
+    _threads = at_least("the number of threads", threads, 1)
     _forget_pool()
 
 
@@ -103,11 +103,12 @@ def run(task: Callable[[int, int], T], extent: int, align: int = ALIGN) -> list[
     is raised when no piece is being worked on any more.
     """
     global _pool
-    step = -(-extent // (get_num_threads() * align)) * align
+    threads = get_num_threads()  # once: another thread may set it meanwhile
+    step = -(-extent // (threads * align)) * align
     if step >= extent:
         return [task(0, extent)]
     starts = range(step, extent, step)
-    pool = _pool = _pool or _Pool(get_num_threads() - 1)
+    pool = _pool = _pool or _Pool(threads - 1)
     done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
     for number, lo in enumerate(starts, start=1):
         pool.pieces.put((task, lo, min(lo + step, extent), number, done))
