@@ -15,6 +15,7 @@ any other: the squared distance that `step` returns is then not finite, and tell
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,8 +54,8 @@ class Optimizer(Protocol):
         ...
 
 
-class _Descent:
-    """The iterate and its point."""
+class _Descent(ABC):
+    """The iterate and its point, and the check of gradients."""
 
     def __init__(self, lr: float) -> None:
         self.lr = check_real("lr", lr, positive=True)
@@ -88,9 +89,34 @@ class _Descent:
         """
         self._theta = self._point = np.array(check_start(theta0), order="C")
 
-    def _checked(self, gradient: Array) -> Array:
+    def step(self, gradient: Array) -> float:
+        """Move on, given the gradient at ``point``.
+
+        Parameters
+        ----------
+        gradient : (p,) array
+            Of theta's dtype; left as it is, unless it is theta or point itself.
+
+        Returns
+        -------
+        float
+            Squared distance that ``point`` moved; not finite if the gradient is not.
+
+        Raises
+        ------
+        RuntimeError
+            If no run has begun.
+        TypeError
+            If the dtype is not theta's.
+        ValueError
+            If the shape is not theta's.
+        """
         theta = self.theta
-        return check_vector("gradient", gradient, theta.dtype, theta.size)
+        return self._move(check_vector("gradient", gradient, theta.dtype, theta.size))
+
+    @abstractmethod
+    def _move(self, gradient: Array) -> float:
+        """`step` along a gradient that fits."""
 
     def _started(self, array: Array | None) -> Array:
         if array is None:
@@ -131,29 +157,7 @@ class SGD(_Descent):
         super().reset(theta0)
         self._velocity = np.zeros_like(self._theta) if self.momentum else None
 
-    def step(self, gradient: Array) -> float:
-        """Move on, given the gradient at ``point``.
-
-        Parameters
-        ----------
-        gradient : (p,) array
-            Of theta's dtype; left as it is, unless it is theta or point itself.
-
-        Returns
-        -------
-        float
-            Squared distance that ``point`` moved; not finite if the gradient is not.
-
-        Raises
-        ------
-        RuntimeError
-            If no run has begun.
-        TypeError
-            If the dtype is not theta's.
-        ValueError
-            If the shape is not theta's.
-        """
-        gradient = self._checked(gradient)
+    def _move(self, gradient: Array) -> float:
         return kernels.sgd(self.theta, self._velocity, gradient, self.lr, self.momentum)
 
 
@@ -196,29 +200,7 @@ class Nesterov(_Descent):
         self._point = self.theta.copy()
         self._t = 1.0
 
-    def step(self, gradient: Array) -> float:
-        """Move on, given the gradient at ``point``.
-
-        Parameters
-        ----------
-        gradient : (p,) array
-            Of theta's dtype; left as it is, unless it is theta or point itself.
-
-        Returns
-        -------
-        float
-            Squared distance that ``point`` moved; not finite if the gradient is not.
-
-        Raises
-        ------
-        RuntimeError
-            If no run has begun.
-        TypeError
-            If the dtype is not theta's.
-        ValueError
-            If the shape is not theta's.
-        """
-        gradient = self._checked(gradient)
+    def _move(self, gradient: Array) -> float:
         return kernels.nesterov(self.theta, self.point, gradient, self.lr, self._next_momentum())
 
     def _next_momentum(self) -> float:
@@ -303,29 +285,7 @@ class AMSGrad(_Descent):
         super().reset(start)
         self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
-    def step(self, gradient: Array) -> float:
-        """Move on, given the gradient at ``point``.
-
-        Parameters
-        ----------
-        gradient : (p,) array
-            Of theta's dtype; left as it is, unless it is theta or point itself.
-
-        Returns
-        -------
-        float
-            Squared distance that ``point`` moved; not finite if the gradient is not.
-
-        Raises
-        ------
-        RuntimeError
-            If no run has begun.
-        TypeError
-            If the dtype is not theta's.
-        ValueError
-            If the shape is not theta's.
-        """
-        gradient = self._checked(gradient)
+    def _move(self, gradient: Array) -> float:
         return kernels.amsgrad(
             self.theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
         )
