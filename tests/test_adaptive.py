@@ -1,6 +1,7 @@
 """CADA and G-CADA against Algorithm 1 written down again, which keeps every point and gradient."""
 
 import copy
+import itertools
 import math
 import pickle
 import tracemalloc
@@ -285,6 +286,23 @@ def test_a_tie_is_no_violation():
         assert method.selected.tolist() == selected
 
 
+def test_a_tie_is_none_by_rounding_of_bounds():
+    """Back along a line, the distance is its lower bound; no root here is a float64."""
+    ties = 0
+    for a, b in itertools.product(range(30, 60), range(1, 30)):
+        distance, recent = 2 * (a - b) ** 2, [2, 2 * a**2, 2 * b**2]
+        c = distance / sum(recent)
+        if c * sum(recent) != distance:
+            continue
+        moves = np.repeat([[1000], [0], [100], [1], [a], [-b]], 2, axis=1)
+        method = GCADA(1, Walk(moves), c=c, max_age=3, smoothness=1)
+        _, selected = run(method, np.zeros(2), lambda group, x: np.ones(2), 6)
+        if selected[4:] == [[0], []]:
+            ties += 1
+            assert method.selected.size == 0, (a, b)
+    assert ties > 100
+
+
 @pytest.mark.parametrize("max_age", [1, 2, 3, 7])
 def test_all_are_asked_every_max_age_rounds_at_least(max_age):
     method = GCADA(3, SGD(0.01), c=1e12, max_age=max_age, smoothness=1)
@@ -310,6 +328,16 @@ def test_without_c_it_is_distributed_adam(method, dtype):
         parts = [gradient(group, plain.point) for group in range(5)]
         plain.step(np.sum(parts, axis=0, dtype=np.float64).astype(dtype))
         np.testing.assert_allclose(theta, plain.theta, atol=200 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("smoothness", [None, 1e-160])
+def test_without_c_all_are_asked_where_no_gradient_changes(smoothness):
+    method = GCADA(2, SGD(0.01), c=0, smoothness=smoothness, relative=False)
+    _, selected = run(method, np.ones(2), lambda group, x: np.array([1.0, group]), 20)
+    assert selected == [[0, 1]] * 20
+    method = GCADA(2, SGD(0.01), c=0)  # a point that stays where it is wants none
+    _, selected = run(method, np.ones(2), lambda group, x: np.zeros(2), 11)
+    assert selected == [[0, 1], *[[]] * 9, [0, 1]]
 
 
 def test_groups_of_one_worker_are_cada():
@@ -468,6 +496,23 @@ def test_the_running_sum_does_not_drift(dtype):
         assert np.linalg.norm(method.gradient() - exact) <= drift(groups, dtype) * size
         method.step()
     assert received < groups * rounds / 3  # it is the sum that is kept, mostly
+
+
+def test_small_changes_that_a_large_sum_rounds_away_add_up():
+    """Each is less than half a place of the sum, in which none of them would ever be seen."""
+    method = GCADA(3, Walk([[1.0]] * 1000, np.float32), c=1, max_age=1000, smoothness=[1, 1e-6, 9])
+    method.reset(np.zeros(1, np.float32))
+    stored = np.array([[0.0], [1.0], [0.0]], np.float32)
+    for k in range(1000):
+        if k:
+            assert set(method.selected.tolist()) <= {0, 2}
+        for group in method.selected:
+            if group != 1:
+                stored[group] += np.float32(2**-26)
+            method.receive(group, stored[group])
+        size = stored.sum(dtype=np.float64)
+        assert abs(method.gradient()[0] - size) <= drift(3, np.float32) * size
+        method.step()
 
 
 # -------------------------------------------------------------------- estimated smoothness
@@ -637,6 +682,23 @@ def test_reset_forgets():
     np.testing.assert_array_equal(first[0], again[0])
     assert first[1] == again[1]
     assert run(method, np.ones(2, np.float32), lambda group, x: x, 3)[0].dtype == np.float32
+
+
+def test_reset_forgets_the_steps():
+    method = GCADA(1, SGD(1.0), c=0.5, smoothness=1)
+    run(method, np.zeros(1), lambda group, x: np.full(1, 1e6), 5)
+    _, selected = run(method, np.zeros(1), lambda group, x: np.ones(1), 2)
+    assert selected == [[0], [0]]
+
+
+def test_a_gradient_that_overflows_once_leaves_the_estimate():
+    def gradients(group, x):
+        return x * (1e200 if group == 0 and x[0] == 2 else 1.0)
+
+    method = GCADA(2, Walk([[0.5]] * 40), c=2, max_age=10)
+    _, selected = run(method, np.ones(1), gradients, 40)
+    assert [0 in chosen for chosen in selected[20:]] == [1 in chosen for chosen in selected[20:]]
+    assert [] in selected[20:]
 
 
 def test_steps_that_overflow_are_no_error():

@@ -323,8 +323,13 @@ class GCADA:
             self._moves[group] = _FORGET * self._moves[group] + moved
 
     def _weights(self) -> list[float]:
-        """L_g^2, over their mean if relative; NaN where there is no estimate yet."""
+        """L_g^2, over their mean if relative; NaN where there is no estimate yet.
+
+        1 where c is 0: eq. (9) asks whether the point has moved, even if the gradient has not.
+        """
         squares: list[float]
+        if not self.c:  # an estimate may be 0, and then nothing exceeds the right-hand side
+            return [1.0] * self.groups
         if self.smoothness is not None:
             squares = (self.smoothness**2).tolist()
         else:
