@@ -92,6 +92,8 @@ def as_array(what: str, array: Any) -> NDArray[Any]:
         return _bits_of_bfloat16(array) if _is_bfloat16_tensor(array) else np.asarray(array)
     except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(f"{what} cannot be taken as a NumPy array: {error}") from None
+    except ValueError as error:  # lists of different lengths in a list
+        raise ValueError(f"{what} cannot be taken as a NumPy array: {error}") from None
 
 
 def _is_bfloat16_tensor(array: Any) -> bool:

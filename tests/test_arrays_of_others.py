@@ -13,6 +13,7 @@ from fastgc import interpolation, kernels, vandermonde
 from fastgc._arrays import as_array, view_of
 from fastgc.engines.local import LocalCluster
 from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
+from fastgc.optimizers import SGD
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
 CODES = [
@@ -417,3 +418,13 @@ def test_torch_is_never_imported():
         [sys.executable, "-P", "-c", SOURCE], capture_output=True, text=True, check=False
     )
     assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.any_backend
+def test_lists_of_different_lengths_are_named():
+    for what, call in (
+        ("theta0", lambda ragged: SGD(0.1).reset(ragged)),
+        ("survivors", fastgc.Uncoded(2).decodable),
+    ):
+        with pytest.raises(ValueError, match=f"{what} cannot be taken as a NumPy array: .*inhomog"):
+            call([[0], [1, 2]])
