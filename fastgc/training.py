@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -256,10 +257,16 @@ def train(
     As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
     script.
     """
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    _check_methods("model", model, "partial_gradient")
+    _check_methods("optimizer", optimizer, "step")
+    _check_methods("tracker", tracker, "record")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, not {callback!r}")
+    if until is not None:
+        _check_loss(until)
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
     start_cluster = _engine(engine)
@@ -391,6 +398,19 @@ def check_batch(code: Code, batch: int, samples: int) -> None:
         raise ValueError(
             f"batch is {batch}, but the smallest of the {code.k} partitions has {least} samples"
         )
+
+
+def _check_methods(what: str, given: object, method: str) -> None:
+    """Raise TypeError unless it is None, or an object that has this method."""
+    if given is not None and (isinstance(given, type) or not hasattr(given, method)):
+        raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
+
+
+def _check_loss(until: Any) -> None:
+    if not isinstance(until, Real):
+        raise TypeError(f"until must be a training loss, not {until!r}")
+    if math.isnan(until):
+        raise ValueError("until is NaN: no training loss is that low")
 
 
 def _check_groups(code: Code, method: GCADA, tracker: StabilityTracker | None) -> None:

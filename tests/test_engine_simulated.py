@@ -303,6 +303,21 @@ def test_workers_that_never_answer():
     assert sorted(report.survivors.tolist()) == [0, 2, 4]
 
 
+def test_what_comes_at_the_timeout_is_in_time():
+    code = Uncoded(2)
+    for receive, timeout in ((0.0, 2.0), (0.5, 2.5)):
+        cluster = SimulatedCluster(
+            code,
+            [1.0] * 2,
+            np.multiply,
+            1,
+            delays=Delays([1.0, 2.0]),
+            timeout=timeout,
+            receive=receive,
+        )
+        assert cluster.step(np.ones(1), np.empty(1)).wait_seconds == timeout
+
+
 def test_a_timeout_in_simulated_time():
     code = ReedSolomon(4, stragglers=1)
     delays = Delays([1.0, 2.0, 3.0, NEVER], [1.0, NEVER, 4.0, NEVER], [1.0, 2.0, 3.5, 9.0])
@@ -411,7 +426,7 @@ def test_failing_gradients_and_messages():
         ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
         ({"gradient": None}, TypeError, "gradient must be callable"),
         ({"batch": 5}, TypeError, "batch must be callable"),
-        ({"size": 0}, ValueError, "size must be positive"),
+        ({"size": 0}, ValueError, "size must be at least 1"),
         ({"size": 2.5}, TypeError, "integer"),
         ({"timeout": 0.0}, ValueError, "timeout must be positive"),
         ({"timeout": math.nan}, ValueError, "timeout must be positive"),

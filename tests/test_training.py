@@ -462,6 +462,17 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
             "trackers follow gradients decoded in one, not GCADA's",
         ),
         (fastgc.Uncoded(3), {"delays": 0.1}, TypeError, "delays must be a model"),
+        (fastgc.Uncoded(3), {"rounds": 0}, ValueError, "rounds must be at least 1, not 0"),
+        (fastgc.Uncoded(3), {"rounds": 1.5}, TypeError, "rounds must be an integer, not 1.5"),
+        (fastgc.Uncoded(3), {"seed": -1}, ValueError, "seed must be at least 0, not -1"),
+        (fastgc.Uncoded(3), {"seed": "x"}, TypeError, "seed must be an integer, not 'x'"),
+        (fastgc.Uncoded(3), {"until": "x"}, TypeError, "until must be a training loss, not 'x'"),
+        (fastgc.Uncoded(3), {"until": math.nan}, ValueError, "until is NaN"),
+        (fastgc.Uncoded(3), {"callback": 3}, TypeError, "callback must be callable, not 3"),
+        (fastgc.Uncoded(3), {"model": "softmax"}, TypeError, "model must be an object with a meth"),
+        (fastgc.Uncoded(3), {"optimizer": "adam"}, TypeError, "a method step, not 'adam'"),
+        (fastgc.Uncoded(3), {"optimizer": CADA}, TypeError, "a method step, not <class"),
+        (fastgc.Uncoded(3), {"tracker": 1.0}, TypeError, "a method record, not 1.0"),
     ],
 )
 def test_what_does_not_go_together(code, options, error, match):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence, Sized
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import at_least, check_real
 from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
 
@@ -109,6 +110,7 @@ def check_cluster(
     gradient: Gradient,
     size: int,
     delays: DelayModel | None,
+    seed: int,
     timeout: float | None,
     batch: Batch | None,
 ) -> tuple[int, float | None]:
@@ -117,17 +119,17 @@ def check_cluster(
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     if delays is not None and not hasattr(delays, "sample"):
         raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
+    if not isinstance(shards, Sized):
+        raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
     if len(shards) != code.shard_count:
         raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
     for name, function in (("gradient", gradient), ("batch", batch)):
-        if not callable(function) and (name, function) != ("batch", None):
+        if not callable(function) and (name == "gradient" or function is not None):
             raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-    size = operator.index(size)
-    if size < 1:
-        raise ValueError(f"size must be positive, got {size}")
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be positive, got {timeout}")
-    return size, timeout
+    at_least("seed", seed, 0)
+    if timeout is not None and timeout != math.inf:
+        timeout = check_real("timeout", timeout, positive=True)
+    return at_least("size", size, 1), timeout
 
 
 def sample_delays(

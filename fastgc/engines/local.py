@@ -129,7 +129,7 @@ class LocalCluster:
         tracker: StabilityTracker | None = None,
         batch: Batch | None = None,
     ) -> None:
-        size, timeout = check_cluster(code, shards, gradient, size, delays, timeout, batch)
+        size, timeout = check_cluster(code, shards, gradient, size, delays, seed, timeout, batch)
         self._code = code
         self._size = size
         self._dtype = check_dtype(dtype)

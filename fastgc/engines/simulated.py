@@ -78,7 +78,9 @@ class SimulatedCluster:
         overhead: float = 0.0,
         interrupted: bool = True,
     ) -> None:
-        self._size, limit = check_cluster(code, shards, gradient, size, delays, timeout, batch)
+        self._size, limit = check_cluster(
+            code, shards, gradient, size, delays, seed, timeout, batch
+        )
         self._timeout = math.inf if limit is None else limit
         self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
         self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
