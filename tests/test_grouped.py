@@ -233,6 +233,15 @@ def test_trust_is_that_of_the_groups():
     assert residual > 0.1
 
 
+def test_roundings_are_those_of_the_longest_messages_and_rings_those_of_groups():
+    short, long = Uncoded(2), FractionalRepetition(2, 64, stragglers=1)
+    for code in (Grouped([short, long]), Grouped([long, short])):
+        assert code._message_steps == long._message_steps > short._message_steps
+    clustered = ReedSolomon(6, stragglers=1, clusters=2)
+    rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)])._circles()]
+    assert rings == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+
 def test_best_vector_is_that_of_each_group():
     B = MIXED.matrix()
     for F in ([0, 1, 4, 5, 7], [8], [4, 5], [0, 2, 9]):
@@ -392,6 +401,17 @@ def test_receive_refused_changes_nothing():
 
 
 @pytest.mark.any_backend
+def test_groups_that_take_no_part_are_forgotten_too():
+    code = Grouped.repetition(4, 2)
+    rnd = code.group_round(1)
+    rnd.reset([0, 1])
+    rnd.receive(0, np.ones(1))
+    rnd.receive(2, np.ones(1))
+    rnd.reset([0])
+    with pytest.raises(NotDecodableError):
+        rnd.gradient(1)
+
+
 def test_wants_and_gradient_refuse():
     rnd = Grouped.repetition(4, 2).group_round(1)
     rnd.reset([0])

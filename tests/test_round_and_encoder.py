@@ -488,6 +488,7 @@ def test_what_cannot_be_bound():
         (messages.tolist(), None, TypeError, "messages must be an array whose memory"),
         (np.zeros((7, 12))[:, ::2], None, ValueError, "rows of messages must be contiguous"),
         (np.zeros((6, 7)).T, None, ValueError, "rows of messages must be contiguous"),
+        (np.frombuffer(bytes(337), offset=1).reshape(7, 6), None, ValueError, "and aligned"),
         (messages.astype(int), None, TypeError, "one of the dtypes"),
         (messages, np.zeros(6, np.float32), TypeError, "out must have dtype float64"),
         (messages, np.zeros(8), ValueError, "must have 8 elements, not 6"),
