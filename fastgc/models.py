@@ -332,6 +332,8 @@ class LeastSquares(_LinearClassifier):
 def _largest_eigenvalue(X: Array) -> float:
     """Of A'A / N, A the N samples with a column of ones, by power iteration."""
     X = as_array("X", X)
+    if not len(X):
+        raise ValueError("X holds no sample")
     A = np.ones((len(X), X.shape[1] + 1))
     A[:, :-1] = X
     vector = np.random.default_rng(0).standard_normal(A.shape[1])
@@ -339,8 +341,12 @@ def _largest_eigenvalue(X: Array) -> float:
     # The norms ascend, with twice the digits of the vectors.
     while value - before > 1e-12 * value:
         before = value
-        vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
-        value = max(before, float(np.linalg.norm(vector)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            vector = A.T @ (A @ (vector / np.linalg.norm(vector)))
+            norm = float(np.linalg.norm(vector))
+        if not norm < math.inf:
+            raise ValueError("X holds NaN or Inf, or samples whose squares overflow: scale them")
+        value = max(before, norm)
     return value / len(X)
 
 

@@ -316,6 +316,14 @@ def test_smoothness_where_the_largest_eigenvalues_are_close():
     assert model.smoothness(np.zeros((5, 6))) == pytest.approx(1.0)  # the bias
 
 
+@pytest.mark.parametrize("model", [MODEL, LEAST])
+def test_smoothness_refuses(model):
+    X = np.ones((5, model.features))
+    for samples, says in ((X[:0], "no sample"), (X * 1e200, "overflow"), (X * np.nan, "NaN")):
+        with pytest.raises(ValueError, match=says):
+            model.smoothness(samples)
+
+
 @pytest.mark.parametrize("scale", [0.0, 0.1, 3.0])
 def test_smoothness_of_softmax_is_a_bound(scale):
     theta, X, y = problem(40)
