@@ -97,8 +97,9 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
     tracked = not np.isnan(histories[0].rounds[-1].rounding)
+    each = f"{most} round{'s' * (most > 1)} each"
     table = Table(
-        title=f"{most} rounds each" if least == most else f"{least} to {most} rounds",
+        title=each if least == most else f"{least} to {most} rounds",
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,

@@ -293,6 +293,39 @@ def test_gcada_on_processes(tmp_path):
     assert names == ["gcada", "adam"]
 
 
+def test_what_suits_no_run_compared_with_is_refused_before_the_first(tmp_path):
+    few = tmp_path / "few.npz"
+    np.savez(few, X=np.eye(6), y=np.arange(6) % 2)
+    result = run("train", "--method", "gcada", "--data", str(few), *SIMULATED)
+    assert result.exit_code == 2
+    assert "5 samples cannot be cut into k = 20 partitions" in result.output
+    assert "loss" not in result.output
+
+
+@pytest.mark.parametrize("method", ["adam", "cada", "gcada"])
+def test_optimizers_are_as_told(method, monkeypatch):
+    made = []
+
+    def train(code, data, *, optimizer, **options):
+        made.append((code, data, optimizer))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(fastgc.training, "train", train)
+    options = () if method == "adam" else ("--c", "0.7", "--max-age", "4")
+    run("train", "--method", method, "-n", "8", "--lr", "0.05", *options, *SIMULATED)
+    [(code, data, optimizer)] = made
+    if method != "adam":
+        assert (optimizer.c, optimizer.max_age) == (0.7, 4)
+        model = fastgc.models.SoftmaxRegression(data.features, data.classes)
+        shards = fastgc.data.partition(data.X_train, data.y_train, code.k)
+        held = [shards[group][0] for group in range(code.groups)]
+        assert len(held) == code.k == (8 if method == "cada" else 2)
+        np.testing.assert_allclose(optimizer.smoothness, [model.smoothness(X) for X in held])
+        assert len(set(optimizer.smoothness)) == len(held)
+        optimizer = optimizer.optimizer
+    assert repr(optimizer) == repr(fastgc.optimizers.AMSGrad(0.05))
+
+
 def test_simulated_without_delays():
     """In no time at all: nothing to divide by."""
     result = run(
@@ -312,6 +345,8 @@ def test_simulated_without_delays():
         (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "gcada", "--c", "-1"], "c must be finite and not negative"),
         (["--method", "gcada", "--max-age", "0"], "--max-age"),
+        (["--loss", "-1"], "--loss"),
+        (["--loss", "nan"], "--loss"),
         (["--method", "cada", "--code", "rs"], "cada asks single workers, without a code"),
         (["--groups", "2"], "--groups needs the method gcada, or a --code to use in each group"),
         (["--method", "gcada", "--groups", "3"], "groups must divide the n=20 workers"),

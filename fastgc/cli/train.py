@@ -124,8 +124,9 @@ def train(
     loss: Annotated[
         float | None,
         typer.Option(
+            min=0.0,
             help="Training loss at which runs end before --rounds, and at which methods are "
-            "compared. (default: none; the lowest that all reach)"
+            "compared. (default: none; the lowest that all reach)",
         ),
     ] = None,
     plot: Annotated[
@@ -206,6 +207,7 @@ def train(
         dataset = datasets.load(data, seed=seed)
         for each in runs.values():  # what does not suit one of them is refused before any runs
             each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
+            datasets.partition(dataset.X_train, dataset.y_train, each.code.k)
             if batch is not None:
                 check_batch(each.code, batch, len(dataset.X_train))
         kind = LeastSquares if model == "least-squares" else SoftmaxRegression
