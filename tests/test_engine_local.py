@@ -836,6 +836,18 @@ def test_one_that_sees_the_end_of_its_round_is_handed_no_other_unasked(tmp_path)
     assert calls(shards[2]) == []
 
 
+def test_what_came_before_its_sender_died_counts():
+    delays, out = Delays([0.0, 0.5]), np.empty(1)
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1, delays=delays) as cluster:
+        (early,) = pids(0)
+        dies = threading.Timer(0.2, os.kill, (early, signal.SIGKILL))
+        dies.start()
+        report = cluster.step(np.ones(1), out)
+        dies.join()
+    assert out[0] == 3.0
+    assert report.lost == (0,)
+
+
 def test_messages_of_no_more_use_are_counted():
     code = Grouped.repetition(4, 2)
     rnd = code.group_round(1)

@@ -4,6 +4,7 @@ import multiprocessing
 import threading
 import time
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -615,6 +616,44 @@ def test_the_number_of_threads_may_change_while_a_call_is_cut(monkeypatch):
         caller.start()
         caller.join(10)
         assert results == [0, 1024, 2048]
+    finally:
+        threads.set_num_threads(before)
+
+
+def test_threads_keep_nothing_alive():
+    def gone():
+        large = np.zeros(3072)
+        threads.run(lambda lo, hi: large[lo:hi].sum(), large.size)
+        return weakref.ref(large)
+
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    try:
+        array, deadline = gone(), time.monotonic() + 5
+        while array() is not None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert array() is None
+    finally:
+        threads.set_num_threads(before)
+
+
+def test_a_piece_that_would_end_a_thread_ends_the_call():
+    def exits(lo, hi):
+        if lo:
+            raise SystemExit(3)
+
+    def call():
+        with pytest.raises(SystemExit):
+            threads.run(exits, 3072)
+        raised.append(True)
+
+    before, raised = threads.get_num_threads(), []
+    threads.set_num_threads(3)
+    try:
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        caller.join(10)
+        assert raised
     finally:
         threads.set_num_threads(before)
 

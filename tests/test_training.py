@@ -3,6 +3,7 @@
 import json
 import math
 from functools import partial
+from time import perf_counter, sleep
 
 import numpy as np
 import pytest
@@ -485,6 +486,23 @@ def test_what_does_not_go_together(code, options, error, match):
     with pytest.raises(error, match=match):
         fastgc.train(code, toy(), **({"engine": engine} | options))
     assert not started or "delays" in options
+
+
+def test_measuring_takes_no_time_of_training(monkeypatch):
+    partials = training._partials
+
+    def slow(*arguments):
+        sleep(0.3)
+        return partials(*arguments)
+
+    class Cluster(SimulatedCluster):
+        clock = staticmethod(perf_counter)
+
+    monkeypatch.setattr(training, "_partials", slow)
+    tracker = StabilityTracker(measure_every=1)
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, tracker=tracker, engine=Cluster)
+    assert all(not math.isnan(row.measured) for row in tracker.rounds)
+    assert 0 < history.rounds[-1].time < 0.3
 
 
 def test_mini_batches_as_large_as_the_smallest_partition():
