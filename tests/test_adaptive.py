@@ -693,12 +693,13 @@ def test_reset_forgets_the_steps():
 
 def test_a_gradient_that_overflows_once_leaves_the_estimate():
     def gradients(group, x):
-        return x * (1e200 if group == 0 and x[0] == 2 else 1.0)
+        return x * (1e200 if group == 0 and x[0] == 1.5 else 1.0)
 
     method = GCADA(2, Walk([[0.5]] * 40), c=2, max_age=10)
     _, selected = run(method, np.ones(1), gradients, 40)
-    assert [0 in chosen for chosen in selected[20:]] == [1 in chosen for chosen in selected[20:]]
-    assert [] in selected[20:]
+    assert all(0 in chosen for chosen in selected[:4])  # nothing known yet
+    asked = np.sum([[group in chosen for group in (0, 1)] for chosen in selected[20:]], axis=0)
+    assert asked[0] <= asked[1] + 1 < 10
 
 
 def test_steps_that_overflow_are_no_error():

@@ -28,7 +28,7 @@ from fastgc import (
     use_backend,
 )
 from fastgc.delays import Empirical, Exponential, Heterogeneous
-from fastgc.engines import LocalCluster
+from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import sample_delays
 from fastgc.models import LeastSquares
 from fastgc.stability import StabilityTracker
@@ -345,7 +345,7 @@ def test_workers_import_what_the_master_does(tmp_path):
     source = """
         import numpy as np
         from fastgc import Uncoded
-        from fastgc.engines import LocalCluster
+        from fastgc.engines import LocalCluster, SimulatedCluster
 
         if __name__ == "__main__":
             with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1) as cluster:
@@ -477,7 +477,7 @@ SCRIPT = """
     import os, sys
     import numpy as np
     from fastgc import ReedSolomon
-    from fastgc.engines import LocalCluster
+    from fastgc.engines import LocalCluster, SimulatedCluster
 
     class Delays:
         def sample(self, round, workers, seed):
@@ -979,18 +979,23 @@ def test_timeout_in_a_round_of_groups():
     assert pids() == []
 
 
-def test_collect_refuses_and_stays_open():
+@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
+def test_collect_refuses_and_stays_open(engine):
     code = Uncoded(2)
-    rnd = code.round(3)
-    with LocalCluster(code, [1.0, 2.0], np.multiply, 3) as cluster:
-        for theta, asked, error, match in [
-            (np.ones(4), None, ValueError, r"theta must have shape \(3,\)"),
-            (np.ones(3), [0, 2], ValueError, "worker 2 does not exist"),
-            (np.ones(3), [0.0], TypeError, "worker must be an integer"),
+    rnd, theta = code.round(3), np.ones(3)
+    with engine(code, [1.0, 2.0], np.multiply, 3) as cluster:
+        for point, other, asked, error, match in [
+            (np.ones(4), rnd, None, ValueError, r"theta must have shape \(3,\)"),
+            (theta, rnd, [0, 2], ValueError, "worker 2 does not exist"),
+            (theta, rnd, [0.0], TypeError, "worker must be an integer"),
+            (theta, None, None, TypeError, "rnd must be a round of the cluster's code, not None"),
+            (theta, Uncoded(2).round(3), None, ValueError, "of the cluster's code, size and types"),
+            (theta, code.round(4), None, ValueError, "of the cluster's code, size and types"),
+            (theta, code.round(3, np.float32), None, ValueError, "of the cluster's code, size and"),
         ]:
             with pytest.raises(error, match=match):
-                cluster.collect(theta, rnd, asked)
-        assert cluster.collect(np.ones(3), rnd).round == 0
+                cluster.collect(point, other, asked)
+        assert cluster.collect(theta, rnd).round == 0
         np.testing.assert_array_equal(rnd.gradient(), 3.0)
 
 

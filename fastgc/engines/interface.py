@@ -21,6 +21,7 @@ __all__ = [
     "Gradient",
     "RoundReport",
     "check_cluster",
+    "check_round",
     "sample_delays",
 ]
 
@@ -130,6 +131,14 @@ def check_cluster(
     if timeout is not None and timeout != math.inf:
         timeout = check_real("timeout", timeout, positive=True)
     return at_least("size", size, 1), timeout
+
+
+def check_round(rnd: Collected, own: Round) -> None:
+    """Raise unless messages for a cluster's own round are such as this one takes."""
+    if not isinstance(rnd, Round | GroupedRound):
+        raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
+    if rnd.code is not own.code or rnd._form != own._form:
+        raise ValueError("rnd must be a round of the cluster's code, size and types")
 
 
 def sample_delays(

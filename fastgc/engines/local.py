@@ -38,7 +38,15 @@ from .._arrays import check_dtype, check_index, check_vector
 from ..codes import Code
 from ..delays import DelayModel
 from ..errors import NotDecodableError, WorkerFailedError
-from .interface import Batch, Collected, Gradient, RoundReport, check_cluster, sample_delays
+from .interface import (
+    Batch,
+    Collected,
+    Gradient,
+    RoundReport,
+    check_cluster,
+    check_round,
+    sample_delays,
+)
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker
@@ -267,6 +275,7 @@ class LocalCluster:
         if not self._close.alive:
             raise RuntimeError("the cluster is closed")
         theta = check_vector("theta", theta, self._dtype, self._size)
+        check_round(rnd, self._round)
         n = self._code.n
         asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
         try:

@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
 from ..codes import Code
 from ..delays import DelayModel
-from .interface import Batch, Collected, Gradient, RoundReport, check_cluster, sample_delays
+from .interface import (
+    Batch,
+    Collected,
+    Gradient,
+    RoundReport,
+    check_cluster,
+    check_round,
+    sample_delays,
+)
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker
@@ -139,6 +147,7 @@ class SimulatedCluster:
         if self._closed:
             raise RuntimeError("the cluster is closed")
         theta = check_vector("theta", theta, self._dtype, self._size)
+        check_round(rnd, self._round)
         code, sender = self._code, self._sender
         asked = np.zeros(code.n, dtype=bool)
         for worker in range(code.n) if workers is None else workers:
