@@ -215,6 +215,16 @@ def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
     np.testing.assert_allclose(np.diff(theirs) ** 2, [2, 0, 8 / 5], rtol=1e-14)
 
 
+def test_weights_nearer_to_one_than_theta_could_tell():
+    """1 - beta is taken before it is rounded: float32 would have made 1 of either beta."""
+    rest, lr, gradient = 2.0**-30, 0.5, 3.0
+    optimizer = AMSGrad(lr, 1 - rest, 1 - rest, epsilon=1e-9)
+    optimizer.reset(np.zeros(20, np.float32))
+    optimizer.step(np.full(20, gradient, np.float32))
+    expected = -lr * rest * gradient / math.sqrt(1e-9 + rest * gradient**2)
+    np.testing.assert_allclose(optimizer.theta, expected, rtol=1e-6)
+
+
 def test_amsgrad_step_size_may_change():
     gradients = np.random.default_rng(3).standard_normal((20, 4))
     optimizer, fixed = AMSGrad(0.5), AMSGrad(1.0)
