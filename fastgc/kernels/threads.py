@@ -20,9 +20,9 @@ __all__ = ["get_num_threads", "run", "set_num_threads"]
 T = TypeVar("T")
 
 # Handing a piece to another thread and waiting for it costs 20-60 microseconds; by an executor of
-# concurrent.futures 40 more. Two threads gained 1.3x at 10 MB, 1.6x at 27 MB and 1.8x at 54 MB; at
-# 5.5 MB between 0.75x and 1.2x.
-THRESHOLD_BYTES = 8 << 20
+# concurrent.futures 40 more. Two threads break even at 6 MB of rows, and gain 1.1x to 1.7x at 8 MB
+# and 1.8x at 54 MB.
+THRESHOLD_BYTES = 6 << 20
 ALIGN = 1024  # pieces are multiples of this many elements: no cache line is shared, no pair cut
 
 _pool: _Pool | None = None
