@@ -176,6 +176,11 @@ class Code(ABC):
         """Number of each worker's first message."""
         return [0, *accumulate(self.message_counts)]
 
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """Part of its worker's computation after which each message is sent: equal parts."""
+        return np.concatenate([np.arange(1, count + 1) / count for count in self.message_counts])
+
     def message_number(self, worker: int, index: int = 0) -> int:
         """Number of a worker's message: what `survivors` consist of."""
         worker = check_index("worker", worker, self.n)

@@ -102,7 +102,6 @@ class SimulatedCluster:
             self._size, self._form.gradient_dtype, self._form.message_dtype, tracker=tracker
         )
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._share = np.concatenate([np.arange(1, m + 1) / m for m in code.message_counts])
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._number, self._now = -1, 0.0
         self._closed = False
@@ -160,7 +159,7 @@ class SimulatedCluster:
             work = work + delays
         else:
             begin = begin + delays
-        arrival = np.where(asked[sender], begin[sender] + work[sender] * self._share, np.inf)
+        arrival = np.where(asked[sender], begin[sender] + work[sender] * code._shares, np.inf)
         partials = _Partials(self, theta)
         arrivals: list[float] = []
         messages, end = 0, 0.0

@@ -239,11 +239,6 @@ def _draw(
         yield drawn
 
 
-def _shares(code: Code) -> NDArray[np.float64]:
-    """Part of its worker's time after which each message is sent: they take equal parts."""
-    return np.concatenate([np.arange(1, count + 1) / count for count in code.message_counts])
-
-
 def completion_plan(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
     rule = code._rule
@@ -258,7 +253,7 @@ def completion_plan(code: Code) -> kernels.CompletionPlan | None:
         return None
     first = np.array(code._first, dtype=np.int64)
     return kernels.CompletionPlan(
-        kind, first, _shares(code), code.loads, group, other, need, int(total)
+        kind, first, code._shares, code.loads, group, other, need, int(total)
     )
 
 
@@ -286,7 +281,7 @@ class _Rounds:
         self._round = code.round(2)
         self._message = np.zeros(code.message_size(2), code.message_dtype())
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._shares, self._loads = _shares(code), code.loads
+        self._shares, self._loads = code._shares, code.loads
 
     def __call__(
         self,
