@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from . import data as datasets
 from ._arrays import at_least
 from .codes import Code, Grouped, GroupedRound
 from .delays import DelayModel
-from .engines import Cluster, LocalCluster, RoundReport, SimulatedCluster
+from .engines import Cluster, RoundReport
 from .models import LeastSquares, Model, SoftmaxRegression
 from .optimizers import GCADA, Nesterov, Optimizer
 
@@ -270,6 +271,7 @@ def train(
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
     start_cluster = _engine(engine)
+    serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     if model is None:
@@ -300,6 +302,8 @@ def train(
 
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
+    if serve is not None and serve():
+        return history
     with (
         shown as show,
         start_cluster(
@@ -370,9 +374,11 @@ def train(
     return history
 
 
-ENGINES: dict[str, Callable[..., Cluster]] = {
-    "local": LocalCluster,
-    "simulated": SimulatedCluster,
+ENGINES = {
+    "local": "LocalCluster",
+    "mpi": "MPICluster",
+    "ray": "RayCluster",
+    "simulated": "SimulatedCluster",
 }
 
 
@@ -380,7 +386,9 @@ def _engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
     if isinstance(engine, str):
         if engine not in ENGINES:
             raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
-        return ENGINES[engine]
+        module = importlib.import_module(f".engines.{engine}", __package__)
+        found: Callable[..., Cluster] = getattr(module, ENGINES[engine])
+        return found
     if not callable(engine):
         raise TypeError(f"engine must be a name or callable, not {type(engine).__name__}")
     return engine

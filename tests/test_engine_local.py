@@ -185,7 +185,7 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed):
     code = ReedSolomon(6, 6, stragglers=2)
     out = np.empty(5)
     killed = []
-    with LocalCluster(code, [1.0] * 6, np.multiply, 5) as cluster:
+    with LocalCluster(code, [1.0] * 6, np.multiply, 5, patience=0) as cluster:
         for victim in rng.permutation(6):
             for _ in range(rng.integers(1, 30)):
                 report = cluster.step(np.ones(5), out)
@@ -206,7 +206,7 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed):
 
 def test_death_during_a_round():
     die = Remote("lambda theta, shard, out: __import__('os').abort() if shard else out.fill(1)")
-    cluster = LocalCluster(Uncoded(3, 3), [0, 1, 0], die, 1)
+    cluster = LocalCluster(Uncoded(3, 3), [0, 1, 0], die, 1, patience=0)
     with pytest.raises(NotDecodableError, match=r"workers \[1\] have died.*round 0") as caught:
         cluster.step(np.ones(1), np.empty(1))
     assert caught.value.missing == 1
@@ -669,7 +669,7 @@ def test_a_worker_is_late_once_or_with_each_message():
 
 def test_dead_workers_of_several_messages():
     out = np.empty(1)
-    with LocalCluster(Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
+    with LocalCluster(Uncoded(3, load=2), [1.0, 2.0, 4.0], np.multiply, 1, patience=0) as cluster:
         cluster.step(np.ones(1), out)
         os.kill(*pids(1), signal.SIGKILL)
         while len(pids()) > 2:
@@ -838,7 +838,7 @@ def test_one_that_sees_the_end_of_its_round_is_handed_no_other_unasked(tmp_path)
 
 def test_what_came_before_its_sender_died_counts():
     delays, out = Delays([0.0, 0.5]), np.empty(1)
-    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1, delays=delays) as cluster:
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1, delays=delays, patience=0) as cluster:
         (early,) = pids(0)
         dies = threading.Timer(0.2, os.kill, (early, signal.SIGKILL))
         dies.start()
@@ -907,7 +907,7 @@ def test_dead_workers_of_groups():
         while pids(worker):
             time.sleep(0.01)
 
-    with LocalCluster(code, [1.0] * 5, np.multiply, 1) as cluster:
+    with LocalCluster(code, [1.0] * 5, np.multiply, 1, patience=0) as cluster:
         run(0, 1)
         end(1)
         for _ in range(3):  # group 0 is lost, but not asked
@@ -926,7 +926,7 @@ def test_dead_workers_of_groups():
 def test_death_in_a_group_that_waits():
     die = Remote("lambda theta, shard, out: __import__('os').abort() if shard else out.fill(1)")
     code = Grouped([Uncoded(2), Uncoded(2)])
-    cluster = LocalCluster(code, [0, 0, 1, 0], die, 1)
+    cluster = LocalCluster(code, [0, 0, 1, 0], die, 1, patience=0)
     rnd = code.group_round(1)
     rnd.reset([0])
     cluster.collect(np.ones(1), rnd, rnd.workers)

@@ -1,14 +1,22 @@
-"""What every engine offers, and what they share."""
+"""What every engine offers, and what it is made of.
+
+To train on workers of another kind, write a `Transport`, which carries parameters and messages and
+decides nothing: `fastgc.engines.master.Master` does, and is the `Cluster` that training uses.
+`fastgc.engines.worker.Worker` computes the messages, and `fastgc.engines.conformance` checks that
+all together behaves as the engines here do.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Sized
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_real
 from ..codes import Code, GroupedRound, Round
@@ -18,8 +26,14 @@ __all__ = [
     "Batch",
     "Cluster",
     "Collected",
+    "Event",
     "Gradient",
+    "Kind",
+    "Partial",
     "RoundReport",
+    "Survivors",
+    "Task",
+    "Transport",
     "check_cluster",
     "check_round",
     "sample_delays",
@@ -31,6 +45,9 @@ Array = NDArray[Any]
 Gradient = Callable[[Array, Any, Array], object]
 Batch = Callable[[Any, int, int], Any]
 Collected = Round | GroupedRound
+# survivors(round): the numbers of the messages to decode from, in this order
+Survivors = Callable[[int], ArrayLike]
+Partial = Literal["raise", "best"]
 
 
 class RoundReport(NamedTuple):
@@ -52,11 +69,21 @@ class RoundReport(NamedTuple):
     stale : int
         Messages of earlier rounds that arrived since the last report and were dropped.
     lost : tuple of int
-        The workers whose processes have died so far.
+        The workers that have died and are not back, in order of their deaths.
     received : ndarray of int
         The numbers of the messages used, in order of arrival.
     arrivals : ndarray of float
         When the master had each of them, in seconds from the hand-off.
+    deaths : int
+        Workers that have died so far, each time counted.
+    refused : int
+        Messages that no worker could have been asked for, since the last report: heard already, of
+        a round still to come, of the wrong size, or from workers and with numbers that do not
+        exist.
+    residual : float
+        0 where the gradient is decoded. Else how far the coefficients of the partial gradients in
+        its approximation are from 1 (`fastgc.codes.trust.Approximation`); NaN if it is not made
+        yet.
     """
 
     round: int
@@ -68,13 +95,16 @@ class RoundReport(NamedTuple):
     lost: tuple[int, ...]
     received: NDArray[np.int64]
     arrivals: NDArray[np.float64]
+    deaths: int = 0
+    refused: int = 0
+    residual: float = 0.0
 
 
 class Cluster(Protocol):
     """Workers of a code, whatever they run on.
 
-    Made of ``(code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker,
-    batch)``, as `LocalCluster` is; leaving its ``with`` block ends the workers.
+    Made with the arguments of `fastgc.engines.master.Master`; leaving its ``with`` block ends the
+    workers.
     """
 
     def __enter__(self) -> Self: ...
@@ -105,6 +135,131 @@ class Cluster(Protocol):
         ...
 
 
+class Kind(IntEnum):
+    """What a transport can tell."""
+
+    MESSAGE = 0
+    LEFT = 1  # the worker left a round without its (further) messages: it is not the newest
+    JOINED = 2  # the worker can be handed rounds, for the first time or again
+    DIED = 3
+    FAILED = 4  # it raised
+
+
+@dataclass(slots=True)
+class Event:
+    """What a transport tells of a worker.
+
+    Attributes
+    ----------
+    kind : Kind
+    worker : int
+    round, index : int
+        Of a message, or the round that the worker left or failed in; -1: none.
+    message : ndarray, optional
+        Of the size and dtype that the task says, and as it is until the worker is handed another
+        round: it is not copied.
+    text : str
+        Of one that failed: its traceback. Of one that died: what is known of it.
+    """
+
+    kind: Kind
+    worker: int
+    round: int = -1
+    index: int = -1
+    message: Array | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the workers of a cluster compute.
+
+    Attributes
+    ----------
+    code : Code
+    shards : sequence
+        The data of each partition.
+    gradient, batch : callable
+        As of `Master`.
+    size : int
+        The gradient dimension p.
+    dtype : numpy dtype
+        Of parameters and gradient.
+    message_size : int
+    message_dtype : numpy dtype
+    spread : bool
+        Whether a delay belongs to the computations, and is slept in equal parts before each
+        message; else it is slept once, before the first.
+    """
+
+    code: Code
+    shards: Sequence[Any]
+    gradient: Gradient
+    batch: Batch | None
+    size: int
+    dtype: np.dtype[Any]
+    message_size: int
+    message_dtype: np.dtype[Any]
+    spread: bool
+
+    def data(self, worker: int) -> list[list[tuple[int, Any]]]:
+        """(partition, shard) of each of a worker's messages: what it has to be brought once."""
+        return [
+            [(int(j), self.shards[j]) for j in self.code.partitions(worker, index)]
+            for index in range(self.code.message_counts[worker])
+        ]
+
+    def without_data(self) -> Task:
+        """The same for all workers: to be brought to each once, with its own `data`."""
+        return replace(self, shards=())
+
+
+class Transport(Protocol):
+    """What carries parameters and messages between a master and its workers, and decides nothing.
+
+    Its workers are numbered from 0 to n - 1. When it is made they are started, and each tells that
+    it has joined. One that raises tells so and is at its end, like one that died.
+
+    Attributes
+    ----------
+    ahead : int
+        Rounds that a worker may have in hand at a time: 1, or 2 if one that is handed a newer round
+        leaves the older one between two of its messages.
+    """
+
+    ahead: int
+
+    def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        """Take the parameters of a round: copy or send them, for they may change after the call.
+
+        `in_use` are earlier rounds that workers may still be at.
+        """
+        ...
+
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        """Hand the round published last to a worker that has fewer than `ahead` rounds in hand.
+
+        It is to sleep, to compute its messages from number `first` on, and to send each at once.
+        A worker that has died since is no error.
+        """
+        ...
+
+    def listen(self, seconds: float) -> Iterable[Event]:
+        """What has happened, oldest first; if nothing, wait this long for it (inf: any time).
+
+        May return earlier, with nothing. What a worker sent stands before its death.
+        """
+        ...
+
+    def restart(self, worker: int) -> None:
+        """Begin to start a worker that died once more; it tells when it has joined, or died."""
+        ...
+
+    def close(self) -> None:
+        """End the workers, and release everything."""
+        ...
+
+
 def check_cluster(
     code: Code,
     shards: Sequence[Any],
@@ -114,8 +269,15 @@ def check_cluster(
     seed: int,
     timeout: float | None,
     batch: Batch | None,
-) -> tuple[int, float | None]:
-    """Check the arguments that all engines take; `size` and `timeout` as numbers."""
+    first_round: int,
+    survivors: Survivors | None,
+    patience: float,
+    partial: Partial,
+) -> tuple[int, float | None, float, int]:
+    """Check the arguments that all engines take.
+
+    Returns `size`, `timeout`, `patience` and `first_round` as numbers.
+    """
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     if delays is not None and not hasattr(delays, "sample"):
@@ -124,13 +286,17 @@ def check_cluster(
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
     if len(shards) != code.shard_count:
         raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
-    for name, function in (("gradient", gradient), ("batch", batch)):
+    for name, function in (("gradient", gradient), ("batch", batch), ("survivors", survivors)):
         if not callable(function) and (name == "gradient" or function is not None):
             raise TypeError(f"{name} must be callable, got {type(function).__name__}")
     at_least("seed", seed, 0)
     if timeout is not None and timeout != math.inf:
         timeout = check_real("timeout", timeout, positive=True)
-    return at_least("size", size, 1), timeout
+    if partial not in ("raise", "best"):
+        raise ValueError(f'partial must be "raise" or "best", not {partial!r}')
+    if patience != math.inf:
+        patience = check_real("patience", patience)
+    return at_least("size", size, 1), timeout, patience, at_least("first_round", first_round, 0)
 
 
 def check_round(rnd: Collected, own: Round) -> None:

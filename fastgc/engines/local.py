@@ -20,45 +20,27 @@ import struct
 import sys
 import tempfile
 import time
-import traceback
-import weakref
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing import forkserver, reduction
+from collections.abc import Iterator, Sequence
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import check_dtype, check_index, check_vector
-from ..codes import Code
-from ..delays import DelayModel
-from ..errors import NotDecodableError, WorkerFailedError
-from .interface import (
-    Batch,
-    Collected,
-    Gradient,
-    RoundReport,
-    check_cluster,
-    check_round,
-    sample_delays,
-)
-
-if TYPE_CHECKING:
-    from ..stability import StabilityTracker
+from .interface import Event, Kind, Task
+from .master import Master
+from .worker import Worker, failure
 
 __all__ = ["LocalCluster"]
 
 Array = NDArray[Any]
 
-_COMMAND = struct.Struct("=qqd")  # round, parameter buffer, delay in seconds
-_ANNOUNCEMENT = struct.Struct("=iiiiq")  # status, worker, message, partition, round
-_DONE, _FAILED, _DIED, _SKIPPED = range(4)
-_NONE = -1  # no partition; also the "round" a worker announces when it has started
+_COMMAND = struct.Struct("=qqqd")  # round, parameter buffer, first message, delay in seconds
+_ANNOUNCEMENT = struct.Struct("=iiiq")  # kind, worker, message, round
+_NONE = -1
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
 _TRACEBACK_BYTES = 1 << 14
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
@@ -66,44 +48,11 @@ _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
-class LocalCluster:
+class LocalCluster(Master):
     """One worker process for each worker of a code, on this machine.
 
-    Every worker receives its partitions once, at the start. A round hands the newest parameters
-    to the workers; one still busy with a message of an older round is not interrupted, its late
-    message is dropped, and it goes on with the newest round. A worker process that dies counts as
-    a straggler for good, as long as the others can still decode.
-
-    Parameters
-    ----------
-    code : Code
-        The scheme; ``code.n`` processes are started.
-    shards : sequence of length ``code.shard_count``
-        The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
-    gradient : callable
-        ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
-        parameters ``theta`` to ``out``. It is pickled, so define it in an importable module.
-    size : int
-        The gradient dimension p.
-    dtype : numpy dtype, default ``float64``
-        The type of parameters and gradient.
-    message_dtype : numpy dtype, optional
-        The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
-    delays : DelayModel, optional
-        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes. If ``delays.per`` is ``"computation"``, they are taken times the
-        worker's load (`fastgc.delays.Delays`), and one that sends several messages sleeps an
-        equal part before each. Without it nature provides the stragglers.
-    seed : int, default 0
-        The seed of the delays.
-    timeout : float, optional
-        The longest a round may wait, in seconds.
-    batch : callable, optional
-        ``batch(shard, partition, round)`` gives what `gradient` gets in place of a shard in a round
-        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
-    tracker : StabilityTracker, optional
-        Takes down how precise each gradient is. If it is to wait for more messages when few make it
-        imprecise, a round waits until it is content, no worker is left, or the time is out.
+    Parameters, and what a worker's slowness or death means, are those of
+    `fastgc.engines.master.Master`.
 
     Notes
     -----
@@ -123,346 +72,143 @@ class LocalCluster:
     ...     report = cluster.step(theta, out=g)
     """
 
-    def __init__(
-        self,
-        code: Code,
-        shards: Sequence[Any],
-        gradient: Gradient,
-        size: int,
-        dtype: DTypeLike = np.float64,
-        delays: DelayModel | None = None,
-        seed: int = 0,
-        timeout: float | None = None,
-        message_dtype: DTypeLike | None = None,
-        tracker: StabilityTracker | None = None,
-        batch: Batch | None = None,
-    ) -> None:
-        size, timeout = check_cluster(code, shards, gradient, size, delays, seed, timeout, batch)
-        self._code = code
-        self._size = size
-        self._dtype = check_dtype(dtype)
-        self._delays = delays
-        self._loads = code.loads
-        self._seed = seed
-        self._timeout = timeout
-        self._number = _NONE
-        self._live = set(range(code.n))
-        # worker: the rounds it was handed and may still be at, and their parameter buffers
-        self._busy: dict[int, dict[int, int]] = {}
+    def _open(self, task: Task) -> _Processes:
+        return _Processes(task)
+
+
+class _Processes:
+    """Worker processes, and the memory shared with them."""
+
+    def __init__(self, task: Task) -> None:
+        code = task.code
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
-        self._ahead = 1 if code.messages == 1 else 2
-        self._lost: list[int] = []
-        self._inbox: deque[tuple[int, int, int, int, int]] = deque()
-        sent = code._format(self._size, self._dtype, message_dtype)
-        self._round = code.round(
-            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker
-        )
-        self._decoded = None  # where to decode to, if messages give less precision than is wanted
-        if sent.gradient_dtype != self._dtype:
-            self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
+        self.ahead = 1 if code.messages == 1 else 2
+        self._task = task
+        self._first = code._first
+        self._number = _NONE
+        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._layout = _Layout(
             code.n,
-            self._ahead,
+            self.ahead,
             code.message_count,
-            self._size,
-            self._dtype,
-            sent.message_size,
-            sent.message_dtype,
+            task.size,
+            task.dtype,
+            task.message_size,
+            task.message_dtype,
         )
+        self._processes: list[BaseProcess | None] = [None] * code.n
+        self._commands: list[Connection | None] = [None] * code.n
         self._resources = contextlib.ExitStack()
-        self._close = weakref.finalize(self, self._resources.close)
-        environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
         try:
-            spread = getattr(delays, "per", "round") == "computation"
-            task = kernels.backend(), environment, code, gradient, batch, spread
-            self._start(shards, pickle.dumps(task))
+            self._start()
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
-        """End the workers and release the shared memory; a second call does nothing."""
-        self._close()
+        self._resources.close()
 
-    @staticmethod
-    def clock() -> float:
-        """Seconds of the time that rounds take, from some moment on."""
-        return time.perf_counter()
-
-    def step(self, theta: Array, out: Array) -> RoundReport:
-        """Run one round: hand out the parameters, wait until decodable, decode.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (size,)
-            The parameters. They are copied before the call returns.
-        out : ndarray of shape (size,)
-            Receives the sum of all partial gradients at ``theta``.
-
-        Returns
-        -------
-        RoundReport
-            Who took part, and what it cost.
-
-        Raises
-        ------
-        WorkerFailedError
-            If ``gradient`` raised in a worker; the worker's traceback is in the text.
-        NotDecodableError
-            If so many worker processes have died that the others cannot decode.
-        NonFiniteMessageError
-            If a message holds NaN or Inf.
-        UnstableRoundError
-            If the tracker finds the gradient too imprecise and is to raise.
-        TimeoutError
-            If the round was not ready within ``timeout`` seconds.
-
-        Every error closes the cluster, except that unsuitable arguments are refused before
-        anything happens.
-        """
-        gradient = check_vector("out", out, self._dtype, self._size, output=True)
-        self._round.reset()
-        report = self.collect(theta, self._round)
-        start = time.perf_counter()
-        try:
-            if self._decoded is None:
-                self._round.gradient(out=gradient)
-            else:
-                gradient[:] = self._round.gradient(out=self._decoded)
-        except BaseException:
-            self.close()
-            raise
-        return report._replace(decode_seconds=time.perf_counter() - start)
-
-    def collect(
-        self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
-    ) -> RoundReport:
-        """Run one round without decoding: hand out the parameters, and wait for the messages.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (size,)
-            The parameters. They are copied before the call returns.
-        rnd : Round or GroupedRound
-            Of the cluster's code, size and types, reset: takes the messages until it is ready. They
-            lie in shared memory, so decode them before the next round.
-        workers : iterable of int, optional
-            To whom the parameters are handed; `rnd` must become ready by these workers' messages.
-            Default: all. The others go on with what they are at, or wait.
-
-        Returns
-        -------
-        RoundReport
-            As of `step`, with no time for decoding.
-
-        Raises
-        ------
-        WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
-            As `step` does; NotDecodableError also if `workers` are too few for `rnd`.
-        """
-        if not self._close.alive:
-            raise RuntimeError("the cluster is closed")
-        theta = check_vector("theta", theta, self._dtype, self._size)
-        check_round(rnd, self._round)
-        n = self._code.n
-        asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
-        try:
-            return self._collect(theta, rnd, asked)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, shards: Sequence[Any], task: bytes) -> None:
+    def _start(self) -> None:
         resources = self._resources
-        context = multiprocessing.get_context("forkserver")
-        memory = resources.enter_context(_Memory(self._layout.nbytes))
-        self._slots, self._thetas, self._tracebacks, self._newest = self._layout.rows(memory)
+        self._context = multiprocessing.get_context("forkserver")
+        self._memory = resources.enter_context(_Memory(self._layout.nbytes))
+        self._slots, self._thetas, self._tracebacks, self._newest = self._layout.rows(self._memory)
         for rows in (self._slots, self._thetas, self._tracebacks, self._newest):
             resources.callback(rows.clear)
-        resources.callback(self._round.reset)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the sentinels, not by its closing.
-        results, announce = (resources.enter_context(end) for end in context.Pipe(duplex=False))
+        results, self._announce = (
+            resources.enter_context(end) for end in self._context.Pipe(duplex=False)
+        )
         self._results = results.fileno()
         os.set_blocking(self._results, False)
         self._selector.register(results, selectors.EVENT_READ, None)
-        self._processes: list[BaseProcess] = []
-        commands: list[Connection] = []
-        resources.callback(_stop, self._processes, commands)
+        resources.callback(_stop, self._processes, self._commands)
 
-        context.set_forkserver_preload(
+        environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
+        common = pickle.dumps((kernels.backend(), environment, self._task.without_data()))
+        self._common = resources.enter_context(_Memory(len(common)))
+        self._common.map[:] = common
+        self._context.set_forkserver_preload(
             [__name__, f"{kernels.__name__}.{kernels.backend()}_backend"]
         )
-        with _server_environment():
-            forkserver.ensure_running()
-        for worker in range(self._code.n):
-            inbox, command = context.Pipe(duplex=False)
-            commands.append(command)
-            mine = [
-                [(int(j), shards[j]) for j in self._code.partitions(worker, t)]
-                for t in range(self._code.message_counts[worker])
-            ]
-            # Pickled here, so that a worker that cannot load it has a traceback to send.
-            data = pickle.dumps(mine, pickle.HIGHEST_PROTOCOL)
-            process = context.Process(
+        for worker in range(self._task.code.n):
+            self._launch(worker)
+
+    def _launch(self, worker: int) -> None:
+        inbox, command = self._context.Pipe(duplex=False)
+        self._commands[worker] = command
+        # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
+        # in a pipe, which would hold the master up for as long as the new process does not read it.
+        pickled = pickle.dumps(self._task.data(worker), pickle.HIGHEST_PROTOCOL)
+        with inbox, _Memory(len(pickled)) as data, _server_environment():
+            data.map[:] = pickled
+            process = self._context.Process(
                 target=_work,
-                args=(worker, inbox, announce, memory, self._layout, task, data),
+                args=(
+                    worker,
+                    inbox,
+                    self._announce,
+                    self._memory,
+                    self._layout,
+                    self._common,
+                    data,
+                ),
                 name=f"fastgc-{worker}",
                 daemon=True,
             )
-            with inbox:
-                process.start()
-            self._processes.append(process)
-            self._selector.register(process.sentinel, selectors.EVENT_READ, worker)
-        self._commands = [command.fileno() for command in commands]
+            process.start()
+        self._processes[worker] = process
+        self._selector.register(process.sentinel, selectors.EVENT_READ, worker)
 
-        waiting = set(self._live)
-        while waiting:
-            answer = self._next(None)
-            if answer is None:
-                worker = self._lost[-1]
-                raise WorkerFailedError(f"worker {worker} died while it started", worker)
-            waiting.remove(answer[0])
+    def restart(self, worker: int) -> None:
+        process, command = self._processes[worker], self._commands[worker]
+        assert process is not None
+        assert command is not None
+        process.join()
+        process.close()
+        command.close()
+        self._processes[worker] = self._commands[worker] = None
+        self._launch(worker)
 
-    def _collect(self, theta: Array, rnd: Collected, asked: set[int]) -> RoundReport:
-        self._number += 1
-        delays = sample_delays(self._delays, self._loads, self._number, self._seed)
-        stale = 0
-        self._listen(0.0)
-        while self._inbox:
-            answer = self._next(None)
-            stale += answer is not None and answer[1] != _NONE
-        self._require(rnd, asked)
+    def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
+        taken = self._buffers.values()
+        self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
+        self._buffers[number] = self._buffer
+        self._thetas[self._buffer][:] = theta
+        self._newest[0][0] = self._number = number
 
-        in_use = {buffer for rounds in self._busy.values() for buffer in rounds.values()}
-        buffer = next(b for b in range(len(self._thetas)) if b not in in_use)
-        self._thetas[buffer][:] = theta
-        self._newest[0][0] = self._number
-        start = time.perf_counter()
-        deadline = None if self._timeout is None else start + self._timeout
-        for worker in self._live & asked:
-            self._hand(worker, buffer, delays[worker])
-        arrivals: list[float] = []
-        surplus = 0
-        ready = rnd.ready
-        while not ready:
-            try:
-                answer = self._next(deadline)
-            except TimeoutError:
-                if not rnd.decodable:
-                    raise
-                break
-            if answer is None:
-                self._require(rnd, asked)
-            elif answer[2] == self._number:
-                worker, index, _ = answer
-                if rnd.wants(worker):
-                    slot = self._slots[self._code.message_number(worker, index)]
-                    ready = rnd.receive(worker, slot, index)
-                    arrivals.append(time.perf_counter() - start)
-                else:
-                    surplus += 1
-            else:
-                worker, index, _ = answer
-                stale += index != _NONE
-                if worker in asked:
-                    self._hand(worker, buffer, delays[worker])
-            # A tracker may want more messages than there will be.
-            ready = ready or (rnd.decodable and asked.isdisjoint(self._busy))
-        received = rnd.survivors
-        return RoundReport(
-            self._number,
-            np.array(
-                list(dict.fromkeys(self._code.sender(m)[0] for m in received.tolist())),
-                dtype=np.int64,
-            ),
-            received.size + surplus,
-            time.perf_counter() - start,
-            0.0,
-            stale,
-            tuple(self._lost),
-            received,
-            np.array(arrivals),
-        )
-
-    def _hand(self, worker: int, buffer: int, delay: float) -> None:
-        rounds = self._busy.setdefault(worker, {})
-        if len(rounds) == self._ahead or self._number in rounds:
-            return
-        rounds[self._number] = buffer
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        command = self._commands[worker]
+        assert command is not None
         with contextlib.suppress(BrokenPipeError):  # its sentinel reports the death
-            os.write(self._commands[worker], _COMMAND.pack(self._number, buffer, delay))
+            os.write(command.fileno(), _COMMAND.pack(self._number, self._buffer, first, delay))
 
-    def _listen(self, seconds: float | None) -> None:
-        events = self._selector.select(seconds)
-        if not events:
-            return
+    def listen(self, seconds: float) -> list[Event]:
+        events: list[Event] = []
+        happened = self._selector.select(min(seconds, _LONGEST_WAIT))
+        if not happened:
+            return events
         # Read after select(): what a dead worker announced was in the pipe before its sentinel
         # fired, and so stands in front of its death.
         with contextlib.suppress(BlockingIOError):
-            self._inbox.extend(_ANNOUNCEMENT.iter_unpack(os.read(self._results, _INBOX_BYTES)))
-        for key, _ in events:
+            announced = os.read(self._results, _INBOX_BYTES)
+            for kind, worker, index, number in _ANNOUNCEMENT.iter_unpack(announced):
+                if kind == Kind.MESSAGE:
+                    slot = self._slots[self._first[worker] + index]
+                    events.append(Event(kind, worker, number, index, slot))
+                elif kind == Kind.FAILED:
+                    text = self._tracebacks[worker].tobytes().rstrip(b"\0")
+                    events.append(Event(kind, worker, number, text=text.decode(errors="replace")))
+                else:
+                    events.append(Event(kind, worker, number))
+        for key, _ in happened:
             if key.data is not None:
                 self._selector.unregister(key.fileobj)
-                self._inbox.append((_DIED, key.data, _NONE, _NONE, _NONE))
-
-    def _next(self, deadline: float | None) -> tuple[int, int, int] | None:
-        """Wait for an answer: (worker, message, round), or None if a worker died instead.
-
-        The message is _NONE if the worker left the round, because it is not the newest.
-        """
-        while not self._inbox:
-            left = None if deadline is None else deadline - time.perf_counter()
-            self._listen(None if left is None else min(left, _LONGEST_WAIT))
-            if left is not None and left <= 0.0 and not self._inbox:
-                raise TimeoutError(
-                    f"round {self._number} was not decodable after {self._timeout} s; "
-                    f"not heard from workers {sorted(self._busy)}, lost workers {self._lost}"
-                )
-        status, worker, index, partition, number = self._inbox.popleft()
-        rounds = self._busy.pop(worker, {})
-        if status == _FAILED:
-            text = self._tracebacks[worker].tobytes().rstrip(b"\0").decode(errors="replace")
-            when = "while it started" if number == _NONE else f"in round {number}"
-            where = "" if partition == _NONE else f" on partition {partition}"
-            raise WorkerFailedError(f"worker {worker} failed {when}{where}:\n{text}", worker)
-        if status == _DIED:
-            self._live.remove(worker)
-            self._lost.append(worker)
-            return None
-        # It is at this round at least, and after its last message through with it.
-        last = status == _SKIPPED or index == self._code.message_counts[worker] - 1
-        over = number + last
-        if still := {r: buffer for r, buffer in rounds.items() if r >= over}:
-            self._busy[worker] = still
-        return worker, index, number
-
-    def _require(self, rnd: Collected, asked: set[int]) -> None:
-        """Raise NotDecodableError if those asked are too few, or too many of them have died."""
-        if not self._lost and len(asked) == self._code.n:
-            return
-        try:
-            rnd.require(np.union1d(self._code.messages_of(self._live & asked), rnd.survivors))
-        except NotDecodableError as error:
-            if not self._lost:
-                raise
-            raise NotDecodableError(
-                f"the processes of workers {self._lost} have died, and the others are too few for "
-                f"round {self._number}: {error}",
-                error.missing,
-            ) from None
+                events.append(Event(Kind.DIED, key.data))
+        return events
 
 
 class _Layout(NamedTuple):
@@ -568,28 +314,30 @@ def _restore_environment(before: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _stop(processes: list[BaseProcess], commands: list[Connection]) -> None:
+def _stop(processes: Sequence[BaseProcess | None], commands: Sequence[Connection | None]) -> None:
     for command in commands:
-        command.close()  # the end of its commands ends a worker, even one that sleeps
+        if command is not None:
+            command.close()  # the end of its commands ends a worker, even one that sleeps
+    started = [process for process in processes if process is not None]
     for insist in (None, BaseProcess.terminate, BaseProcess.kill):
         deadline = time.monotonic() + _GRACE
-        for process in processes:
+        for process in started:
             if insist is not None and process.is_alive():
                 insist(process)
-        for process in processes:
+        for process in started:
             process.join(max(0.0, deadline - time.monotonic()))
-    for process in processes:
+    for process in started:
         process.close()
 
 
 def _work(
-    worker: int,
+    number: int,
     commands: Connection,
     announcements: Connection,
     memory: _Memory,
     layout: _Layout,
-    task: bytes,
-    data: bytes,
+    common: _Memory,
+    data: _Memory,
 ) -> None:
     """Run a worker process until its commands end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
@@ -600,58 +348,40 @@ def _work(
     for theta in thetas:
         theta.flags.writeable = False
 
-    def announce(status: int, index: int, partition: int, number: int) -> None:
+    def announce(kind: Kind, index: int, round: int) -> None:
         try:
-            os.write(outbox, _ANNOUNCEMENT.pack(status, worker, index, partition, number))
+            os.write(outbox, _ANNOUNCEMENT.pack(kind, number, index, round))
         except BrokenPipeError:
             os._exit(1)  # the master is gone
 
-    number = index = partition = _NONE
+    round, worker = _NONE, None
     try:
-        backend, environment, code, gradient, batch, spread = pickle.loads(task)
+        backend, environment, task = pickle.loads(common.map)
         _restore_environment(environment)
         kernels.use_backend(backend)
-        messages_of_mine = pickle.loads(data)
-        partial = np.empty(layout.size, code.partial_dtype(layout.dtype))
-        first = code.message_number(worker)
-        encoders = [
-            code.encoder(
-                worker,
-                layout.size,
-                layout.dtype,
-                out=messages[first + t],
-                index=t,
-                message_dtype=layout.message_dtype,
-            )
-            for t in range(len(messages_of_mine))
-        ]
-        announce(_DONE, _NONE, _NONE, _NONE)
+        slots = messages[task.code.message_number(number) :]
+        worker = Worker(number, task, pickle.loads(data.map), slots)
+        announce(Kind.JOINED, _NONE, _NONE)
         orders = _Orders(inbox)
-        parts = len(messages_of_mine) if spread else 1  # that a delay is slept in
         while order := orders.wait():
-            number, buffer, delay = order
-            for index, shards in enumerate(messages_of_mine):
+            round, buffer, first, delay = order
+            for index in range(first, worker.messages):
                 if not orders.sleep(0.0):
                     return
                 if orders.newer:
                     break
-                if number < newest[0]:
-                    announce(_SKIPPED, _NONE, _NONE, number)
+                if round < newest[0]:
+                    announce(Kind.LEFT, _NONE, round)
                     break
-                if delay > 0.0 and index < parts and not orders.sleep(delay / parts):
+                seconds = worker.sleep_before(index, delay)
+                if seconds > 0.0 and not orders.sleep(seconds):
                     return
-                encoders[index].reset()
-                for partition, shard in shards:
-                    part = shard if batch is None else batch(shard, partition, number)
-                    gradient(thetas[buffer], part, partial)
-                    encoders[index].add(partition, partial)
-                partition = _NONE
-                encoders[index].message()
-                announce(_DONE, index, _NONE, number)
+                worker.message(thetas[buffer], index, round)
+                announce(Kind.MESSAGE, index, round)
     except BaseException:
-        text = traceback.format_exc().encode(errors="replace")[-_TRACEBACK_BYTES:]
-        tracebacks[worker][: len(text)] = np.frombuffer(text, np.uint8)
-        announce(_FAILED, index, partition, number)
+        text = failure(worker, _TRACEBACK_BYTES)
+        tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
+        announce(Kind.FAILED, _NONE, round)
 
 
 class _Orders:
@@ -659,9 +389,9 @@ class _Orders:
 
     def __init__(self, inbox: int) -> None:
         self._inbox = inbox
-        self.newer: tuple[int, int, float] | None = None  # arrived, but not waited for
+        self.newer: tuple[int, int, int, float] | None = None  # arrived, but not waited for
 
-    def wait(self) -> tuple[int, int, float] | None:
+    def wait(self) -> tuple[int, int, int, float] | None:
         """The newest round, or None at the end."""
         if self.newer is None:
             self._read()

@@ -17,11 +17,14 @@ from .interface import (
     Batch,
     Collected,
     Gradient,
+    Partial,
     RoundReport,
+    Survivors,
     check_cluster,
     check_round,
     sample_delays,
 )
+from .master import Chosen
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker
@@ -43,8 +46,10 @@ class SimulatedCluster:
 
     Parameters
     ----------
-    code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker, batch
-        As of `LocalCluster`; nothing is pickled. Without `delays`, D is 0.
+    code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker, batch, \
+first_round, survivors, patience, partial
+        As of `fastgc.engines.master.Master`; nothing is pickled, and nobody dies. Without `delays`,
+        D is 0.
     cost : float or (n,) array
         Seconds to compute one partial gradient, of each worker if they differ.
     receive : float
@@ -81,14 +86,30 @@ class SimulatedCluster:
         tracker: StabilityTracker | None = None,
         batch: Batch | None = None,
         *,
+        first_round: int = 0,
+        survivors: Survivors | None = None,
+        patience: float = 10.0,
+        partial: Partial = "raise",
         cost: ArrayLike = 0.0,
         receive: float = 0.0,
         overhead: float = 0.0,
         interrupted: bool = True,
     ) -> None:
-        self._size, limit = check_cluster(
-            code, shards, gradient, size, delays, seed, timeout, batch
+        self._size, limit, _, first_round = check_cluster(
+            code,
+            shards,
+            gradient,
+            size,
+            delays,
+            seed,
+            timeout,
+            batch,
+            first_round,
+            survivors,
+            patience,
+            partial,
         )
+        self._survivors, self._partial = survivors, partial
         self._timeout = math.inf if limit is None else limit
         self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
         self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
@@ -103,7 +124,7 @@ class SimulatedCluster:
         )
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
         self._late = np.zeros(code.n)  # seconds until each worker is free
-        self._number, self._now = -1, 0.0
+        self._number, self._now = first_round - 1, 0.0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -133,8 +154,11 @@ class SimulatedCluster:
         gradient = check_vector("out", out, self._dtype, self._size, output=True)
         self._round.reset()
         report = self.collect(theta, self._round)
-        gradient[:] = self._round.gradient()
-        return report
+        if self._round.decodable:
+            gradient[:] = self._round.gradient()
+            return report
+        gradient[:], residual = self._round.best()
+        return report._replace(residual=residual)
 
     def collect(
         self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
@@ -149,8 +173,9 @@ class SimulatedCluster:
         check_round(rnd, self._round)
         code, sender = self._code, self._sender
         asked = np.zeros(code.n, dtype=bool)
-        for worker in range(code.n) if workers is None else workers:
-            asked[check_index("worker", worker, code.n)] = True
+        chosen = range(code.n) if workers is None else workers
+        workers = {check_index("worker", worker, code.n) for worker in chosen}
+        asked[list(workers)] = True
         self._number += 1
 
         delays = np.array(sample_delays(self._delays, self._loads, self._number, self._seed))
@@ -160,21 +185,24 @@ class SimulatedCluster:
         else:
             begin = begin + delays
         arrival = np.where(asked[sender], begin[sender] + work[sender] * code._shares, np.inf)
+        given: Collected | Chosen = rnd
+        if self._survivors is not None:
+            given = Chosen(rnd, self._survivors(self._number), set(workers), self._partial)
         partials = _Partials(self, theta)
-        arrivals: list[float] = []
+        arrivals: dict[int, float] = {}
         messages, end = 0, 0.0
         due = np.flatnonzero(asked[sender])
         for number in due[np.argsort(arrival[due], kind="stable")].tolist():
             after = max(end, float(arrival[number])) + self._receive
-            if rnd.ready or after > self._timeout or after == math.inf:
+            if given.ready or after > self._timeout or after == math.inf:
                 break
             worker, index = code.sender(number)
             messages, end = messages + 1, after
-            if rnd.wants(worker):
-                rnd.receive(worker, partials.message(worker, index), index)
-                arrivals.append(end)
-        if not rnd.ready:
-            end = self._give_up(rnd, due, messages, end)
+            if given.wants(worker):
+                given.receive(worker, partials.message(worker, index), index)
+                arrivals[number] = end
+        if not given.ready:
+            end = self._give_up(given, due, messages, end)
         self._pass(due, arrival, end)
         received = rnd.survivors
         return RoundReport(
@@ -186,19 +214,24 @@ class SimulatedCluster:
             0,
             (),
             received,
-            np.array(arrivals),
+            np.array([arrivals[m] for m in received.tolist()]),
+            residual=0.0 if rnd.decodable else math.nan,
         )
 
-    def _give_up(self, rnd: Collected, due: NDArray[np.int64], messages: int, end: float) -> float:
+    def _give_up(
+        self, rnd: Collected | Chosen, due: NDArray[np.int64], messages: int, end: float
+    ) -> float:
         """When the master stops to wait for what these many of the messages due do not make ready.
 
         Raises as `LocalCluster.collect`; and NotDecodableError where it would wait for ever.
         """
+        enough = rnd.decodable or (self._partial == "best" and rnd.survivors.size > 0)
         if self._timeout == math.inf or messages == due.size:
-            rnd.require(rnd.survivors)
+            if not enough:
+                rnd.require(rnd.survivors)
             return end  # a tracker wants more messages than there will be
-        rnd.require(due)
-        if not rnd.decodable:
+        if not enough:
+            rnd.require(due)
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )

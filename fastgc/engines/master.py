@@ -1,0 +1,563 @@
+"""What a master decides, whatever carries its messages."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._arrays import check_dtype, check_index, check_vector, check_workers
+from ..codes import Code, Round
+from ..delays import DelayModel
+from ..errors import NotDecodableError, WorkerFailedError
+from .interface import (
+    Batch,
+    Collected,
+    Event,
+    Gradient,
+    Kind,
+    Partial,
+    RoundReport,
+    Survivors,
+    Task,
+    Transport,
+    check_cluster,
+    check_round,
+    sample_delays,
+)
+
+if TYPE_CHECKING:
+    from ..stability import StabilityTracker
+
+__all__ = ["Chosen", "Master"]
+
+Array = NDArray[Any]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted again and again
+
+
+class Master:
+    """The master of a cluster: hands out rounds, and takes messages until one can be decoded.
+
+    Every worker receives its partitions once, at the start. A round hands the newest parameters
+    to the workers; one still busy with a message of an older round is not interrupted, its late
+    message is dropped, and it goes on with the newest round. A worker that dies is a straggler
+    until it is back: it is restarted at once, and if it dies again without having sent a message,
+    after pauses of up to 10 seconds.
+
+    Engines are subclasses, which say by which `Transport`.
+
+    Parameters
+    ----------
+    code : Code
+        The scheme, for ``code.n`` workers.
+    shards : sequence of length ``code.shard_count``
+        The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
+    gradient : callable
+        ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
+        parameters ``theta`` to ``out``. It is pickled, so define it in an importable module.
+    size : int
+        The gradient dimension p.
+    dtype : numpy dtype, default ``float64``
+        The type of parameters and gradient.
+    delays : DelayModel, optional
+        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
+        round before it computes. If ``delays.per`` is ``"computation"``, they are taken times the
+        worker's load (`fastgc.delays.Delays`), and one that sends several messages sleeps an
+        equal part before each. Without it nature provides the stragglers.
+    seed : int, default 0
+        The seed of the delays.
+    timeout : float, optional
+        The longest a round may wait, in seconds.
+    message_dtype : numpy dtype, optional
+        The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
+    tracker : StabilityTracker, optional
+        Takes down how precise each gradient is. If it is to wait for more messages when few make it
+        imprecise, a round waits until it is content, no worker is left, or the time is out.
+    batch : callable, optional
+        ``batch(shard, partition, round)`` gives what `gradient` gets in place of a shard in a round
+        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
+    first_round : int
+        The number of the first round, which delays and batches go by: of a run that goes on.
+    survivors : callable, optional
+        ``survivors(round)`` gives the numbers of the messages to decode from, and in which order:
+        those of an earlier run, ``RoundReport.received``, say, whose gradients come out the same to
+        the last bit. Default: those that come first.
+    patience : float
+        Seconds that a round waits for the dead to come back where the living are too few. Workers
+        are not restarted at all if it is 0.
+    partial : "raise" or "best"
+        What to do when the patience is at its end, or the time is out: raise, or make do with the
+        best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
+        any case.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        delays: DelayModel | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+        message_dtype: DTypeLike | None = None,
+        tracker: StabilityTracker | None = None,
+        batch: Batch | None = None,
+        *,
+        first_round: int = 0,
+        survivors: Survivors | None = None,
+        patience: float = 10.0,
+        partial: Partial = "raise",
+    ) -> None:
+        options = check_cluster(
+            code,
+            shards,
+            gradient,
+            size,
+            delays,
+            seed,
+            timeout,
+            batch,
+            first_round,
+            survivors,
+            patience,
+            partial,
+        )
+        self._code = code
+        self._size, self._timeout, self._patience, first_round = options
+        self._dtype = check_dtype(dtype)
+        self._delays, self._seed = delays, seed
+        self._loads = code.loads
+        self._survivors, self._partial = survivors, partial
+        self._number = first_round - 1
+        self._stale = self._refused = 0
+        self._starting, self._live = set(range(code.n)), set[int]()
+        self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
+        self._lost: list[int] = []
+        self._deaths = 0
+        self._idle_deaths = [0] * code.n  # since the worker's last message
+        self._due: dict[int, float] = {}  # when each of the lost is to be restarted
+        self._heard: set[int] = set()  # messages of this round
+        self._inbox: deque[Event] = deque()
+        sent = code._format(self._size, self._dtype, message_dtype)
+        self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
+        self._round = code.round(
+            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker
+        )
+        self._decoded = None  # where to decode to, if messages give less precision than is wanted
+        if sent.gradient_dtype != self._dtype:
+            self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
+        spread = getattr(delays, "per", "round") == "computation"
+        self._transport = self._open(
+            Task(
+                code,
+                shards,
+                gradient,
+                batch,
+                self._size,
+                self._dtype,
+                sent.message_size,
+                sent.message_dtype,
+                spread,
+            )
+        )
+        self._close = weakref.finalize(self, _end, self._round, self._transport)
+        try:
+            self._await_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, task: Task) -> Transport:
+        """Start workers for a task."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers and release what they use; a second call does nothing."""
+        self._close()
+
+    @staticmethod
+    def clock() -> float:
+        """Seconds of the time that rounds take, from some moment on."""
+        return time.perf_counter()
+
+    def step(self, theta: Array, out: Array) -> RoundReport:
+        """Run one round: hand out the parameters, wait until decodable, decode.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        out : ndarray of shape (size,)
+            Receives the sum of all partial gradients at ``theta``.
+
+        Returns
+        -------
+        RoundReport
+            Who took part, and what it cost.
+
+        Raises
+        ------
+        WorkerFailedError
+            If ``gradient`` raised in a worker; the worker's traceback is in the text.
+        NotDecodableError
+            If so many workers have died that the others cannot decode, and stay away for longer
+            than the patience lasts.
+        NonFiniteMessageError
+            If a message holds NaN or Inf.
+        UnstableRoundError
+            If the tracker finds the gradient too imprecise and is to raise.
+        TimeoutError
+            If the round was not ready within ``timeout`` seconds.
+
+        Every error closes the cluster, except that unsuitable arguments are refused before
+        anything happens.
+        """
+        gradient = check_vector("out", out, self._dtype, self._size, output=True)
+        self._round.reset()
+        report = self.collect(theta, self._round)
+        start = time.perf_counter()
+        target = gradient if self._decoded is None else self._decoded
+        residual = 0.0
+        try:
+            if self._round.decodable:
+                self._round.gradient(out=target)
+            else:
+                residual = self._round.best(out=target).residual
+        except BaseException:
+            self.close()
+            raise
+        if target is not gradient:
+            gradient[:] = target
+        return report._replace(decode_seconds=time.perf_counter() - start, residual=residual)
+
+    def collect(
+        self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
+    ) -> RoundReport:
+        """Run one round without decoding: hand out the parameters, and wait for the messages.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        rnd : Round or GroupedRound
+            Of the cluster's code, size and types, reset: takes the messages until it is ready. They
+            lie in memory that workers write to, so decode them before the next round.
+        workers : iterable of int, optional
+            To whom the parameters are handed; `rnd` must become ready by these workers' messages.
+            Default: all. The others go on with what they are at, or wait.
+
+        Returns
+        -------
+        RoundReport
+            As of `step`, with no time for decoding. If the round has to make do with what came
+            (``partial="best"``), `rnd` is not decodable.
+
+        Raises
+        ------
+        WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
+            As `step` does; NotDecodableError also if `workers` are too few for `rnd`.
+        """
+        if not self._close.alive:
+            raise RuntimeError("the cluster is closed")
+        theta = check_vector("theta", theta, self._dtype, self._size)
+        check_round(rnd, self._round)
+        n = self._code.n
+        asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
+        try:
+            return self._collect(theta, rnd, asked)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_all(self) -> None:
+        while len(self._live) < self._code.n:
+            event = self._next(math.inf)
+            if event is not None and event.kind == Kind.DIED:
+                raise WorkerFailedError(
+                    f"worker {event.worker} died while it started{event.text}", event.worker
+                )
+
+    def _collect(self, theta: Array, rnd: Collected | Chosen, asked: set[int]) -> RoundReport:
+        self._number += 1
+        number = self._number
+        delays = sample_delays(self._delays, self._loads, number, self._seed)
+        if self._survivors is not None:
+            assert not isinstance(rnd, Chosen)
+            rnd = Chosen(rnd, self._survivors(number), asked, self._partial)
+        self._stale = self._refused = 0
+        while self._next(-math.inf) is not None:
+            pass  # what has come since the last round; there, as here, late messages are counted
+        self._heard.clear()
+        hope = self._hope(rnd, asked, math.inf)
+
+        self._transport.publish(number, theta, set().union(*self._busy.values()))
+        start = time.perf_counter()
+        deadline = math.inf if self._timeout is None else start + self._timeout
+        for worker in self._live & asked:
+            self._hand(worker, delays[worker])
+        arrived: dict[int, float] = {}
+        messages = 0
+        ready = rnd.ready
+        while not ready:
+            event = self._next(min(deadline, hope))
+            if event is None:
+                self._check_over(rnd, hope <= deadline)
+                break
+            worker = event.worker
+            if event.kind == Kind.DIED:
+                hope = self._hope(rnd, asked, hope)
+            elif event.kind == Kind.MESSAGE and event.round == number:
+                assert event.message is not None
+                messages += 1
+                if rnd.wants(worker):
+                    ready = rnd.receive(worker, event.message, event.index)
+                    arrived[self._code.message_number(worker, event.index)] = (
+                        time.perf_counter() - start
+                    )
+            elif worker in asked:  # late, or new
+                self._hand(worker, delays[worker])
+                if event.kind == Kind.JOINED:
+                    hope = self._hope(rnd, asked, hope)
+            if not ready and asked.isdisjoint(self._busy):  # nobody is at work
+                if rnd.decodable:  # a tracker may want more messages than there will be
+                    break
+                if asked.isdisjoint(self._lost):
+                    rnd.require(rnd.survivors)
+        wait = time.perf_counter() - start
+        received = rnd.survivors
+        senders = dict.fromkeys(self._code.sender(m)[0] for m in received.tolist())
+        return RoundReport(
+            number,
+            np.array(list(senders), dtype=np.int64),
+            messages,
+            wait,
+            0.0,
+            self._stale,
+            tuple(self._lost),
+            received,
+            np.array([arrived[m] for m in received.tolist()]),
+            self._deaths,
+            self._refused,
+            0.0 if rnd.decodable else math.nan,
+        )
+
+    def _hand(self, worker: int, delay: float) -> None:
+        """Hand the newest round to a worker, unless it has it or cannot take it now."""
+        rounds = self._busy.get(worker, set())
+        if len(rounds) == self._transport.ahead or self._number in rounds:
+            return
+        first, end = self._code._first[worker : worker + 2]
+        sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
+        if first + sent == end:  # died after its last message, and is back
+            return
+        self._busy[worker] = rounds | {self._number}
+        self._transport.hand(worker, sent, delay)
+
+    def _next(self, until: float) -> Event | None:
+        """Wait for something to happen, until a time of the clock; None if nothing does."""
+        while True:
+            while not self._inbox:
+                now = time.perf_counter()
+                wake = until
+                if self._due:
+                    self._restart(now)
+                    wake = min(until, *self._due.values(), math.inf)
+                self._inbox.extend(self._transport.listen(max(0.0, wake - now)))
+                if until <= now and not self._inbox:
+                    return None
+            event = self._inbox.popleft()
+            if self._admit(event):
+                return event
+            self._refused += 1
+
+    def _restart(self, now: float) -> None:
+        for worker in [worker for worker, due in self._due.items() if due <= now]:
+            del self._due[worker]
+            self._starting.add(worker)
+            self._transport.restart(worker)
+
+    def _admit(self, event: Event) -> bool:
+        """Note what an event says of its worker; False if none can have told so."""
+        kind, worker = event.kind, event.worker
+        if not 0 <= worker < self._code.n:
+            return False
+        if kind == Kind.FAILED:
+            when = "while it started" if event.round < 0 else f"in round {event.round}"
+            raise WorkerFailedError(f"worker {worker} failed {when}{event.text}", worker)
+        if kind == Kind.JOINED:
+            if worker not in self._starting:
+                return False
+            self._starting.remove(worker)
+            self._live.add(worker)
+            if worker in self._lost:
+                self._lost.remove(worker)
+            return True
+        if kind == Kind.DIED:
+            if worker not in self._live and worker not in self._starting:
+                return False
+            self._bury(worker)
+            return True
+        rounds = self._busy.get(worker, ())
+        if event.round not in rounds:
+            return False
+        last = kind == Kind.LEFT
+        if kind == Kind.MESSAGE:
+            first, end = self._code._first[worker : worker + 2]
+            message = event.message
+            if (
+                not 0 <= event.index < end - first
+                or message is None
+                or message.shape != self._message_shape
+                or message.dtype != self._message_dtype
+            ):
+                return False
+            if event.round < self._number:
+                self._stale += 1
+            elif first + event.index in self._heard:
+                return False
+            else:
+                self._heard.add(first + event.index)
+            self._idle_deaths[worker] = 0
+            last = first + event.index == end - 1
+        # It is at this round at least, and after its last message through with it.
+        over = event.round + last
+        if still := {r for r in rounds if r >= over}:
+            self._busy[worker] = still
+        else:
+            del self._busy[worker]
+        return True
+
+    def _bury(self, worker: int) -> None:
+        self._live.discard(worker)
+        self._starting.discard(worker)
+        self._busy.pop(worker, None)
+        if worker not in self._lost:
+            self._lost.append(worker)
+        self._deaths += 1
+        if self._patience > 0:
+            idle = self._idle_deaths[worker]
+            self._idle_deaths[worker] += 1
+            pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0
+            self._due[worker] = time.perf_counter() + pause
+
+    def _hope(self, rnd: Collected | Chosen, asked: set[int], before: float) -> float:
+        """Until when to wait for the dead, where the others are too few; `before`: as decided.
+
+        NotDecodableError if those asked would be too few even then.
+        """
+        if not self._lost and len(asked) == self._code.n:
+            return math.inf
+        try:
+            rnd.require(np.union1d(self._code.messages_of(self._live & asked), rnd.survivors))
+        except NotDecodableError as error:
+            if asked.isdisjoint(self._lost):
+                raise
+            self._too_few = error
+            return min(before, time.perf_counter() + self._patience)
+        return math.inf
+
+    def _check_over(self, rnd: Collected | Chosen, hopeless: bool) -> None:
+        """Raise unless the round can make do with what came, now that it waits no longer."""
+        if rnd.decodable or (self._partial == "best" and rnd.survivors.size):
+            return
+        if not hopeless:
+            raise TimeoutError(
+                f"round {self._number} was not decodable after {self._timeout} s; "
+                f"not heard from workers {sorted(self._busy)}, lost workers {self._lost}"
+            )
+        waited = f" and were waited for {self._patience} s" if self._patience else ""
+        raise NotDecodableError(
+            f"workers {self._lost} have died{waited}, and the others are too few for round "
+            f"{self._number}: {self._too_few}",
+            self._too_few.missing,
+        )
+
+
+class Chosen:
+    """A round that takes messages chosen beforehand, all of them and in their order.
+
+    So sums are rounded as they were when those messages came in that order by themselves.
+    """
+
+    def __init__(
+        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: Partial
+    ) -> None:
+        code = rnd.code
+        chosen = check_workers("survivors", numbers)
+        senders = [code.sender(m)[0] for m in chosen.tolist()]
+        if len(set(chosen.tolist())) < chosen.size:
+            raise ValueError(f"survivors name a message twice: {chosen.tolist()}")
+        if not asked.issuperset(senders):
+            strangers = sorted(set(senders) - asked)
+            raise ValueError(f"survivors are of workers {strangers}, which take no part")
+        if partial == "raise":
+            rnd.require(chosen)
+        self._round, self._chosen = rnd, chosen
+        self._missing = set(chosen.tolist())
+        self._held: dict[int, Array] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of them came."""
+        return not self._missing
+
+    @property
+    def decodable(self) -> bool:
+        """As of the round."""
+        return self._round.decodable
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Those that came, once all have."""
+        return self._round.survivors
+
+    def wants(self, worker: int) -> bool:
+        """All are: those not chosen are dropped."""
+        return True
+
+    def receive(self, worker: int, message: Array, index: int) -> bool:
+        """Take a message; whether the round is ready."""
+        code = self._round.code
+        number = code.message_number(worker, index)
+        if number in self._missing:
+            self._held[number] = message
+            self._missing.remove(number)
+            if not self._missing:
+                for m in self._chosen.tolist():
+                    self._round.receive(code.sender(m)[0], self._held[m], code.sender(m)[1])
+        return self.ready
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages hold those that were chosen."""
+        missing = np.setdiff1d(self._chosen, messages)
+        if missing.size:
+            raise NotDecodableError(
+                f"messages {missing.tolist()} are among the survivors that were chosen",
+                missing.size,
+            )
+
+
+def _end(rnd: Round, transport: Transport) -> None:
+    rnd.reset()  # its messages lie in the transport's memory
+    transport.close()
