@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
 from ..codes import Code
+from ..codes.plans import Encoder
 from ..delays import DelayModel
 from .interface import (
     Batch,
@@ -122,6 +123,7 @@ first_round, survivors, patience, partial
         self._round = code.round(
             self._size, self._form.gradient_dtype, self._form.message_dtype, tracker=tracker
         )
+        self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._number, self._now = first_round - 1, 0.0
@@ -218,6 +220,19 @@ first_round, survivors, patience, partial
             residual=0.0 if rnd.decodable else math.nan,
         )
 
+    def _encoder(self, worker: int, index: int) -> Encoder:
+        """What a worker would encode a message with: one partial gradient after another."""
+        number = self._code.message_number(worker, index)
+        if number not in self._encoders:
+            self._encoders[number] = self._code.encoder(
+                worker,
+                self._size,
+                self._dtype,
+                index=index,
+                message_dtype=self._form.message_dtype,
+            )
+        return self._encoders[number]
+
     def _give_up(
         self, rnd: Collected | Chosen, due: NDArray[np.int64], messages: int, end: float
     ) -> float:
@@ -261,9 +276,11 @@ class _Partials:
 
     def message(self, worker: int, index: int) -> Array:
         """What a worker sends."""
-        code, form = self._cluster._code, self._cluster._form
-        partials = [self._of(int(j)) for j in code.partitions(worker, index)]
-        return code.encode(worker, partials, index=index, message_dtype=form.message_dtype)
+        encoder = self._cluster._encoder(worker, index)
+        encoder.reset()
+        for j in self._cluster._code.partitions(worker, index).tolist():
+            encoder.add(j, self._of(j))
+        return encoder.message()
 
     def _of(self, partition: int) -> Array:
         partial = self._known.get(partition)

@@ -1,0 +1,455 @@
+"""Checks that an engine behaves as the engines of fastgc do; for the tests of other engines, too.
+
+Each check is a function of an engine: what makes a cluster from the arguments of
+`fastgc.engines.master.Master`. It returns nothing, or raises AssertionError. All of them start
+`WORKERS` workers, so that engines whose number of workers is fixed can take them, too.
+
+Examples
+--------
+>>> @pytest.mark.parametrize("check", conformance.CHECKS)  # doctest: +SKIP
+... def test_engine(check):
+...     check(MyCluster)
+
+In a terminal, for an engine in an importable module::
+
+    python -m fastgc.engines.conformance my_package.my_module:MyCluster
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .. import codes
+from ..codes import Code, Grouped
+from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
+from ..models import LeastSquares
+from ..optimizers import Nesterov
+from .interface import Cluster, Event, Kind, RoundReport
+from .master import Master
+from .simulated import SimulatedCluster
+
+__all__ = ["CHECKS", "WORKERS", "check", "intrude"]
+
+Array = NDArray[Any]
+Engine = Callable[..., Cluster]
+
+WORKERS = 4
+ABSENT = 600.0  # seconds, which no check waits for
+LATE = 0.5
+
+
+class Delays:
+    """The given delays of each round; none after the last."""
+
+    per = "round"
+
+    def __init__(self, *rounds: list[float]) -> None:
+        self._rounds = rounds
+
+    def sample(self, round: int, workers: int, seed: int) -> NDArray[np.float64]:
+        """Seconds of each worker."""
+        given = self._rounds[round] if round < len(self._rounds) else [0.0] * workers
+        return np.array(given)
+
+
+def curved(theta: Array, shard: Array, out: Array) -> None:
+    """Compute a gradient that depends on the parameters, and not linearly."""
+    np.sin(theta, out=out)
+    np.multiply(out, shard, out=out)
+
+
+def fragile(theta: Array, shard: float, out: Array) -> None:
+    """Raise on a negative shard."""
+    if shard < 0:
+        raise ArithmeticError(f"no gradient of {shard}")
+    out[:] = shard * theta
+
+
+def intruding(theta: Array, shard: float, out: Array) -> None:
+    """Write to the parameters."""
+    theta[:] = 0.0
+
+
+def numbered(shard: float, partition: int, round: int) -> float:
+    """Give a mini-batch that tells what it was asked for."""
+    return shard + 100.0 * partition + 10_000.0 * round
+
+
+def _codes() -> Iterator[Code]:
+    n = WORKERS
+    yield codes.Uncoded(n)
+    yield codes.ReedSolomon(n, stragglers=1)
+    yield codes.ReedSolomon(n, stragglers=2, packed=False)
+    yield codes.BinaryCode(n, stragglers=1)
+    yield codes.Uncoded(n, load=3)
+    yield codes.CyclicRepetition(n, stragglers=1)
+    yield Grouped([codes.Uncoded(1, 2), codes.BinaryCode(3, stragglers=1)])
+
+
+def gradients_are_sums(engine: Engine) -> None:
+    """Every code, dtype and size decodes to the sum of all partial gradients."""
+    rng = np.random.default_rng(1)
+    for code in _codes():
+        for dtype, p in ((np.float64, 1), (np.float32, 7), (np.float64, 1000)):
+            shards = list(rng.standard_normal((code.k, p)).astype(dtype))
+            out = np.empty(p, dtype)
+            with engine(code, shards, np.multiply, p, dtype) as cluster:
+                for number in range(3):
+                    theta = rng.standard_normal(p).astype(dtype)
+                    report = cluster.step(theta, out)
+                    _check_report(code, report, number)
+                    _close(out, theta * np.sum(shards, axis=0), dtype)
+
+
+def coded_data_are_decoded(engine: Engine) -> None:
+    """Lagrange codes decode the gradient of least squares."""
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((24, 3)), rng.integers(0, 2, 24)
+    model = LeastSquares(3, 2)
+    code = codes.LagrangeCode(WORKERS, 2, load=1)
+    p = model.size
+    theta, out, whole = rng.standard_normal(p), np.empty(p), np.empty(p)
+    prepared = model.prepare(X, y)
+    model.partial_gradient(theta, prepared, whole)
+    with engine(code, code.encode_data(*prepared), model.partial_gradient, p) as cluster:
+        cluster.step(theta, out)
+    np.testing.assert_allclose(out, whole, rtol=1e-10)
+
+
+def less_precise_messages_are_decoded(engine: Engine) -> None:
+    """Messages of half precision decode to gradients of the dtype asked for."""
+    shards, out = list(np.arange(1.0, 5.0)), np.empty(8)
+    code = codes.BinaryCode(WORKERS, stragglers=1)
+    with engine(code, shards, np.multiply, 8, message_dtype=np.float16) as cluster:
+        cluster.step(np.full(8, 2.0), out)
+    np.testing.assert_array_equal(out, 20.0)
+
+
+def chosen_survivors_give_the_same_bits(engine: Engine) -> None:
+    """Training on given survivors ends at the very parameters of every other engine."""
+    rng = np.random.default_rng(3)
+    for code in (
+        codes.ReedSolomon(WORKERS, stragglers=2),
+        codes.Uncoded(WORKERS, load=2),
+        codes.BinaryCode(WORKERS, stragglers=1),
+    ):
+        shards = list(rng.standard_normal((code.k, 33)))
+        orders = [_enough(code, rng) for _ in range(12)]
+        end = _train(engine, code, shards, orders)
+        np.testing.assert_array_equal(end, _train(SimulatedCluster, code, shards, orders))
+
+
+def recorded_survivors_give_the_same_bits(engine: Engine) -> None:
+    """So does a run whose survivors chance had chosen, when it is run again."""
+    rng = np.random.default_rng(4)
+    code = codes.ReedSolomon(WORKERS, stragglers=2)
+    shards = list(rng.standard_normal((code.k, 33)))
+    received: list[NDArray[np.int64]] = []
+    end = _train(engine, code, shards, None, received)
+    np.testing.assert_array_equal(end, _train(engine, code, shards, received))
+    np.testing.assert_array_equal(end, _train(SimulatedCluster, code, shards, received))
+
+
+def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
+    """A late message is dropped and counted, and its worker is in the newest round after it."""
+    code = codes.ReedSolomon(WORKERS, stragglers=2)
+    late = [0.0, 0.0, LATE, LATE]
+    out = np.empty(3)
+    with engine(code, [1.0] * 4, np.multiply, 3, delays=Delays(late)) as cluster:
+        assert set(cluster.step(np.ones(3), out).survivors.tolist()) == {0, 1}
+        np.testing.assert_allclose(out, 4.0)
+    delays = Delays(late, [ABSENT, ABSENT, 0.0, 0.0])
+    with engine(code, [1.0] * 4, np.multiply, 3, delays=delays) as cluster:
+        cluster.step(np.ones(3), out)
+        report = cluster.step(np.full(3, 2.0), out)
+        assert set(report.survivors.tolist()) == {2, 3}
+        assert report.stale == 2
+        np.testing.assert_allclose(out, 8.0)
+
+
+def rounds_are_numbered(engine: Engine) -> None:
+    """Delays and mini-batches go by the number of the round, from the one that was said."""
+    code, out = codes.Uncoded(WORKERS), np.empty(1)
+    with engine(code, [1.0] * 4, np.multiply, 1, batch=numbered, first_round=7) as cluster:
+        for number in (7, 8):
+            assert cluster.step(np.ones(1), out).round == number
+            assert out[0] == 4.0 + 600.0 + 40_000.0 * number
+
+
+def only_those_asked_take_part(engine: Engine) -> None:
+    """A round of groups is ready by the messages of its workers."""
+    code = Grouped([codes.Uncoded(2), codes.ReedSolomon(2, stragglers=1)])
+    rnd = code.group_round(5)
+    with engine(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 5) as cluster:
+        for groups, sums in (([1], {1: 7.0}), ([0], {0: 3.0}), ([0, 1], {0: 3.0, 1: 7.0})):
+            rnd.reset(groups)
+            report = cluster.collect(np.ones(5), rnd, rnd.workers)
+            assert set(report.survivors.tolist()) <= set(rnd.workers)
+            for group, value in sums.items():
+                np.testing.assert_allclose(rnd.gradient(group), value)
+
+
+def those_asked_must_suffice(engine: Engine) -> None:
+    """What would never be ready is not waited for."""
+    code = codes.ReedSolomon(WORKERS, stragglers=1)
+    cluster = engine(code, [1.0] * 4, np.multiply, 1)
+    with _raises(NotDecodableError, "messages"):
+        cluster.collect(np.ones(1), code.round(1), [0, 2])
+    _is_closed(cluster, 1)
+
+
+def failures_name_worker_and_partition(engine: Engine) -> None:
+    """A gradient that raises ends the cluster, with the traceback."""
+    shards = [1.0, 1.0, -1.0, 1.0]
+    cluster = engine(codes.Uncoded(WORKERS), shards, fragile, 3)
+    with _raises(WorkerFailedError, "worker 2", "round 0", "partition 2", "Traceback", "-1.0"):
+        cluster.step(np.ones(3), np.empty(3))
+    _is_closed(cluster)
+
+
+def parameters_are_read_only(engine: Engine) -> None:
+    """A gradient that writes to the parameters is an error, for others may be reading them."""
+    cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, intruding, 3)
+    with _raises(WorkerFailedError, "read-only"):
+        cluster.step(np.ones(3), np.empty(3))
+
+
+def messages_that_are_not_finite_are_refused(engine: Engine) -> None:
+    """The error names the worker."""
+    cluster = engine(codes.Uncoded(WORKERS), [1.0, 1.0, 1.0, np.inf], np.multiply, 3)
+    with _raises(NonFiniteMessageError, "worker 3"):
+        cluster.step(np.ones(3), np.empty(3))
+    _is_closed(cluster)
+
+
+def rounds_time_out(engine: Engine) -> None:
+    """The error names the silent; or what came is made the best of, if so chosen."""
+    away = Delays([0.0, ABSENT, 0.0, 0.0])
+    cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, np.multiply, 3, delays=away, timeout=LATE)
+    with _raises(TimeoutError):
+        cluster.step(np.ones(3), np.empty(3))
+    _is_closed(cluster)
+    out = np.empty(3)
+    with engine(
+        codes.Uncoded(WORKERS),
+        [1.0, 2.0, 4.0, 8.0],
+        np.multiply,
+        3,
+        delays=away,
+        timeout=4 * LATE,
+        partial="best",
+    ) as cluster:
+        report = cluster.step(np.ones(3), out)
+        np.testing.assert_array_equal(out, 13.0)
+        assert report.residual == 0.5
+        assert cluster.step(np.ones(3), out).round == 1  # by the three others again
+
+
+def unsuitable_arguments_leave_it_open(engine: Engine) -> None:
+    """They are refused before anything happens."""
+    code, out = codes.Uncoded(WORKERS), np.empty(3)
+    with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
+        for theta, target in ((np.ones(2), out), (np.ones(3), np.empty(3, np.float32))):
+            with _raises((TypeError, ValueError), ""):
+                cluster.step(theta, target)
+        with _raises((TypeError, ValueError), "rnd"):
+            cluster.collect(np.ones(3), code.round(2))
+        with _raises((TypeError, ValueError), "worker"):
+            cluster.collect(np.ones(3), code.round(3), [9])
+        cluster.step(np.ones(3), out)
+        np.testing.assert_array_equal(out, 4.0)
+    _is_closed(cluster)
+
+
+def strangers_are_refused(engine: Engine) -> None:
+    """Messages heard already, of no round, or of no worker are counted, and change nothing."""
+    code = codes.ReedSolomon(WORKERS, stragglers=1)
+    out, false = np.empty(3), np.full(3, 1e6)
+    with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
+        if not isinstance(cluster, Master):
+            return  # it decides on its own, and cannot be told from here what came
+        size = cluster._message_shape[0]
+        false = np.full(size, 1e6)
+        first = cluster.step(np.ones(3), out)
+        heard = int(first.survivors[0])
+        wrong = [
+            Event(Kind.MESSAGE, heard, 0, 0, false),  # of an old round, which it is through with
+            Event(Kind.MESSAGE, WORKERS, 1, 0, false),
+            Event(Kind.MESSAGE, -1, 1, 0, false),
+            Event(Kind.MESSAGE, 0, 9, 0, false),
+            Event(Kind.MESSAGE, 0, 1, 1, false),
+            Event(Kind.MESSAGE, 0, 1, -1, false),
+            Event(Kind.MESSAGE, 0, 1, 0, None),
+            Event(Kind.MESSAGE, 0, 1, 0, false[1:]),
+            Event(Kind.MESSAGE, 0, 1, 0, false.astype(np.float32)),
+            Event(Kind.LEFT, 0, 9),
+            Event(Kind.JOINED, 0),
+        ]
+        intrude(cluster, wrong)
+        report = cluster.step(np.full(3, 2.0), out)
+        np.testing.assert_allclose(out, 8.0)
+        assert report.refused == len(wrong)
+        assert report.lost == ()
+        # one that is heard twice
+        intrude(cluster, [], twice=True)
+        report = cluster.step(np.full(3, 3.0), out)
+        np.testing.assert_allclose(out, 12.0)
+        assert report.messages == code.threshold
+        report = cluster.step(np.full(3, 4.0), out)
+        np.testing.assert_allclose(out, 16.0)
+        assert report.refused > 0
+
+
+def one_after_another(engine: Engine) -> None:
+    """A cluster that was closed, or closed by an error, makes way for the next."""
+    for value in (1.0, -1.0, 2.0):
+        cluster = engine(codes.Uncoded(WORKERS), [value] * 4, fragile, 1)
+        out = np.empty(1)
+        if value < 0:
+            with _raises(WorkerFailedError, ""):
+                cluster.step(np.ones(1), out)
+        else:
+            cluster.step(np.ones(1), out)
+            assert out[0] == 4 * value
+        cluster.close()
+        cluster.close()
+        _is_closed(cluster, 1)
+
+
+CHECKS: list[Callable[[Engine], None]] = [
+    gradients_are_sums,
+    coded_data_are_decoded,
+    less_precise_messages_are_decoded,
+    chosen_survivors_give_the_same_bits,
+    recorded_survivors_give_the_same_bits,
+    late_workers_jump_to_the_newest_round,
+    rounds_are_numbered,
+    only_those_asked_take_part,
+    those_asked_must_suffice,
+    failures_name_worker_and_partition,
+    parameters_are_read_only,
+    messages_that_are_not_finite_are_refused,
+    rounds_time_out,
+    unsuitable_arguments_leave_it_open,
+    strangers_are_refused,
+    one_after_another,
+]
+
+
+def check(engine: Engine) -> None:
+    """Run all checks; AssertionError, or the engine's own, at the first that fails."""
+    for each in CHECKS:
+        each(engine)
+
+
+def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> None:
+    """Let a cluster's transport tell these events, too, as soon as a round waits for messages.
+
+    With `twice`, everything that it tells from then on is told twice.
+    """
+    transport = cluster._transport
+    listen, publish = transport.listen, transport.publish
+    waiting = list(events)
+    published = False
+
+    def publish_first(number: int, theta: Array, in_use: set[int]) -> None:
+        nonlocal published
+        published = True
+        publish(number, theta, in_use)
+
+    def listen_too(seconds: float) -> Iterable[Event]:
+        told = list(waiting) if published else []
+        if told:
+            waiting.clear()
+        for event in listen(0.0 if told else seconds):
+            told += [event] * (2 if twice else 1)
+        return told
+
+    transport.publish = publish_first  # type: ignore[method-assign]
+    transport.listen = listen_too  # type: ignore[method-assign]
+
+
+def _enough(code: Code, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Messages that suffice, in random order, as workers could send them."""
+    left = dict(enumerate(code.message_counts))
+    chosen: list[int] = []
+    while not code.decodable(chosen):
+        worker = int(rng.choice([w for w, count in left.items() if count]))
+        chosen.append(code.message_number(worker, code.message_counts[worker] - left[worker]))
+        left[worker] -= 1
+    return np.array(chosen)
+
+
+def _train(
+    engine: Engine,
+    code: Code,
+    shards: list[Array],
+    orders: list[NDArray[np.int64]] | None,
+    received: list[NDArray[np.int64]] | None = None,
+) -> Array:
+    """Parameters after twelve rounds."""
+    optimizer, gradient = Nesterov(lr=0.1), np.empty(33)
+    optimizer.reset(np.linspace(-1.0, 1.0, 33))
+    options: dict[str, Any] = {} if orders is None else {"survivors": orders.__getitem__}
+    with engine(code, shards, curved, 33, **options) as cluster:
+        for _ in range(12):
+            report = cluster.step(optimizer.point, gradient)
+            if received is not None:
+                received.append(report.received)
+            optimizer.step(gradient)
+    return optimizer.theta.copy()
+
+
+def _check_report(code: Code, report: RoundReport, number: int) -> None:
+    assert report.round == number
+    assert report.lost == ()
+    assert report.deaths == report.refused == 0
+    assert report.residual == 0.0
+    assert code.decodable(report.received)
+    assert report.messages >= report.received.size == report.arrivals.size
+    assert (np.diff(report.arrivals) >= 0).all()
+    senders = [code.sender(m)[0] for m in report.received.tolist()]
+    assert list(dict.fromkeys(senders)) == report.survivors.tolist()
+    assert report.wait_seconds >= 0.0
+    assert report.decode_seconds >= 0.0
+
+
+def _close(found: Array, expected: Array, dtype: DTypeLike) -> None:
+    precision = np.finfo(dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e3 * precision)
+
+
+@contextmanager
+def _raises(kind: type[Exception] | tuple[type[Exception], ...], *texts: str) -> Iterator[None]:
+    raised = None
+    try:
+        yield
+    except kind as error:
+        raised = str(error)
+    assert raised is not None, f"no {kind} was raised"
+    for text in texts:
+        assert text in raised, f"{text!r} is not in {raised}"
+
+
+def _is_closed(cluster: Cluster, size: int = 3) -> None:
+    with _raises(RuntimeError, "closed"):
+        cluster.step(np.ones(size), np.empty(size))
+
+
+def _main(where: str) -> None:
+    module, name = where.split(":")
+    engine = getattr(importlib.import_module(module), name)
+    for each in CHECKS:
+        each(engine)
+        print(f"{each.__name__}: passed", flush=True)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

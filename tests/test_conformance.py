@@ -1,0 +1,31 @@
+"""The engines behave alike; those that need a program of their own have it in their tests."""
+
+import pytest
+
+from fastgc.engines import LocalCluster, SimulatedCluster, conformance
+from fastgc.engines.conformance import CHECKS
+
+pytestmark = pytest.mark.any_backend
+
+# A simulation computes here: what a gradient raises comes as it is. An error leaves it open, it
+# drops late workers at the end of a round, and nobody else sends it messages.
+SIMULATED = [
+    conformance.gradients_are_sums,
+    conformance.coded_data_are_decoded,
+    conformance.less_precise_messages_are_decoded,
+    conformance.chosen_survivors_give_the_same_bits,
+    conformance.recorded_survivors_give_the_same_bits,
+    conformance.rounds_are_numbered,
+    conformance.only_those_asked_take_part,
+    conformance.unsuitable_arguments_leave_it_open,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_processes(check):
+    check(LocalCluster)
+
+
+@pytest.mark.parametrize("check", SIMULATED, ids=lambda check: check.__name__)
+def test_simulation(check):
+    check(SimulatedCluster)
