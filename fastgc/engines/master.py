@@ -137,6 +137,7 @@ class Master:
         self._dtype = check_dtype(dtype)
         self._delays, self._seed = delays, seed
         self._loads = code.loads
+        self._senders = np.repeat(np.arange(code.n), code.message_counts)
         self._survivors, self._partial = survivors, partial
         self._number = first_round - 1
         self._stale = self._refused = 0
@@ -316,7 +317,7 @@ class Master:
         deadline = math.inf if self._timeout is None else start + self._timeout
         for worker in self._live & asked:
             self._hand(worker, delays[worker])
-        arrived: dict[int, float] = {}
+        first, arrived = self._code._first, dict[int, float]()
         messages = 0
         ready = rnd.ready
         while not ready:
@@ -332,9 +333,7 @@ class Master:
                 messages += 1
                 if rnd.wants(worker):
                     ready = rnd.receive(worker, event.message, event.index)
-                    arrived[self._code.message_number(worker, event.index)] = (
-                        time.perf_counter() - start
-                    )
+                    arrived[first[worker] + event.index] = time.perf_counter() - start
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
@@ -346,7 +345,7 @@ class Master:
                     rnd.require(rnd.survivors)
         wait = time.perf_counter() - start
         received = rnd.survivors
-        senders = dict.fromkeys(self._code.sender(m)[0] for m in received.tolist())
+        senders = dict.fromkeys(self._senders[received].tolist())
         return RoundReport(
             number,
             np.array(list(senders), dtype=np.int64),
