@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    CorruptMessageError,
     InstabilityWarning,
     NonFiniteMessageError,
     NotDecodableError,
@@ -70,6 +71,7 @@ _MODULES = (
 
 __all__ = [
     "BinaryCode",
+    "CorruptMessageError",
     "CouponCollector",
     "CyclicRepetition",
     "FractionalRepetition",

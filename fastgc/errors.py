@@ -5,6 +5,7 @@ caller may want to tell apart and handle.
 """
 
 __all__ = [
+    "CorruptMessageError",
     "InstabilityWarning",
     "NonFiniteMessageError",
     "NotDecodableError",
@@ -43,6 +44,23 @@ class NonFiniteMessageError(ValueError):
     def __init__(self, message: str, worker: int) -> None:
         super().__init__(message, worker)
         self.worker = worker
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CorruptMessageError(ValueError):
+    """Messages contradict each other, and which one is corrupt cannot be told.
+
+    Attributes
+    ----------
+    suspects : tuple of int
+        The workers each of whom alone may be to blame; none, if it takes more than one.
+    """
+
+    def __init__(self, message: str, suspects: tuple[int, ...]) -> None:
+        super().__init__(message, suspects)
+        self.suspects = suspects
 
     def __str__(self) -> str:
         return str(self.args[0])

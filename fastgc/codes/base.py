@@ -35,6 +35,7 @@ from .._arrays import (
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .format import Format, Layout, real_of
+from .parity import Parity
 from .plans import BoundDecoder, Decoder, Encoder, Round, Watch, nonzero, require_finite
 from .rules import Rule
 from .trust import Approximation, Trust, sums_of
@@ -689,6 +690,7 @@ class Code(ABC):
         message_dtype: DTypeLike | None = None,
         *,
         tracker: Watch | None = None,
+        verify: bool = False,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
 
@@ -702,8 +704,10 @@ class Code(ABC):
             The messages'.
         tracker : StabilityTracker, optional
             Takes down how precise each gradient is, and may ask for more messages.
+        verify : bool, default False
+            Wait for messages to spare, and look for corrupt ones: see `Round`.
         """
-        return Round(self, p, dtype, message_dtype, tracker)
+        return Round(self, p, dtype, message_dtype, tracker, verify=verify)
 
     # -------------------------------------------------------------------------- what to expect
 
@@ -742,6 +746,17 @@ class Code(ABC):
             form.gradient_dtype,
             form.message_dtype,
         )
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """Checks of these messages: all, or so many that any one corrupt worker can be found.
+
+        O(f k min(f, k)); schemes that know better redefine this.
+        """
+        rows, _ = self._design(survivors)
+        left, singular, _ = np.linalg.svd(rows)
+        rank = int((singular > singular[:1] * max(rows.shape) * np.finfo(np.float64).eps).sum())
+        H = left[:, rank:].conj().T
+        return Parity.of(H, error=np.linalg.norm(H @ rows, axis=1))
 
     def _left_out(self, survivors: NDArray[np.int64]) -> float:
         """Residual of the decoding vector, as in `Approximation`: 0 for exact codes."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._arrays import check_index, check_integer
 from .base import Code
+from .parity import Parity
 from .rules import Tiling
 
 __all__ = ["BinaryCode"]
@@ -121,6 +122,17 @@ class BinaryCode(Code):
         vector = np.zeros(survivors.size)
         vector[list(path)] = list(path.values())
         return vector
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """The messages round a circle of blocks add up to zero."""
+        cycles = self._rule.cycles(survivors)
+        sizes = np.array([len(cycle) for cycle in cycles], dtype=np.int64)
+        return Parity(
+            np.cumsum(sizes) - sizes,
+            np.array([at for cycle in cycles for at in cycle], dtype=np.int64),
+            np.array([sign for cycle in cycles for sign in cycle.values()], dtype=np.float64),
+            np.zeros(sizes.size),
+        )
 
 
 def _apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:

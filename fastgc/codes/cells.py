@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .._arrays import check_index
 from .base import Code
+from .parity import Parity
 from .rules import Cells
 
 __all__ = ["CellCode"]
@@ -69,6 +70,17 @@ class CellCode(Code):
     def _scale(self, came: int) -> float:
         """What the sum over `came` partitions is multiplied by."""
         return 1.0
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """Every copy of a cell is the first one."""
+        first = self._rule.first(survivors)[self._rule.cell[survivors]]
+        copies = np.flatnonzero(first != np.arange(survivors.size))
+        return Parity(
+            2 * np.arange(copies.size),
+            np.stack([copies, first[copies]], axis=1).ravel(),
+            np.tile([1.0, -1.0], copies.size),
+            np.zeros(copies.size),
+        )
 
     @cached_property
     def threshold(self) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import Output, check_index, check_integer, check_vector
 from .base import Code
 from .fractional_repetition import FractionalRepetition
+from .parity import Parity
 from .plans import Round
 from .rules import Rule, side_by_side
 
@@ -120,10 +121,15 @@ class Grouped(Code):
         return bisect_right(self._first_worker, worker) - 1
 
     def group_round(
-        self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
+        self,
+        p: int,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+        *,
+        verify: bool = False,
     ) -> GroupedRound:
         """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
-        return GroupedRound(self, p, dtype, message_dtype)
+        return GroupedRound(self, p, dtype, message_dtype, verify=verify)
 
     def _parameters(self) -> dict[str, Any]:
         return {"codes": list(self.codes)}
@@ -176,6 +182,12 @@ class Grouped(Code):
             vector[at] = code.decoding_vector(survivors[at] - first)
         return vector
 
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        return Parity.beside(
+            (code._parity(survivors[at] - first), at)
+            for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False)
+        )
+
     def _left_out(self, survivors: NDArray[np.int64]) -> float:
         squares = [
             code.k * code._left_out(survivors[at] - first) ** 2
@@ -199,7 +211,7 @@ class GroupedRound:
     """An iteration that some groups take part in: messages in, a gradient of each group out.
 
     Keeps references to the messages, not copies, as `Round` does. Messages of a group that come
-    after it can be decoded are not used.
+    after its round is `ready` are not used.
 
     Parameters
     ----------
@@ -208,15 +220,23 @@ class GroupedRound:
         The gradient dimension.
     dtype, message_dtype : numpy dtype
         As in `Round`.
+    verify : bool, default False
+        As in `Round`, in each group.
     """
 
     def __init__(
-        self, code: Grouped, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None
+        self,
+        code: Grouped,
+        p: int,
+        dtype: DTypeLike,
+        message_dtype: DTypeLike | None = None,
+        *,
+        verify: bool = False,
     ) -> None:
         self.code = code
         self._form = code._format(p, dtype, message_dtype)
         self._rounds = [
-            Round(inner, p, dtype, message_dtype, first_worker=first)
+            Round(inner, p, dtype, message_dtype, verify=verify, first_worker=first)
             for inner, first in zip(code.codes, code._first_worker, strict=False)
         ]
         self.reset([])
@@ -245,10 +265,25 @@ class GroupedRound:
 
     @property
     def ready(self) -> bool:
-        """Whether every group that takes part can be decoded."""
+        """Whether every group that takes part should be decoded now."""
         return not self._missing
 
-    decodable = ready
+    @property
+    def decodable(self) -> bool:
+        """Whether every group that takes part can be decoded."""
+        return all(self._rounds[g].decodable for g in self.groups)
+
+    @property
+    def corrupt(self) -> list[int]:
+        """Workers whose messages were found to be corrupt in this round, and dropped."""
+        return [
+            self.code._first_worker[g] + i for g in self.groups for i in self._rounds[g].corrupt
+        ]
+
+    @property
+    def verified(self) -> bool:
+        """Whether every group that takes part is, as `Round.verified`."""
+        return all(self._rounds[g].verified for g in self.groups)
 
     @property
     def survivors(self) -> NDArray[np.int64]:
@@ -257,7 +292,8 @@ class GroupedRound:
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use."""
-        return self.code.group_of(worker) in self._missing
+        g = self.code.group_of(worker)
+        return g in self._missing and self._rounds[g].wants(worker - self.code._first_worker[g])
 
     def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
         """Take a worker's message; whether the round is `ready`.
@@ -279,10 +315,14 @@ class GroupedRound:
             )
             # where another group's coefficients are complex, real ones of odd p are padded, too
             row = row[: inner.message_size]
-            if inner.receive(worker - self.code._first_worker[g], row, index):
+            member, dropped = worker - self.code._first_worker[g], len(inner.corrupt)
+            if inner.receive(member, row, index):
                 self._missing.discard(g)
-            number = int(inner.survivors[-1])
-            self._received.append(int(self.code._cuts[g]) + number)
+            number = self.code._first[worker] + inner._next[member] - 1
+            self._received.append(number)
+            if len(inner.corrupt) > dropped:
+                lost = set(self.code.messages_of(self.corrupt).tolist())
+                self._received = [number for number in self._received if number not in lost]
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> NDArray[Any]:

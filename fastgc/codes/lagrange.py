@@ -14,6 +14,7 @@ from .._arrays import Output, as_array, check_index, check_integer
 from ..models import least_squares_gradient
 from .base import Code
 from .format import Layout
+from .parity import CHECKS, Parity
 from .rules import Blocks
 
 __all__ = ["LagrangeCode"]
@@ -259,6 +260,19 @@ class LagrangeCode(Code):
                 'or nodes="roots"'
             )
         return vector
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """What was chosen to decode from predicts the others: values of one polynomial."""
+        f = survivors.size
+        if f <= self.threshold:
+            return Parity.none()
+        nodes = self._beta[survivors]
+        order = vandermonde.leja_order(nodes)
+        chosen, spare = order[: self.threshold], order[self.threshold :][: CHECKS * self.messages]
+        H = np.zeros((spare.size, f), dtype=nodes.dtype)
+        H[np.arange(spare.size), spare] = 1
+        H[:, chosen] = -interpolation.basis(nodes[chosen], nodes[spare])
+        return Parity.of(H)
 
     def _design(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks; what is wanted are

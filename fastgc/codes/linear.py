@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_index, check_integer
 from .base import Code
+from .parity import Parity
 from .rules import Numbers, Rule, Tracker
 
 __all__ = ["LinearCode"]
@@ -193,6 +194,17 @@ class LinearCode(Code):
             vector = vector - y @ null[:, survivors]
         residual = np.linalg.norm(vector @ self._B[survivors] - 1) / np.sqrt(self.k)
         return vector, float(residual)
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """The combinations of what B maps to zero in which stragglers do not occur."""
+        _, null = self._null
+        lost = np.ones(self.n, dtype=bool)
+        lost[survivors] = False
+        left, singular, _ = np.linalg.svd(null[:, lost])
+        rank = int((singular > self.n * np.finfo(np.float64).eps).sum())
+        H = left[:, rank:].conj().T @ null[:, survivors]
+        H[np.abs(H) < self.n * np.finfo(np.float64).eps] = 0
+        return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
 
 
 class _Span(NamedTuple):

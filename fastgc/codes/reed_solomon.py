@@ -25,6 +25,7 @@ from ..kernels.cyclic import (
     sines,
 )
 from .base import Code, VectorFunction
+from .parity import CHECKS, Parity
 from .rules import Blocks
 
 __all__ = ["ReedSolomon"]
@@ -361,6 +362,32 @@ class ReedSolomon(Code):
         with np.errstate(over="ignore", invalid="ignore"):
             norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
         return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
+
+    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """Of each cluster: the moments ``sum_i a_i x_i^l c_i``, l = 1 .. messages to spare.
+
+        x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
+        factor, ``a_i x_i`` are the barycentric weights of the survivors' roots, and B_F's columns
+        the values of polynomials of degree below `need`: divided differences of order f - 1 vanish
+        on these times ``x^(l-1)``.
+        """
+        a = np.empty(survivors.size, dtype=np.complex128)
+        run, _ = kernels.bind_decoding_vector(self._any_plan, survivors, a)
+        if run(LOCATOR, survivors.size) == Status.OVERFLOW:
+            return Parity.none()
+        block, need = self._rule
+        parts = []
+        for b, c in enumerate(self._clusters):
+            at = np.flatnonzero(block[survivors] == b)
+            moments = np.arange(1, min(at.size - int(need[b]), CHECKS) + 1)
+            exponent = c.q * (survivors[at] - c.first_worker) * moments[:, None] % c.m
+            parts.append((Parity.of(a[at] * _roots(c.m)[exponent]), at))
+        return Parity.beside(parts)
+
+    @cached_property
+    def _any_plan(self) -> CyclicPlan:
+        """As `_plan`, for any number of survivors."""
+        return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
     def _solve(
         self, survivors: NDArray[np.int64], solve: Callable[[int, Any], Any]

@@ -131,13 +131,18 @@ class Tiling(NamedTuple):
     stop: Numbers
     k: int
 
-    def path(self, survivors: Numbers) -> dict[int, int] | None:
-        """Positions and coefficients (1, -1) of the fewest messages that suffice, or None."""
+    def _edges(self, survivors: Numbers) -> dict[int, list[tuple[int, int, int]]]:
+        """At each point: the other ends of its edges, positions of their messages, and signs."""
         edges: dict[int, list[tuple[int, int, int]]] = {}
         starts, stops = self.start[survivors].tolist(), self.stop[survivors].tolist()
         for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
             edges.setdefault(start, []).append((stop, at, 1))
             edges.setdefault(stop, []).append((start, at, -1))
+        return edges
+
+    def path(self, survivors: Numbers) -> dict[int, int] | None:
+        """Positions and coefficients (1, -1) of the fewest messages that suffice, or None."""
+        edges = self._edges(survivors)
         came_by: dict[int, tuple[int, int, int]] = {0: (0, -1, 0)}
         ahead = deque([0])
         while ahead and self.k not in came_by:
@@ -154,6 +159,42 @@ class Tiling(NamedTuple):
             here, at, sign = came_by[here]
             used[at] = sign
         return used
+
+    def cycles(self, survivors: Numbers) -> list[dict[int, int]]:
+        """Positions and coefficients (1, -1) of messages that add up to zero: a basis of them all.
+
+        Each message off a spanning forest closes a cycle with the paths to its ends, which are as
+        short as can be.
+        """
+        edges = self._edges(survivors)
+        came_by: dict[int, tuple[int, int, int]] = {}
+        depth: dict[int, int] = {}
+        spare = set(range(survivors.size))
+        for root in edges:
+            if root in depth:
+                continue
+            depth[root] = 0
+            ahead = deque([root])
+            while ahead:
+                here = ahead.popleft()
+                for there, at, sign in edges[here]:
+                    if there not in depth:
+                        depth[there] = depth[here] + 1
+                        came_by[there] = here, at, sign
+                        spare.discard(at)
+                        ahead.append(there)
+        found = []
+        for at in sorted(spare):
+            cycle = {at: 1}
+            number = int(survivors[at])
+            end, other, way = int(self.start[number]), int(self.stop[number]), 1
+            while end != other:  # from the deeper of the two, one step up
+                if depth[end] < depth[other]:
+                    end, other, way = other, end, -way
+                end, passed, sign = came_by[end]
+                cycle[passed] = way * sign
+            found.append(cycle)
+        return found
 
     def missing(self, survivors: Numbers) -> int:  # noqa: D102
         # shortest path where a message at hand costs nothing and any other one

@@ -1,0 +1,693 @@
+"""Corrupt messages: that they are found, that the right worker is named, and that rounding errors
+are never taken for them.
+
+What can be found is said by brute force: a set of messages is consistent if the least-squares
+solution of what they are equations of has no residual, and a worker explains an inconsistency if
+the set without its messages is consistent.
+"""
+
+import contextlib
+import itertools
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS, Job
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CorruptMessageError,
+    CyclicRepetition,
+    FractionalRepetition,
+    Grouped,
+    LagrangeCode,
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc.codes.base import Code
+from fastgc.codes.format import Format
+from fastgc.codes.parity import WIDTH, Projection
+from fastgc.stability import StabilityTracker
+
+EVERY_CODE = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
+HALVES = [np.float16, ml_dtypes.bfloat16]
+
+
+def dense(parity, size):
+    """The checks as a matrix."""
+    H = np.zeros((parity.first.size, size), parity.coefficient.dtype)
+    H[parity.row, parity.position] = parity.coefficient
+    return H
+
+
+def consistent(code, numbers, values):
+    """Whether some partial gradients give these messages; as many columns as there are elements."""
+    rows = code._design(np.array(numbers, dtype=np.int64))[0]
+    if not len(rows):
+        return True
+    values = np.array(values)
+    if values.dtype.kind != "c" and rows.dtype.kind == "c":
+        values = values.view(np.complex128)
+    found = np.linalg.lstsq(rows, values)[0]
+    return np.linalg.norm(rows @ found - values) <= 1e-7 * np.linalg.norm(values)
+
+
+def explaining(code, numbers, messages):
+    """Workers without whose messages the others are consistent."""
+    sender = {m: code.sender(m)[0] for m in numbers}
+    found = []
+    for worker in sorted(set(sender.values())):
+        kept = [m for m in numbers if sender[m] != worker]
+        if consistent(code, kept, [messages[m] for m in kept]):
+            found.append(worker)
+    return found
+
+
+KINDS = ["scaled", "sign", "zeros", "noise", "stale", "element", "another's", "huge"]
+
+
+def spoilt(job, bad, kinds, rng):
+    """The job's messages, those of the workers `bad` wrong in these ways."""
+    code, messages = job.code, list(job.messages)
+    earlier = Job(code, seed=1000)
+    scale = max(np.linalg.norm(m) for m in messages)
+    for worker, kind in zip(bad, kinds, strict=True):
+        for m in code.messages_of([worker]).tolist():
+            true = job.messages[m]
+            element = np.zeros_like(true)
+            element[rng.integers(true.size)] = 0.01 * scale * rng.uniform(1, 2)
+            messages[m] = {
+                "scaled": 1.01 * true,
+                "sign": -true,
+                "zeros": np.zeros_like(true),
+                "noise": true + 0.01 * scale * rng.standard_normal(true.size),
+                "stale": earlier.messages[m],
+                "element": true + element,
+                "another's": earlier.messages[(m + 1) % code.message_count],
+                "huge": 1e300 * true,
+            }[kind]
+    return messages
+
+
+def receive(rnd, number, message):
+    """As an engine does: nothing more of workers that are not wanted."""
+    worker, index = rnd.code.sender(number)
+    return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
+
+
+def in_random_order(code, rng):
+    return rng.permutation(code.message_count).tolist()
+
+
+# ------------------------------------------------------------------------------------- checks
+
+
+@EVERY_CODE
+@pytest.mark.any_backend
+def test_checks_of_every_set(code):
+    """They hold for true messages, and there are as many as messages are dependent."""
+    rng = np.random.default_rng(0)
+    everyone = np.arange(code.message_count)
+    for f in sorted(8 * list(range(1, code.message_count + 1))):
+        numbers = rng.permutation(everyone)[:f]
+        rows = code._design(numbers)[0]
+        H = dense(code._parity(numbers), f)
+        np.testing.assert_allclose(H @ rows, 0, atol=1e-12 * np.abs(H).max(initial=1))
+        dependent = f - np.linalg.matrix_rank(rows, tol=1e-9)
+        assert len(H) == dependent
+        if len(H):
+            lengths = np.linalg.norm(H, axis=1, keepdims=True)
+            assert np.linalg.matrix_rank(H / lengths, tol=1e-9) == dependent
+
+
+@EVERY_LARGE
+def test_checks_of_large_codes(code):
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        heard = rng.permutation(code.n)[int(rng.integers(code.stragglers + 1)) :]
+        numbers = rng.permutation(code.messages_of(heard))
+        parity = code._parity(numbers)
+        rows = code._design(numbers)[0]
+        H = dense(parity, numbers.size)
+        sizes = np.abs(H) @ np.linalg.norm(rows, axis=1)
+        assert (np.linalg.norm(H @ rows, axis=1) <= 1e-10 * sizes).all()
+
+
+@pytest.mark.any_backend
+@EVERY_CODE
+def test_any_code_has_checks(code):
+    """The general form, for schemes that define none of their own."""
+    numbers = np.random.default_rng(2).permutation(code.message_count)
+    for f in range(1, numbers.size + 1):
+        parity = Code._parity(code, numbers[:f])
+        rows = code._design(numbers[:f])[0]
+        H = dense(parity, f)
+        np.testing.assert_allclose(H @ rows, 0, atol=1e-12)
+        assert len(H) == f - np.linalg.matrix_rank(rows, tol=1e-9)
+        assert (parity.error < 1e-12).all()
+
+
+@pytest.mark.any_backend
+def test_checks_that_have_lost_all_digits_accuse_nobody():
+    with pytest.warns(fastgc.InstabilityWarning):
+        code = ReedSolomon(256, stragglers=32, root=1)
+    g = np.random.default_rng(0).standard_normal((code.k, 4))
+    rnd = code.round(4, verify=True)
+    for seed in range(4):
+        rnd.reset()
+        for i in np.random.default_rng(seed).permutation(code.n).tolist():
+            rnd.receive(i, code.encode(i, g[code.partitions(i)]))
+        assert rnd.corrupt == []
+
+
+# -------------------------------------------------------------------------------- projections
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
+@pytest.mark.parametrize("size", [2, 4, 700, WIDTH, WIDTH + 2, 3 * WIDTH + 10])
+@pytest.mark.parametrize("layout", ["real", "packed"])
+def test_projections_are_linear_and_see_every_element(dtype, size, layout):
+    form = Format.of(layout, size, np.float32 if dtype in HALVES else dtype, dtype)
+    project = Projection(form, layout == "packed")
+    rng = np.random.default_rng(size)
+    roundoff = float(ml_dtypes.finfo(dtype).eps)
+    x, y = rng.standard_normal((2, size)).astype(dtype)
+    both = (x.astype(float) + y.astype(float)).astype(dtype)
+    square = float(np.sum(both.astype(float) ** 2))
+    norm = project.norm(both, square)
+    assert norm == pytest.approx(np.sqrt(square) * project.unit, rel=1e-12)
+    assert abs(project(both) - project(x) - project(y)) < 4 * roundoff * norm
+    if layout == "packed":
+        turned = (1j * x.astype(float).view(complex)).view(float).astype(dtype)
+        assert abs(project(turned) - 1j * project(x)) < 1e-6 * norm
+    for at in {0, size // 2, size - 1, size // WIDTH * WIDTH - 1}:
+        one = np.zeros(size, dtype)
+        one[at] = 1
+        assert 0.4 < abs(project(one)) / project.unit < 2
+        one[(at + 2) % size] -= 1  # two elements exchanged
+        assert size == 2 or abs(project(one)) > 1e-3 * project.unit
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_projections_do_not_overflow(dtype):
+    size = 3 * WIDTH + 5
+    project = Projection(Format.of("real", size, dtype), False)
+    message = np.full(size, np.finfo(dtype).max)
+    assert np.isfinite(project(message))
+    square = np.inf if dtype is np.float64 else float(message[0]) ** 2 * size
+    expected = float(np.finfo(dtype).max) * project.unit * np.sqrt(size)
+    assert project.norm(message, square) == pytest.approx(expected, rel=1e-12)
+
+
+# ---------------------------------------------------------------------------- honest messages
+
+
+@EVERY_CODE
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_honest_messages_pass_in_any_order(code, seed):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed)
+    rnd = code.round(job.p, verify=True)
+    for _ in range(2):
+        heard = []
+        for number in in_random_order(code, rng):
+            heard.append(number)
+            assert receive(rnd, number, job.messages[number]) == rnd.ready
+            assert rnd.decodable == code.decodable(heard)
+            assert rnd.ready <= rnd.decodable
+            if rnd.decodable:
+                expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
+                np.testing.assert_array_equal(rnd.gradient(), expected)
+                rows = code._design(np.array(heard))[0]
+                used = np.flatnonzero(abs(code.decoding_vector(heard)) > 1e-12)
+                rank = np.linalg.matrix_rank(rows, tol=1e-9)
+                assert rnd.verified == all(
+                    np.linalg.matrix_rank(np.delete(rows, at, axis=0), tol=1e-9) == rank
+                    for at in used
+                )
+        assert rnd.ready
+        assert rnd.corrupt == []
+        rnd.reset()
+        assert not rnd.decodable
+        assert not rnd.ready
+        assert not rnd.verified
+
+
+@pytest.mark.parametrize("code", [c for c in SMALL if c.messages == 1 and c.stragglers], ids=repr)
+def test_one_message_to_spare_covers_all(code):
+    """Whichever of them is lost, decoding goes on without it: so it can be checked."""
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for numbers in itertools.combinations(range(code.n), code.threshold + 1):
+        rnd.reset()
+        for number in numbers:
+            ready = rnd.receive(number, job.messages[number])
+        assert ready
+        assert rnd.verified
+
+
+def messages_awaited(code, verify):
+    """Over 20 rounds in random order."""
+    job = Job(code)
+    rnd = code.round(job.p, verify=verify)
+    total = 0
+    for seed in range(20):
+        rnd.reset()
+        for number in in_random_order(code, np.random.default_rng(seed)):
+            total += 1
+            if receive(rnd, number, job.messages[number]):
+                break
+    return total
+
+
+@pytest.mark.any_backend
+def test_no_more_are_awaited_than_needed():
+    code = ReedSolomon(12, stragglers=3)
+    assert messages_awaited(code, True) == messages_awaited(code, False) + 20
+    for code in (Uncoded(5), CyclicRepetition(5, stragglers=0), Uncoded(6, tolerance=0.5)):
+        assert messages_awaited(code, True) == messages_awaited(code, False)  # nothing to check by
+    code = FractionalRepetition(12, stragglers=3)
+    assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    code=st.sampled_from([c for c in SMALL + LARGE[:6] if not c.codes_data]),
+    dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
+    magnitude=st.integers(-30, 30),
+    p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
+    streaming=st.booleans(),
+    shape=st.sampled_from(["random", "constant", "skewed", "sparse"]),
+    seed=st.integers(0, 2**32),
+)
+def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, streaming, shape, seed):
+    if code._layout == "complex" and dtype in HALVES:
+        return
+    rng = np.random.default_rng(seed)
+    g = rng.standard_normal((code.k, p))
+    if shape == "constant":
+        g[:] = g[0, 0]
+    elif shape == "skewed":
+        g *= 10.0 ** rng.integers(-4, 5, (code.k, 1))
+    elif shape == "sparse":
+        g *= rng.random(g.shape) < 0.05
+    scale = 10.0 ** (np.clip(magnitude, -9, 0) if dtype is np.float16 else magnitude)
+    kind = np.float32 if dtype in HALVES else dtype
+    sent = dtype if dtype in HALVES else None
+    g = (scale * g).astype(kind)
+    rnd = code.round(p, kind, sent, verify=True)
+    for number in in_random_order(code, rng):
+        worker, index = code.sender(number)
+        held = code.partitions(worker, index)
+        if streaming:
+            encoder = code.encoder(worker, p, kind, index=index, message_dtype=sent)
+            for j in held.tolist():
+                encoder.add(j, g[j])
+            message = encoder.message()
+        else:
+            message = code.encode(worker, g[held], index=index, message_dtype=sent)
+        with contextlib.suppress(NonFiniteMessageError):  # sums beyond float16
+            rnd.receive(worker, message, index)
+    assert rnd.corrupt == []
+    if rnd.decodable:
+        rnd.gradient()
+
+
+@pytest.mark.parametrize(
+    "code", [c for c in [*SMALL, *LARGE] if isinstance(c, LagrangeCode)], ids=repr
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_residuals_that_vanish_are_not_corrupt(code, dtype):
+    """Data that the model fits exactly: in the end, messages are rounding errors."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((4 * code.k, 5)).astype(dtype)
+    truth = rng.standard_normal(5).astype(dtype)
+    shards = code.encode_data(X, X @ truth)
+    rnd = code.round(5, dtype, verify=True)
+    for distance in (1, 1e-2, 1e-5, 1e-9, 0):
+        theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
+        rnd.reset()
+        for number in in_random_order(code, rng):
+            worker, index = code.sender(number)
+            partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
+            rnd.receive(worker, code.encode(worker, partials, index=index), index)
+        assert rnd.corrupt == []
+        rnd.gradient()
+
+
+# --------------------------------------------------------------------------- corrupt messages
+
+
+@EVERY_CODE
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
+def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed % 100)
+    bad = int(rng.integers(code.n))
+    messages = spoilt(job, [bad], [kind], rng)
+    # brute force cannot compute with what is huge
+    computed = spoilt(job, [bad], ["sign"], rng) if kind == "huge" else messages
+    rnd = code.round(job.p, verify=True)
+    heard = []
+    for number in in_random_order(code, rng):
+        named = bool(rnd.corrupt)
+        receive(rnd, number, messages[number])
+        heard.append(number)
+        if named:
+            assert rnd.corrupt == [bad]
+        elif code.decodable(heard) and not consistent(code, heard, [computed[m] for m in heard]):
+            blamed = explaining(code, heard, computed)
+            assert bad in blamed
+            assert rnd.corrupt == (blamed if blamed == [bad] else [])
+            if not rnd.corrupt:
+                assert not rnd.verified
+                assert rnd.ready == (len(heard) == code.message_count)
+                for decode in (rnd.gradient, rnd.best):
+                    with pytest.raises(CorruptMessageError) as caught:
+                        decode()
+                    assert caught.value.suspects == tuple(blamed)
+        else:
+            assert rnd.corrupt == []
+        if rnd.verified:
+            assert job.error(rnd.gradient()) < 1e-9
+    if rnd.corrupt:
+        assert rnd.survivors.tolist() == [m for m in heard if code.sender(m)[0] != bad]
+        if rnd.decodable:
+            assert rnd.ready
+            assert job.error(rnd.gradient()) < 1e-9
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    code=st.sampled_from([c for c in SMALL if c.n > 1]),
+    seed=st.integers(0, 2**32),
+    kinds=st.tuples(st.sampled_from(KINDS[:-1]), st.sampled_from(KINDS[:-1])),
+)
+def test_of_two_corrupt_workers_nothing_inconsistent_passes(code, seed, kinds):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed % 100)
+    messages = spoilt(job, rng.choice(code.n, 2, replace=False).tolist(), kinds, rng)
+    rnd = code.round(job.p, verify=True)
+    for number in in_random_order(code, rng):
+        receive(rnd, number, messages[number])
+        if rnd.decodable:
+            kept = rnd.survivors.tolist()
+            if rnd.verified:
+                assert consistent(code, kept, [messages[m] for m in kept])
+            elif not consistent(code, kept, [messages[m] for m in kept]):
+                with pytest.raises(CorruptMessageError):
+                    rnd.gradient()
+
+
+@pytest.mark.parametrize(("n", "stragglers"), [(9, 4), (12, 5)])
+def test_two_corrupt_workers_frame_no_third(n, stragglers):
+    """With three messages to spare or more, errors of two look like those of no single one."""
+    code = ReedSolomon(n, stragglers=stragglers)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        job = Job(code, seed=seed)
+        messages = spoilt(job, [2, 5], ["noise", "stale"], rng)
+        rnd = code.round(job.p, verify=True)
+        for number in sorted(in_random_order(code, rng), key=lambda m: m not in (2, 5)):
+            receive(rnd, number, messages[number])
+        assert rnd.corrupt == []
+        assert rnd.ready
+        with pytest.raises(
+            CorruptMessageError, match=r"more than one worker.* no further"
+        ) as caught:
+            rnd.gradient()
+        assert caught.value.suspects == ()
+
+
+@EVERY_LARGE
+@pytest.mark.parametrize("kind", ["scaled", "stale", "element"])
+def test_large_codes_name_the_corrupt_one(code, kind):
+    rng = np.random.default_rng(7)
+    job = Job(code)
+    messages = spoilt(job, [17], [kind], rng)
+    rnd = code.round(job.p, verify=True)
+    for number in sorted(in_random_order(code, rng), key=lambda m: code.sender(m)[0] != 17):
+        if receive(rnd, number, messages[number]):
+            break
+    if isinstance(code, Uncoded) and code.messages == 1:
+        assert rnd.corrupt == []
+        assert not rnd.verified
+    else:
+        assert rnd.corrupt == [17]
+        assert rnd.verified
+        numbers = rnd.survivors
+        expected = code.decode(numbers, [job.messages[m] for m in numbers], p=job.p)
+        np.testing.assert_array_equal(rnd.gradient(), expected)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped([ReedSolomon(5, stragglers=2)] * 3),
+        ReedSolomon(15, stragglers=2, clusters=3),
+        FractionalRepetition(15, stragglers=4),
+    ],
+    ids=repr,
+)
+def test_workers_with_nothing_in_common_are_named_each(code):
+    job = Job(code)
+    rng = np.random.default_rng(8)
+    messages = spoilt(job, [1, 14], ["noise", "sign"], rng)
+    rnd = code.round(job.p, verify=True)
+    for number in in_random_order(code, rng):
+        receive(rnd, number, messages[number])
+    assert sorted(rnd.corrupt) == [1, 14]
+    assert rnd.verified
+    assert job.error(rnd.gradient()) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"), [(np.float32, 1e-4), (np.float64, 1e-12), (np.float16, 0.1)]
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(20, stragglers=4),
+        BinaryCode(20, stragglers=4),
+        CyclicRepetition(12, stragglers=3),
+    ],
+    ids=repr,
+)
+def test_sizes_that_are_found(code, dtype, least):
+    """Noise of this size is, relative to its message; much less than rounding is not."""
+    p, rng = 1000, np.random.default_rng(9)
+    kind = np.float32 if dtype in HALVES else dtype
+    g = rng.standard_normal((code.k, p)).astype(kind)
+    messages = [code.encode(i, g[code.partitions(i)], message_dtype=dtype) for i in range(code.n)]
+    noise = rng.standard_normal(p) * np.linalg.norm(messages[3].astype(float)) / np.sqrt(p)
+    rnd = code.round(p, kind, dtype, verify=True)
+    for size, found in ((least, [3]), (1e-2 * float(np.finfo(dtype).eps), [])):
+        rnd.reset()
+        for i, message in enumerate(messages):
+            if rnd.wants(i):
+                rnd.receive(i, (message + size * noise * (i == 3)).astype(dtype))
+        assert rnd.corrupt == found
+
+
+def test_a_flipped_bit_of_the_exponent_is_found():
+    code = ReedSolomon(12, stragglers=3)
+    job = Job(code, np.float32)
+    rnd = code.round(job.p, np.float32, verify=True)
+    for element, bit in itertools.product(range(job.p), range(23, 31)):
+        message = job.messages[4].copy()
+        message.view(np.uint32)[element] ^= np.uint32(1 << bit)
+        if np.isfinite(message).all():
+            rnd.reset()
+            for i in range(12):
+                if rnd.wants(i):
+                    rnd.receive(i, message if i == 4 else job.messages[i])
+            assert rnd.corrupt == [4]
+            assert job.error(rnd.gradient()) < 1e-5
+
+
+# ------------------------------------------------------------------------------------- rounds
+
+
+def test_the_life_of_a_corrupt_worker():
+    code = ReedSolomon(9, stragglers=4)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    rnd.receive(0, 2 * job.messages[0])
+    for i in range(1, 5):
+        assert not rnd.receive(i, job.messages[i])
+    assert rnd.decodable
+    assert not rnd.verified
+    assert np.isfinite(rnd.gradient()).all()  # for an engine to which nobody else will answer
+    assert not rnd.receive(5, job.messages[5])  # they contradict each other, but who lies?
+    out = np.full(job.p, 7.0)
+    says = "one of the workers 0, 1, 2, 3, 4, 5 must be corrupt; at least 1 more"
+    for decode in (rnd.gradient, rnd.best):
+        with pytest.raises(CorruptMessageError, match=says):
+            decode(out)
+    assert (out == 7).all()
+    assert rnd.receive(6, job.messages[6])  # 0: of the others, one is to spare
+    assert rnd.corrupt == [0]
+    assert rnd.verified
+    assert rnd.survivors.tolist() == [1, 2, 3, 4, 5, 6]
+    assert not rnd.wants(0)
+    assert rnd.wants(7)
+    with pytest.raises(ValueError, match="worker 0 were found to be corrupt in this round"):
+        rnd.receive(0, job.messages[0])
+    assert job.error(rnd.gradient()) < 1e-13
+    rnd.require(np.array([0, 1, 2, 3, 4, 5]))
+    with pytest.raises(NotDecodableError):
+        rnd.require(np.array([0, 1, 2, 3, 4]))  # 0 does not count
+    rnd.reset()
+    assert rnd.corrupt == []
+    assert rnd.wants(0)
+    for i in range(6):
+        ready = rnd.receive(i, job.messages[i])
+    assert ready
+    assert rnd.verified
+
+
+def test_a_message_after_the_last_needed_is_looked_at_too():
+    code = ReedSolomon(7, stragglers=3)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(5):
+        ready = rnd.receive(i, job.messages[i])
+    assert ready
+    assert rnd.receive(5, -job.messages[5])
+    assert rnd.corrupt == [5]
+    assert rnd.ready
+
+
+def test_what_is_left_may_not_be_covered():
+    code = FractionalRepetition(6, stragglers=2)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i, factor in ((0, 1), (1, 1), (3, 2), (5, 1)):
+        assert not rnd.receive(i, factor * job.messages[i])
+    assert rnd.corrupt == [3]  # 1 and 5 hold the same
+    assert rnd.decodable
+    assert not rnd.verified  # nobody has confirmed 0
+    assert not rnd.receive(2, -job.messages[2])
+    assert rnd.corrupt == [3]
+    assert rnd.receive(4, job.messages[4])
+    assert rnd.corrupt == [3, 2]
+    assert rnd.verified
+    assert job.error(rnd.gradient()) < 1e-13
+
+
+def test_nobody_left_to_tell():
+    code = ReedSolomon(5, stragglers=1)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(5):
+        rnd.receive(i, job.messages[i] * (2 if i == 1 else 1))
+    assert rnd.ready
+    assert not rnd.verified
+    with pytest.raises(CorruptMessageError, match="no further message can come that would tell"):
+        rnd.gradient()
+
+
+def test_best_of_too_few_looks_as_well():
+    code = FractionalRepetition(6, stragglers=2)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    rnd.receive(0, job.messages[0])
+    rnd.receive(2, 2 * job.messages[2])
+    with pytest.raises(NotDecodableError):
+        rnd.gradient()
+    with pytest.raises(CorruptMessageError, match="workers 0, 2 must"):
+        rnd.best()
+    rnd.receive(4, job.messages[4])
+    assert rnd.best().residual == pytest.approx(np.sqrt(0.5))
+    assert rnd.corrupt == [2]
+    assert rnd.survivors.tolist() == [0, 4]
+
+
+def test_without_verify_nothing_is_looked_at():
+    code = ReedSolomon(7, stragglers=3)
+    job = Job(code)
+    rnd = code.round(job.p)
+    for i in range(7):
+        ready = rnd.receive(i, -job.messages[i] if i == 1 else job.messages[i])
+        assert ready == (i >= 3)
+    assert not rnd.verified
+    assert rnd.corrupt == []
+    rnd.gradient()
+
+
+def test_a_tracker_may_want_still_more():
+    code = CyclicRepetition(8, stragglers=3)
+    job = Job(code)
+    tracker = StabilityTracker(limit=1e-30, action="wait")
+    rnd = code.round(job.p, tracker=tracker, verify=True)
+    assert [rnd.receive(i, job.messages[i]) for i in range(8)] == [False] * 7 + [True]
+    assert rnd.verified
+
+
+def test_groups_that_take_part_are_verified_each():
+    code = Grouped([ReedSolomon(5, stragglers=2), BinaryCode(4, stragglers=1), Uncoded(2, load=2)])
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((code.k, 5))
+    messages = [
+        code.encode(i, g[code.partitions(i, t)], index=t)
+        for i, t in map(code.sender, range(code.message_count))
+    ]
+    messages[2] = -messages[2]
+    rnd = code.group_round(5, verify=True)
+    rnd.reset([0, 1])
+    for i in (2, 0, 1, 3):
+        assert not rnd.receive(i, messages[i])
+    assert not rnd.decodable
+    assert rnd.wants(4)
+    rnd.receive(4, messages[4])
+    assert rnd.corrupt == [2]
+    assert rnd.survivors.tolist() == [0, 1, 3, 4]
+    assert not rnd.wants(2)
+    for i in (5, 7):
+        rnd.receive(i, messages[i])
+    assert rnd.decodable
+    assert not rnd.ready
+    rnd.receive(6, messages[6])
+    rnd.receive(8, -messages[8])
+    with pytest.raises(
+        CorruptMessageError, match="one of the workers 7, 8 must be corrupt; no further"
+    ) as caught:
+        rnd.gradient(1)
+    assert caught.value.suspects == (7, 8)
+    assert not rnd.verified
+    np.testing.assert_allclose(rnd.gradient(0), g[:5].sum(axis=0), atol=1e-13)
+    rnd.reset([2])
+    assert rnd.corrupt == []
+    for i, t in ((9, 0), (9, 1), (10, 0)):
+        rnd.receive(i, messages[code.message_number(i, t)])
+    assert rnd.decodable
+    assert not rnd.ready
+    rnd.receive(10, messages[-1])
+    assert rnd.verified
+
+
+def test_several_messages_of_a_worker_are_suspect_together():
+    code = Uncoded(3, load=3)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for number, factor in ((0, 1), (1, 2), (3, 1), (4, 1), (8, 1)):
+        receive(rnd, number, factor * job.messages[number])
+    # partition 1 of worker 0 contradicts worker 1's and, of three, is alone
+    assert rnd.corrupt == [0]
+    assert rnd.survivors.tolist() == [3, 4, 8]
+
+
+@pytest.mark.any_backend
+def test_the_error_crosses_processes():
+    error = pickle.loads(pickle.dumps(CorruptMessageError("what happened", (1, 4))))
+    assert str(error) == "what happened"
+    assert error.suspects == (1, 4)
