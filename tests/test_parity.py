@@ -210,7 +210,7 @@ def test_projections_do_not_overflow(dtype):
 
 
 @EVERY_CODE
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 2**32))
 def test_honest_messages_pass_in_any_order(code, seed):
     rng = np.random.default_rng(seed)
@@ -322,7 +322,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
 
 
 @pytest.mark.parametrize(
-    "code", [c for c in [*SMALL, *LARGE] if isinstance(c, LagrangeCode)], ids=repr
+    "code", [c for c in [*SMALL, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_residuals_that_vanish_are_not_corrupt(code, dtype):
@@ -347,7 +347,7 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
 
 
 @EVERY_CODE
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
 def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
     rng = np.random.default_rng(seed)

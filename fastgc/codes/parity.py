@@ -10,7 +10,7 @@ about once in a hundred times.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -251,6 +251,7 @@ class Inspector:
             self._parts = sums**2 * steps * code._row_sums**2
         self._least = math.sqrt(steps) * projection.least
         self._largest = 0.0
+        self._coverable: tuple[list[int], NDArray[np.bool_]] | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -268,9 +269,22 @@ class Inspector:
         kept = [(self._values[at], self._sizes[at]) for at in positions]
         self._values, self._sizes = [value for value, _ in kept], [size for _, size in kept]
 
-    def covered(self, survivors: Numbers) -> NDArray[np.bool_]:
-        """Which of these messages checks would cover, as in `Finding`."""
-        return self._covered(survivors, self._code._parity(survivors))[0]
+    def coverable(self, corrupt: Sequence[int]) -> NDArray[np.bool_]:
+        """Which messages are covered once all have come but those of corrupt workers."""
+        if self._coverable is None or self._coverable[0] != corrupt:
+            rest = np.flatnonzero(~np.isin(self._senders, corrupt))
+            found = np.zeros(self._senders.size, dtype=np.bool_)
+            found[rest], _ = self._covered(rest, self._code._parity(rest))
+            self._coverable = list(corrupt), found
+        return self._coverable[1]
+
+    def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
+        """Messages of which another of their size would change the gradient beyond rounding."""
+        everything = Parity.of(vector[None])
+        found = np.zeros(survivors.size, dtype=np.bool_)
+        if everything.first.size:
+            found, _ = self._covered(survivors, everything)
+        return found
 
     def _covered(
         self, survivors: Numbers, parity: Parity

@@ -362,15 +362,19 @@ class Round:
     def verified(self) -> bool:
         """Whether every message that the gradient is decoded from passed a parity check.
 
-        That is, every message whose coefficient is not 0 (or so small that rounding hides what is
-        multiplied by it) was compared, with others that came, in a check that would have found
-        another message of that size in its place; and all checks of this round hold. False without
-        `verify`, and where the messages do not suffice.
+        That is: all checks of this round hold, and every message that matters was in one that would
+        have found another message of its size in its place. Those matter whose coefficient is not
+        0, nor so small that such another would change the gradient by no more than ten times its
+        rounding error. False without `verify`, where the messages do not suffice, and where
+        rounding errors are larger than the gradient.
         """
         if self._inspector is None or not self._decodable:
             return False
         finding = self._inspect()
-        return self._decodable and finding.holds and bool(finding.covered[self._used()].all())
+        if not (self._decodable and finding.holds):
+            return False
+        used = self._used()
+        return bool(used.any() and finding.covered[used].all())
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: all are that are not corrupt."""
@@ -484,23 +488,17 @@ class Round:
             return self._decodable
         if not finding.holds:
             return False
-        open_ = self.survivors[self._used() & ~finding.covered]
-        if not open_.size:
-            return True
-        code = self.code
-        rest = np.setdiff1d(np.arange(code.message_count), code.messages_of(self.corrupt))
-        return not self._inspector.covered(rest)[np.searchsorted(rest, open_)].any()
+        uncovered = self.survivors[self._used() & ~finding.covered]
+        return not self._inspector.coverable(self.corrupt)[uncovered].any()
 
     def _used(self) -> NDArray[np.bool_]:
         """Messages at hand that the gradient depends on, beyond rounding."""
+        assert self._inspector is not None
         try:
             vector = self._decoder.fill(self._rows.count)
         except OverflowError:  # nothing that is decoded would be of use
             return np.zeros(self._rows.count, dtype=np.bool_)
-        with np.errstate(over="ignore", invalid="ignore"):
-            weights = np.abs(vector) * np.sqrt(self.code._row_norms[self.survivors])
-        used: NDArray[np.bool_] = weights > 2.0**-45 * weights.max()
-        return used
+        return self._inspector.matter(self.survivors, vector)
 
     def _drop(self, workers: Sequence[int]) -> None:
         """Take back all messages of these workers."""
