@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,7 +43,7 @@ Engine = Callable[..., Cluster]
 
 WORKERS = 4
 ABSENT = 600.0  # seconds, which no check waits for
-LATE = 0.5
+LATE = 0.6
 
 
 class Delays:
@@ -168,6 +169,7 @@ def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
     delays = Delays(late, [ABSENT, ABSENT, 0.0, 0.0])
     with engine(code, [1.0] * 4, np.multiply, 3, delays=delays) as cluster:
         cluster.step(np.ones(3), out)
+        time.sleep(LATE / 2)  # by when they have begun
         report = cluster.step(np.full(3, 2.0), out)
         assert set(report.survivors.tolist()) == {2, 3}
         assert report.stale == 2
@@ -243,7 +245,7 @@ def rounds_time_out(engine: Engine) -> None:
         np.multiply,
         3,
         delays=away,
-        timeout=4 * LATE,
+        timeout=2 * LATE,
         partial="best",
     ) as cluster:
         report = cluster.step(np.ones(3), out)

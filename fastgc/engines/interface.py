@@ -84,6 +84,11 @@ class RoundReport(NamedTuple):
         0 where the gradient is decoded. Else how far the coefficients of the partial gradients in
         its approximation are from 1 (`fastgc.codes.trust.Approximation`); NaN if it is not made
         yet.
+    corrupt : tuple of int
+        Workers whose messages were found to be corrupt, and dropped, where they are verified.
+    verified : bool
+        Whether every message that the gradient is decoded from was compared with others, and found
+        to fit (`fastgc.Round.verified`).
     """
 
     round: int
@@ -98,6 +103,8 @@ class RoundReport(NamedTuple):
     deaths: int = 0
     refused: int = 0
     residual: float = 0.0
+    corrupt: tuple[int, ...] = ()
+    verified: bool = False
 
 
 class Cluster(Protocol):

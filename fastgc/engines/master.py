@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from ..codes import Code, Round
 from ..delays import DelayModel
-from ..errors import NotDecodableError, WorkerFailedError
+from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from .interface import (
     Batch,
     Collected,
@@ -97,6 +97,12 @@ class Master:
         What to do when the patience is at its end, or the time is out: raise, or make do with the
         best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
         any case.
+    verify : bool
+        Compare messages with each other by parity checks of the code, and wait for those to spare
+        that this takes (`fastgc.Round`). A worker whose message is corrupt, or not finite, is a
+        straggler in this round, and named in its report. Where no message is left to come that
+        could say more, the gradient is decoded from what there is, and the report says that it is
+        not verified.
     """
 
     def __init__(
@@ -117,6 +123,7 @@ class Master:
         survivors: Survivors | None = None,
         patience: float = 10.0,
         partial: Partial = "raise",
+        verify: bool = False,
     ) -> None:
         options = check_cluster(
             code,
@@ -152,8 +159,9 @@ class Master:
         sent = code._format(self._size, self._dtype, message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
         self._round = code.round(
-            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker
+            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker, verify=verify
         )
+        self._verify = bool(verify)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
@@ -225,7 +233,9 @@ class Master:
             If so many workers have died that the others cannot decode, and stay away for longer
             than the patience lasts.
         NonFiniteMessageError
-            If a message holds NaN or Inf.
+            If a message holds NaN or Inf, unless messages are verified.
+        CorruptMessageError
+            If messages contradict each other, and no others will come that tell which are corrupt.
         UnstableRoundError
             If the tracker finds the gradient too imprecise and is to raise.
         TimeoutError
@@ -318,6 +328,7 @@ class Master:
         for worker in self._live & asked:
             self._hand(worker, delays[worker])
         first, arrived = self._code._first, dict[int, float]()
+        bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         ready = rnd.ready
         while not ready:
@@ -331,18 +342,25 @@ class Master:
             elif event.kind == Kind.MESSAGE and event.round == number:
                 assert event.message is not None
                 messages += 1
-                if rnd.wants(worker):
-                    ready = rnd.receive(worker, event.message, event.index)
+                if worker not in bad and rnd.wants(worker):
                     arrived[first[worker] + event.index] = time.perf_counter() - start
+                    try:
+                        ready = rnd.receive(worker, event.message, event.index)
+                    except NonFiniteMessageError:
+                        if not self._verify:
+                            raise
+                        bad.append(worker)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
                     hope = self._hope(rnd, asked, hope)
             if not ready and asked.isdisjoint(self._busy):  # nobody is at work
-                if rnd.decodable:  # a tracker may want more messages than there will be
+                if asked.isdisjoint(self._lost) or (rnd.decodable and not self._verify):
+                    # A tracker may want more messages than there will be.
+                    self._make_do(rnd, bad)
                     break
-                if asked.isdisjoint(self._lost):
-                    rnd.require(rnd.survivors)
+                if hope == math.inf and self._verify:  # the dead could still tell who is corrupt
+                    hope = time.perf_counter() + self._patience
         wait = time.perf_counter() - start
         received = rnd.survivors
         senders = dict.fromkeys(self._senders[received].tolist())
@@ -359,6 +377,8 @@ class Master:
             self._deaths,
             self._refused,
             0.0 if rnd.decodable else math.nan,
+            tuple(bad + rnd.corrupt),
+            self._verify and rnd.verified,
         )
 
     def _hand(self, worker: int, delay: float) -> None:
@@ -476,6 +496,19 @@ class Master:
             return min(before, time.perf_counter() + self._patience)
         return math.inf
 
+    def _make_do(self, rnd: Collected | Chosen, bad: list[int]) -> None:
+        """Raise unless the round can do with what came, now that nothing more will."""
+        if rnd.decodable or (self._partial == "best" and rnd.survivors.size):
+            return
+        try:
+            rnd.require(rnd.survivors)
+        except NotDecodableError as error:
+            raise NotDecodableError(
+                f"messages of workers {bad + rnd.corrupt} are corrupt, and the others are too few "
+                f"for round {self._number}: {error}",
+                error.missing,
+            ) from None
+
     def _check_over(self, rnd: Collected | Chosen, hopeless: bool) -> None:
         """Raise unless the round can make do with what came, now that it waits no longer."""
         if rnd.decodable or (self._partial == "best" and rnd.survivors.size):
@@ -525,6 +558,16 @@ class Chosen:
     def decodable(self) -> bool:
         """As of the round."""
         return self._round.decodable
+
+    @property
+    def corrupt(self) -> list[int]:
+        """As of the round."""
+        return self._round.corrupt
+
+    @property
+    def verified(self) -> bool:
+        """As of the round."""
+        return self._round.verified
 
     @property
     def survivors(self) -> NDArray[np.int64]:

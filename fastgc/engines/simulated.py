@@ -48,7 +48,7 @@ class SimulatedCluster:
     Parameters
     ----------
     code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker, batch, \
-first_round, survivors, patience, partial
+first_round, survivors, patience, partial, verify
         As of `fastgc.engines.master.Master`; nothing is pickled, and nobody dies. Without `delays`,
         D is 0.
     cost : float or (n,) array
@@ -91,6 +91,7 @@ first_round, survivors, patience, partial
         survivors: Survivors | None = None,
         patience: float = 10.0,
         partial: Partial = "raise",
+        verify: bool = False,
         cost: ArrayLike = 0.0,
         receive: float = 0.0,
         overhead: float = 0.0,
@@ -121,7 +122,11 @@ first_round, survivors, patience, partial
         self._interrupted = bool(interrupted)
         self._form = code._format(self._size, self._dtype, message_dtype)
         self._round = code.round(
-            self._size, self._form.gradient_dtype, self._form.message_dtype, tracker=tracker
+            self._size,
+            self._form.gradient_dtype,
+            self._form.message_dtype,
+            tracker=tracker,
+            verify=verify,
         )
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
@@ -218,6 +223,8 @@ first_round, survivors, patience, partial
             received,
             np.array([arrivals[m] for m in received.tolist()]),
             residual=0.0 if rnd.decodable else math.nan,
+            corrupt=tuple(rnd.corrupt),
+            verified=rnd.verified,
         )
 
     def _encoder(self, worker: int, index: int) -> Encoder:
