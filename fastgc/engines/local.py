@@ -172,6 +172,11 @@ class _Processes:
         self._processes[worker] = self._commands[worker] = None
         self._launch(worker)
 
+    def pids(self) -> dict[int, int]:
+        """Of each worker that runs, as far as is known."""
+        running = enumerate(self._processes)
+        return {i: each.pid for i, each in running if each is not None and each.pid is not None}
+
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
         taken = self._buffers.values()
@@ -272,8 +277,10 @@ class _Memory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file descriptor; the mapping stays as long as its arrays."""
+        """Close the file descriptor; the mapping stays as long as it has arrays."""
         os.close(self._fd)
+        with contextlib.suppress(BufferError):
+            self.map.close()
 
 
 def _attach(nbytes: int, fd: Any) -> _Memory:

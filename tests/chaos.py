@@ -1,0 +1,282 @@
+"""Kill, stop and corrupt at random, and count what comes of it.
+
+``python -m tests.chaos --seconds 300`` runs clusters of random codes, one after another. Meanwhile
+worker processes are killed and stopped, more of them than a code tolerates, too, and messages are
+corrupted on their way, at most one a round. Each gradient is compared with the sum of all partial
+gradients, and each cluster's rounds are run again, undisturbed, on the survivors they had: the
+result has to be the same to the last bit. The exit status is 1 if any gradient is wrong, or if a
+process, a file descriptor or a piece of shared memory is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import fastgc
+from fastgc.engines import LocalCluster
+from fastgc.engines.interface import Event, Kind
+from fastgc.errors import CorruptMessageError
+
+FAULTS = {"kill": 0.15, "stop": 0.15}  # seconds between two, on average
+
+
+def processes():
+    """Pid and parent of every process of this machine that is not a zombie."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if stat[0] != "Z":
+                found[int(entry.name)] = int(stat[1])
+    return found
+
+
+def descendants():
+    """Pids of all processes below this one."""
+    parents, below = processes(), {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return below - {os.getpid()}
+
+
+def resources():
+    """What a cluster must leave as it was: open descriptors and shared memory of ours."""
+    links = [os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in open_descriptors()]
+    return len(links), sum("memfd:fastgc" in link for link in links), set(os.listdir("/dev/shm"))
+
+
+def abandoned(names):
+    """Those of the names in /dev/shm that no process uses: others' programs have theirs there."""
+    used = ""
+    for pid in processes():
+        try:
+            used += Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            continue
+    return {name for name in names if f"/dev/shm/{name}" not in used}
+
+
+def open_descriptors():
+    """Descriptors that are open now, but for the one that lists them."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue
+        found.append(fd)
+    return found
+
+
+def pids(cluster):
+    """The pid of each worker that has a process now."""
+    return cluster._transport.pids()
+
+
+class Chaos(threading.Thread):
+    """Kills and stops workers of a cluster until it is told to end."""
+
+    def __init__(self, cluster, rng, counts):
+        super().__init__()
+        self._cluster, self._rng, self._counts = cluster, rng, counts
+        self._over = threading.Event()
+
+    def run(self):
+        due = {what: self._rng.exponential(mean) for what, mean in FAULTS.items()}
+        stopped = {}
+        now = 0.0
+        while not self._over.wait(0.005):
+            now += 0.005
+            for pid in [pid for pid, until in stopped.items() if until <= now]:
+                self._signal(pid, signal.SIGCONT)
+                del stopped[pid]
+            for what, mean in FAULTS.items():
+                if due[what] > now:
+                    continue
+                due[what] = now + self._rng.exponential(mean)
+                running = pids(self._cluster)
+                if not running:
+                    continue
+                pid = int(self._rng.choice(list(running.values())))
+                if what == "kill" and self._signal(pid, signal.SIGKILL):
+                    self._counts["killed"] += 1
+                elif what == "stop" and pid not in stopped and self._signal(pid, signal.SIGSTOP):
+                    self._counts["stopped"] += 1
+                    stopped[pid] = now + self._rng.exponential(0.1)
+        for pid in stopped:
+            self._signal(pid, signal.SIGCONT)
+
+    def end(self):
+        self._over.set()
+        self.join()
+
+    @staticmethod
+    def _signal(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def corrupting(cluster, rng, counts, chance):
+    """Let some messages arrive otherwise than they were sent; returns who was hit, by round."""
+    transport, hit = cluster._transport, {}
+    listen = transport.listen
+
+    def listen_and_corrupt(seconds):
+        events = list(listen(seconds))
+        for at, event in enumerate(events):
+            new = event.kind == Kind.MESSAGE and event.round == cluster._number
+            if new and event.round not in hit and rng.random() < chance:
+                hit[event.round] = event.worker
+                counts["corrupted"] += 1
+                events[at] = Event(
+                    event.kind,
+                    event.worker,
+                    event.round,
+                    event.index,
+                    corrupt(event.message, rng),
+                )
+        return events
+
+    transport.listen = listen_and_corrupt
+    return hit
+
+
+def corrupt(message, rng):
+    """The message, changed in one of several ways."""
+    wrong = message.copy()
+    element = int(rng.integers(wrong.size))
+    kind = rng.integers(6)
+    if kind == 0:
+        wrong[element] = rng.choice([np.nan, np.inf, -np.inf])
+    elif kind == 1:  # a bit of an exponent
+        wrong.view(np.uint64)[element] ^= np.uint64(1 << int(rng.integers(54, 62)))
+    elif kind == 2:
+        wrong *= -1.0
+    elif kind == 3:
+        wrong[:] = 0.0
+    elif kind == 4:
+        wrong += rng.standard_normal(wrong.size) * np.abs(wrong).max()
+    else:
+        wrong[:] = np.roll(wrong, 1)
+    return wrong
+
+
+def random_code(rng):
+    """One that tolerates three stragglers, or none, among eight workers."""
+    n = 8
+    return [
+        lambda: fastgc.ReedSolomon(n, stragglers=3),
+        lambda: fastgc.BinaryCode(n, stragglers=3),
+        lambda: fastgc.FractionalRepetition(n, stragglers=3),
+        lambda: fastgc.CyclicRepetition(n, stragglers=3, seed=int(rng.integers(99))),
+        lambda: fastgc.ReedSolomon(n, 16, stragglers=3),
+        lambda: fastgc.Uncoded(n, 16, load=2),
+    ][rng.integers(6)]()
+
+
+def episode(engine, rng, seconds, counts):
+    """One cluster's life."""
+    code = random_code(rng)
+    p = int(rng.integers(2, 3000))
+    verify = code.stragglers > 0 and rng.random() < 0.7
+    shards = list(rng.standard_normal((code.k, p)))
+    whole = np.sum(shards, axis=0)
+    thetas, found, received = [], [], []
+    with engine(code, shards, np.multiply, p, patience=60.0, verify=verify) as cluster:
+        hit = corrupting(cluster, rng, counts, 0.02) if verify else {}
+        chaos = Chaos(cluster, rng, counts)
+        chaos.start()
+        try:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                theta, out = rng.standard_normal(p), np.full(p, np.nan)
+                try:
+                    report = cluster.step(theta, out)
+                except CorruptMessageError as error:
+                    counts["rounds refused: corrupt, and not to be told whose"] += 1
+                    if cluster._number not in hit:
+                        counts["WRONG: refused without cause"] += 1
+                        print(f"refused: {code!r}, p={p}: {error}", file=sys.stderr)
+                    return
+                counts["rounds"] += 1
+                victim = hit.get(report.round)
+                right = np.allclose(out, theta * whole, rtol=1e-6, atol=1e-6)
+                if not right and (victim is None or report.verified):
+                    counts["WRONG: gradients"] += 1
+                    print(f"wrong: {code!r}, p={p}, {report}", file=sys.stderr)
+                elif not right:
+                    counts["wrong, and said not to be verified"] += 1
+                if set(report.corrupt) - {victim}:
+                    counts["WRONG: accused"] += 1
+                    print(f"accused: {code!r}, p={p}, {report}", file=sys.stderr)
+                counts["corrupt workers named"] += len(report.corrupt)
+                counts["verified"] += report.verified
+                if victim is None:
+                    thetas.append(theta)
+                    found.append(out)
+                    received.append(report.received)
+        finally:
+            chaos.end()
+            counts["died"] += cluster._deaths
+    counts["clusters"] += 1
+    with LocalCluster(code, shards, np.multiply, p, survivors=received.__getitem__) as cluster:
+        out = np.empty(p)
+        for theta, expected in zip(thetas, found, strict=True):
+            cluster.step(theta, out)
+            counts["run again"] += 1
+            if not np.array_equal(out, expected):
+                counts["WRONG: not the same when run again"] += 1
+                print(f"not the same: {code!r}, p={p}", file=sys.stderr)
+
+
+def main(arguments=None):
+    """Run for a while, print the counts; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--each", type=float, default=5.0, help="seconds of a cluster's life")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    engine = LocalCluster
+    if options.engine == "ray":
+        from fastgc.engines.ray import RayCluster
+
+        engine = RayCluster
+    rng, counts = np.random.default_rng(options.seed), Counter()
+    with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
+        pass  # starts what stays for the life of the program: the fork server and its helper
+    before, below = resources(), descendants()
+    until = time.monotonic() + options.seconds
+    while (left := until - time.monotonic()) > 0:
+        episode(engine, rng, min(options.each, left), counts)
+    gc.collect()
+    after = resources()
+    deadline = time.monotonic() + 5.0
+    while descendants() - below and time.monotonic() < deadline:
+        time.sleep(0.05)
+    counts["LEAKED: processes"] = len(descendants() - below)
+    counts["LEAKED: descriptors"] = after[0] - before[0]
+    counts["LEAKED: shared memory"] = after[1] - before[1] + len(abandoned(after[2] - before[2]))
+    for what, count in sorted(counts.items()):
+        print(f"{count:8d}  {what}")
+    return int(any(count for what, count in counts.items() if what.startswith(("WRONG", "LEAKED"))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The chaos command, for a few seconds. For longer: ``python -m tests.chaos``."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.any_backend
+
+spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
+chaos = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(chaos)
+
+
+def counts_of(output):
+    pairs = [line.split(maxsplit=1) for line in output.splitlines()]
+    return {what: int(count) for count, what in pairs}
+
+
+def test_processes(capsys):
+    status = chaos.main(["--seconds", "5", "--each", "2", "--seed", "1"])
+    counts = counts_of(capsys.readouterr().out)
+    assert status == 0, counts
+    assert min(counts[what] for what in ("rounds", "run again", "killed", "stopped")) > 0
+
+
+def test_it_sees_wrong_gradients(capsys, monkeypatch):
+    """Where messages are corrupted and nothing looks for that."""
+    corrupting = chaos.corrupting
+    monkeypatch.setattr(chaos, "corrupting", lambda *args: (corrupting(*args[:-1], 0.5), {})[1])
+    status = chaos.main(["--seconds", "3", "--each", "1", "--seed", "2"])
+    counts = counts_of(capsys.readouterr().out)
+    assert status == 1
+    assert counts["WRONG: accused"] > 0
+
+
+def test_it_sees_what_is_left(capsys, monkeypatch):
+    left = []
+    monkeypatch.setattr(
+        chaos,
+        "episode",
+        lambda *args: left.append(
+            chaos.LocalCluster(chaos.fastgc.Uncoded(1), [0], chaos.np.multiply, 1)
+        ),
+    )
+    assert chaos.main(["--seconds", "0.1"]) == 1
+    counts = counts_of(capsys.readouterr().out)
+    for cluster in left:
+        cluster.close()
+    assert min(count for what, count in counts.items() if "LEAKED" in what) > 0
