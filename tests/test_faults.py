@@ -459,3 +459,15 @@ def test_survivors_that_take_no_part():
     cluster = script(code, [NOTHING], survivors=lambda round: [0, 1])
     with pytest.raises(ValueError, match=r"survivors are of workers \[0\]"):
         cluster.collect(np.ones(1), rnd, rnd.workers)
+
+
+def test_a_limit_of_open_files_is_named(monkeypatch):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="50 workers need 150 open files.*ulimit -n"):
+            LocalCluster(Uncoded(50), [1.0] * 50, np.multiply, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

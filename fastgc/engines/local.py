@@ -9,6 +9,7 @@ parameters it reads are the worker's; at any other time they are the master's.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import multiprocessing
 import os
@@ -44,6 +45,7 @@ _NONE = -1
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
 _TRACEBACK_BYTES = 1 << 14
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
+_FILES = 3  # of each worker: its commands, its sentinel, and what its pipes take while it starts
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -102,6 +104,15 @@ class _Processes:
         self._resources = contextlib.ExitStack()
         try:
             self._start()
+        except OSError as error:
+            self.close()
+            if error.errno == errno.EMFILE:
+                raise OSError(
+                    error.errno,
+                    f"{code.n} workers need {_FILES * code.n} open files besides those of the "
+                    "program, more than the limit: raise it, with ulimit -n in a shell",
+                ) from None
+            raise
         except BaseException:
             self.close()
             raise
