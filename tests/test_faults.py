@@ -9,10 +9,20 @@ import time
 import numpy as np
 import pytest
 
-from fastgc import BinaryCode, Grouped, NotDecodableError, ReedSolomon, Uncoded, WorkerFailedError
-from fastgc.engines import LocalCluster
+from fastgc import (
+    BinaryCode,
+    FractionalRepetition,
+    Grouped,
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    WorkerFailedError,
+)
+from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Event, Kind
 from fastgc.engines.master import Master
+from fastgc.errors import CorruptMessageError
 
 pytestmark = pytest.mark.any_backend
 
@@ -467,7 +477,82 @@ def test_a_limit_of_open_files_is_named(monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, before[1]))
     try:
-        with pytest.raises(OSError, match="50 workers need 150 open files.*ulimit -n"):
+        with pytest.raises(OSError, match=r"50 workers need 150 open files.*ulimit -n"):
             LocalCluster(Uncoded(50), [1.0] * 50, np.multiply, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone can answer
+
+
+def test_a_corrupt_worker_is_a_straggler_of_its_round():
+    out = np.empty(1)
+    told = [NOTHING, [message(2, 0, 5.0)], [message(0, 0, 1.0)], [message(3, 0, 1.0)]]
+    told += [[message(1, 0, 1.0)], NOTHING, [message(2, 1, 1.0), message(1, 1, 1.0)]]
+    cluster = script(COPIES, told, verify=True)
+    report = cluster.step(np.ones(1), out)
+    assert out[0] == 1.0
+    assert report.corrupt == (2,)
+    assert report.verified
+    assert report.survivors.tolist() == [0, 3]
+    assert report.messages == 3
+    assert report.arrivals.size == 2
+    report = cluster.step(np.ones(1), out)  # and in the next it is as any other
+    assert (report.corrupt, report.verified, report.survivors.tolist()) == ((), True, [2, 1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_messages_that_are_not_finite(value):
+    out = np.empty(1)
+    told = [NOTHING, [message(2, 0, value), message(0, 0), message(3, 0)]]
+    report = script(COPIES, told, verify=True).step(np.ones(1), out)
+    assert out[0] == 1.0
+    assert (report.corrupt, report.verified, report.messages) == ((2,), True, 3)
+    with pytest.raises(NonFiniteMessageError, match="worker 2"):
+        script(COPIES, [NOTHING, [message(2, 0, value)]]).step(np.ones(1), out)
+
+
+def test_nobody_left_to_tell_who_is_corrupt():
+    out = np.full(1, 7.0)
+    told = [NOTHING, [message(0, 0, 5.0)], [message(1, 0, 1.0)]]
+    cluster = script(FractionalRepetition(2, 1, stragglers=1), told, verify=True)
+    with pytest.raises(CorruptMessageError, match="workers 0, 1") as caught:
+        cluster.step(np.ones(1), out)
+    assert caught.value.suspects == (0, 1)
+    assert out[0] == 7.0
+
+
+def test_the_dead_may_tell_who_is_corrupt():
+    out = np.empty(1)
+    told = [NOTHING, [message(0, 0, 5.0)], [message(1, 0, 1.0)], [Event(Kind.DIED, 2)]]
+    told += [[Event(Kind.JOINED, 2)], [message(2, 0, 1.0)]]
+    cluster = script(FractionalRepetition(3, 1, stragglers=2), told, verify=True)
+    report = cluster.step(np.ones(1), out)
+    assert (out[0], report.corrupt, report.verified) == (1.0, (0,), True)
+
+
+def test_a_gradient_that_nobody_is_left_to_verify():
+    """It is decoded, and said not to be verified."""
+    out = np.empty(1)
+    told = [NOTHING, [message(0, 0, 5.0)], [Event(Kind.DIED, 1)]]
+    cluster = script(FractionalRepetition(2, 1, stragglers=1), told, verify=True, patience=0)
+    report = cluster.step(np.ones(1), out)
+    assert (out[0], report.corrupt, report.verified, report.residual) == (5.0, (), False, 0.0)
+
+
+def test_too_few_that_are_not_corrupt():
+    told = [NOTHING, [message(0, 0, np.nan), message(1, 0, np.inf)]]
+    cluster = script(FractionalRepetition(2, 1, stragglers=1), told, verify=True)
+    match = r"messages of workers \[0, 1\] are corrupt, and the others are too few for round 0"
+    with pytest.raises(NotDecodableError, match=match):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_simulated_rounds_are_verified():
+    code, out = ReedSolomon(5, stragglers=2), np.empty(3)
+    with SimulatedCluster(code, [1.0] * 5, np.multiply, 3, verify=True) as cluster:
+        report = cluster.step(np.ones(3), out)
+    assert report.verified
+    assert report.messages == code.threshold + 1
+    np.testing.assert_allclose(out, 5.0)
