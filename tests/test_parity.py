@@ -596,6 +596,40 @@ def test_nobody_left_to_tell():
         rnd.gradient()
 
 
+def test_nobody_left_to_tell_of_some():
+    """One group's corrupt worker is named, and dropped; another's cannot be."""
+    code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, stragglers=1)])
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(9):
+        ready = rnd.receive(i, job.messages[i] * (-1 if i in (1, 7) else 1))
+        assert ready == (i == 8)
+    assert rnd.corrupt == [1]
+    with pytest.raises(
+        CorruptMessageError, match="5, 6, 7, 8 must be corrupt; no further"
+    ) as caught:
+        rnd.gradient()
+    assert caught.value.suspects == (5, 6, 7, 8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
+def test_numbers_too_small_to_be_normal(dtype):
+    """Their distance stays the same, so that relative to them, rounding is anything."""
+    code = ReedSolomon(8, stragglers=3)
+    least = float(np.nextafter(np.zeros(1, dtype), np.ones(1, dtype))[0])
+    kind = np.float32 if dtype in HALVES else dtype
+    rng = np.random.default_rng(0)
+    rnd = code.round(64, kind, dtype, verify=True)
+    for size in (0.3, 1, 3, 30):
+        g = rng.standard_normal((8, 64)) * size
+        g = (g * least).astype(kind)
+        rnd.reset()
+        for i in range(8):
+            rnd.receive(i, code.encode(i, g[code.partitions(i)], message_dtype=dtype))
+        assert rnd.corrupt == []
+        rnd.gradient()
+
+
 def test_best_of_too_few_looks_as_well():
     code = FractionalRepetition(6, stragglers=2)
     job = Job(code)

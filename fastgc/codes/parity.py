@@ -274,7 +274,7 @@ class Inspector:
         if self._coverable is None or self._coverable[0] != corrupt:
             rest = np.flatnonzero(~np.isin(self._senders, corrupt))
             found = np.zeros(self._senders.size, dtype=np.bool_)
-            found[rest], _ = self._covered(rest, self._code._parity(rest))
+            found[rest] = self._covered(rest, self._code._parity(rest))
             self._coverable = list(corrupt), found
         return self._coverable[1]
 
@@ -283,25 +283,23 @@ class Inspector:
         everything = Parity.of(vector[None])
         found = np.zeros(survivors.size, dtype=np.bool_)
         if everything.first.size:
-            found, _ = self._covered(survivors, everything)
+            found = self._covered(survivors, everything)
         return found
 
-    def _covered(
-        self, survivors: Numbers, parity: Parity
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Messages that checks cover, and checks that are of use: not all rounding errors."""
+    def _covered(self, survivors: Numbers, parity: Parity) -> NDArray[np.bool_]:
+        """Messages for which some check would find another of their size in their place."""
         norms, at = self._norms[survivors], parity.position
         with np.errstate(over="ignore", invalid="ignore"):
             bound = SAFETY * parity.spread(self._own * norms**2 + self._parts[survivors], 1.0)
             seen = np.abs(parity.coefficient) * norms[at] >= bound[parity.row]
         covered = np.zeros(survivors.size, dtype=np.bool_)
         covered[at[seen]] = True
-        return covered, np.isfinite(bound)
+        return covered
 
     def inspect(self, survivors: Numbers) -> Finding:
         """What parity says of the messages taken, whose numbers are `survivors`."""
         parity = self._code._parity(survivors)
-        covered, useful = self._covered(survivors, parity)
+        covered = self._covered(survivors, parity)
         sizes = np.array(self._sizes)
         top = sizes.max(initial=0.0) or 1.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -311,15 +309,16 @@ class Inspector:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
             bound = SAFETY * parity.spread(squares + (self._least / top) ** 2, largest)
+            bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
             sums = parity.apply(np.array(self._values) / top)
-            failed = useful & ~(np.abs(sums) <= bound)
+            failed = np.abs(sums) > bound
             if not failed.any():
                 self._largest = max(self._largest, largest * top)
                 return Finding(covered, True, [], [])
             sums, weight = sums / bound, 1 / bound
         corrupt, suspects = [], []
         senders = self._senders[survivors]
-        for checks in _together(parity, senders, useful, failed):
+        for checks in _together(parity, senders, failed):
             found = _explaining(parity, senders, checks, sums, weight)
             if len(found) == 1:
                 corrupt.append(found[0])
@@ -329,7 +328,7 @@ class Inspector:
 
 
 def _together(
-    parity: Parity, senders: Numbers, useful: NDArray[np.bool_], failed: NDArray[np.bool_]
+    parity: Parity, senders: Numbers, failed: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.bool_]]:
     """Sets of checks that share workers, directly or through others, and of which some failed."""
     row, worker = parity.row, senders[parity.position]
@@ -342,7 +341,6 @@ def _together(
             named = np.isin(worker, worker[checks[row]])
             grown = np.zeros_like(left)
             grown[row[named]] = True
-            grown &= useful
         left &= ~checks
         yield checks
 
@@ -366,7 +364,8 @@ def _explaining(
     for worker in np.unique(senders[used]):
         mine = H[:, senders[used] == worker]
         # columns of one length: what they are multiplied by is not bounded
-        mine = mine / np.abs(mine).max(axis=0)
+        lengths = np.abs(mine).max(axis=0)
+        mine = mine / np.where(lengths > 0, lengths, 1)
         change = np.linalg.lstsq(mine, wrong)[0]
         if np.linalg.norm(wrong - mine @ change) <= math.sqrt(wrong.size):
             found.append(int(worker))
