@@ -56,6 +56,7 @@ def pytest_terminal_summary(terminalreporter, config):
             _steps,
             _adaptive,
             _hot_loops,
+            _engines,
             _compilation,
         )
         if (table := make(done))
@@ -361,6 +362,20 @@ def _adaptive(done):
         "from what is kept)",
         rows,
     )
+
+
+def _engines(done):
+    """Rounds of each engine beside its bare loop."""
+    found = [bench for bench in done.values() if bench.group == "engines"]
+    if not found:
+        return None
+    rows = [["engine", "p", "bare loop", "engine's round", "over the bare loop"]]
+    for bench in found:
+        for row in bench.extra_info["rows"]:
+            bare, whole = row["bare loop"], row["engine"]
+            cells = f"{row['p']:,}", _time(bare), _time(whole), f"{whole / bare:.2f}×"
+            rows.append([bench.extra_info["engine"], *cells])
+    return "A round of 16 workers, the first 13 of which suffice, without the gradients", rows
 
 
 def _compilation(done):

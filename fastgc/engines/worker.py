@@ -50,7 +50,7 @@ class Worker:
         self.messages = len(data)
         self.partition = -1
         self._parts = self.messages if task.spread else 1  # that a delay is slept in
-        self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        self._partial = np.zeros(task.size, task.code.partial_dtype(task.dtype))
         self._encoders = [
             task.code.encoder(
                 number,

@@ -1,0 +1,41 @@
+"""What a round costs each engine, beside a bare loop on the same library that moves the same bytes.
+
+Gradients take no time, 16 workers, the first 13 messages suffice. Each program measures both loops
+in turns and prints JSON: a row for each size, medians in seconds.
+"""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+PROGRAMS = {
+    "local": [sys.executable, "local_loop.py"],
+    "mpi": [MPIEXEC, "-n", "17", sys.executable, "mpi_loop.py"],
+    "ray": [sys.executable, "ray_loop.py"],
+}
+NEEDED = {"mpi": "mpi4py", "ray": "ray"}
+
+
+@pytest.mark.parametrize("engine", PROGRAMS)
+def test_rounds(benchmark, note, engine):
+    if engine in NEEDED and importlib.util.find_spec(NEEDED[engine]) is None:
+        pytest.skip(f"no {NEEDED[engine]}")
+    printed = []
+
+    def run():
+        done = subprocess.run(
+            PROGRAMS[engine], cwd=HERE, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+
+    benchmark.group = "engines"
+    benchmark.pedantic(run, rounds=1)
+    note(engine=engine, rows=json.loads(printed[0].strip().splitlines()[-1]))
