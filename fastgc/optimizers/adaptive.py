@@ -13,7 +13,8 @@ A run, where `gradient_at` computes the gradient of a group's data::
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -24,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import (
     Output,
+    as_array,
     at_least,
     check_finite,
     check_index,
@@ -31,7 +33,7 @@ from .._arrays import (
     check_reals,
     check_vector,
 )
-from .descent import AMSGrad, Array, Optimizer, check_start
+from .descent import AMSGrad, Array, Optimizer, check_names, check_start
 
 __all__ = ["CADA", "GCADA"]
 
@@ -39,6 +41,8 @@ _FORGET = 0.9  # weight that the past keeps in an estimate when a gradient comes
 
 # Bounds of distances are widened by so much, relatively: more than the rounding of sums of squares.
 _ROOM = 1e-6
+
+_OPTIMIZER = "optimizer."  # what names of its state begin with in the method's own
 
 
 @dataclass(eq=False)
@@ -155,6 +159,9 @@ class GCADA:
         """
         start = check_start(theta0)
         self.optimizer.reset(start)
+        self._begin(start)
+
+    def _begin(self, start: Array) -> None:
         check_vector("the optimizer's point", self.point, start.dtype, start.size)
         self._stored = np.zeros((self.groups, start.size), start.dtype)
         self._total = np.zeros(start.size, start.dtype)
@@ -169,6 +176,83 @@ class GCADA:
         self._moves = [0.0] * self.groups  # of points, meanwhile, squared
         self._begun = True
         self._select()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that `restore` needs to go on from here: arrays, numbers and lists of them.
+
+        The optimizer's, whose names begin with ``optimizer.``, is part of it.
+
+        Raises
+        ------
+        RuntimeError
+            If no run has begun.
+        TypeError
+            If the optimizer has no state to keep.
+        """
+        self._require_begun()
+        inner = self._restorable().state()
+        anchors = list(dict.fromkeys(self._anchors.values()))
+        total = self._total
+        return {
+            "stored": self._stored.copy(),
+            "total": total.copy(),
+            "norms": list(self._norms),
+            "rounded": self._rounded,
+            "anew": self._anew,
+            "ages": self._ages.tolist(),
+            "steps": list(self._steps),
+            "points": np.array([a.point for a in anchors], total.dtype).reshape(
+                len(anchors), total.size
+            ),
+            "squared": [anchor.squared for anchor in anchors],
+            "since": [anchor.since for anchor in anchors],
+            "anchors": [
+                anchors.index(self._anchors[group]) if group in self._anchors else -1
+                for group in range(self.groups)
+            ],
+            "changes": list(self._changes),
+            "moves": list(self._moves),
+            "selected": self._selected.tolist(),
+            "due": sorted(self._due),
+        } | {f"{_OPTIMIZER}{name}": value for name, value in inner.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run, to the last bit as it would have gone on.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` gave, of a method with the same parameters. Arrays are copied.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not such; nothing has changed then.
+        """
+        optimizer = self._restorable()
+        own, inner = _checked_state(self, state)
+        optimizer.restore(inner)
+        self._begin(np.zeros_like(own["total"]))
+        self._stored[:], self._total[:] = own["stored"], own["total"]
+        self._norms, self._rounded, self._anew = list(own["norms"]), own["rounded"], own["anew"]
+        self._ages[:] = own["ages"]
+        self._steps.extend(own["steps"])
+        users = Counter(own["anchors"])
+        anchors = [
+            _Anchor(point.copy(), users[at], own["squared"][at], own["since"][at])
+            for at, point in enumerate(own["points"])
+        ]
+        self._anchors = {g: anchors[at] for g, at in enumerate(own["anchors"]) if at >= 0}
+        self._changes, self._moves = list(own["changes"]), list(own["moves"])
+        self._selected = np.array(own["selected"], dtype=np.int64)
+        self._due = set(own["due"])
+
+    def _restorable(self) -> Any:
+        if not hasattr(self.optimizer, "state") or not hasattr(self.optimizer, "restore"):
+            raise TypeError(
+                f"{self.optimizer!r} has no methods state and restore, by which a run can go on"
+            )
+        return self.optimizer
 
     @property
     def selected(self) -> NDArray[np.int64]:
@@ -407,6 +491,39 @@ class CADA(GCADA):
             smoothness=smoothness,
             relative=relative,
         )
+
+
+def _checked_state(
+    method: GCADA, state: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A state's own part, if it fits the method, and the optimizer's."""
+    names = (
+        *("stored", "total", "norms", "rounded", "anew", "ages", "steps", "points", "squared"),
+        *("since", "anchors", "changes", "moves", "selected", "due"),
+    )
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state must be what state() gave, not {state!r}")
+    own = {name: value for name, value in state.items() if not name.startswith(_OPTIMIZER)}
+    check_names(method, own, names)
+    total, points = as_array("total", own["total"]), as_array("points", own["points"])
+    shapes = {
+        "stored": (method.groups, total.size),
+        "total": (total.size,),
+        "points": (len(points), total.size),
+        **dict.fromkeys(("squared", "since"), (len(points),)),
+        **dict.fromkeys(("norms", "ages", "anchors", "changes", "moves"), (method.groups,)),
+    }
+    for name, shape in shapes.items():
+        if np.shape(own[name]) != shape:
+            raise ValueError(
+                f"{name} of the state must have shape {shape}, not {np.shape(own[name])}"
+            )
+    inner = {
+        name.removeprefix(_OPTIMIZER): value
+        for name, value in state.items()
+        if name.startswith(_OPTIMIZER)
+    }
+    return own, inner
 
 
 def _constants(smoothness: ArrayLike, groups: int) -> NDArray[np.float64]:

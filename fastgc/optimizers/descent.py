@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping
+from numbers import Real
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +32,12 @@ Array = NDArray[np.floating[Any]]
 
 
 class Optimizer(Protocol):
-    """What training asks of a gradient method."""
+    """What training asks of a gradient method.
+
+    To be kept in checkpoints it needs two methods more: ``state()``, arrays, numbers and lists of
+    numbers by their names, and ``restore(state)``, after which it goes on as if it had never
+    stopped, to the last bit.
+    """
 
     @property
     def theta(self) -> Array:
@@ -55,7 +62,10 @@ class Optimizer(Protocol):
 
 
 class _Descent(ABC):
-    """The iterate and its point, and the check of gradients."""
+    """The iterate and its point, the check of gradients, and what is kept of a run."""
+
+    _vectors: ClassVar[tuple[str, ...]] = ("_theta",)  # attributes that are its state
+    _numbers: ClassVar[tuple[str, ...]] = ("lr",)
 
     def __init__(self, lr: float) -> None:
         self.lr = check_real("lr", lr, positive=True)
@@ -114,6 +124,51 @@ class _Descent(ABC):
         theta = self.theta
         return self._move(check_vector("gradient", gradient, theta.dtype, theta.size))
 
+    def state(self) -> dict[str, Any]:
+        """Everything that `restore` needs to go on from here: copies of arrays, and numbers.
+
+        Raises
+        ------
+        RuntimeError
+            If no run has begun.
+        """
+        self._started(self._theta)
+        vectors = {name: getattr(self, name).copy() for name in self._kept_vectors()}
+        numbers = {name: getattr(self, name) for name in self._numbers}
+        return {name.removeprefix("_"): value for name, value in (vectors | numbers).items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run, to the last bit as it would have gone on.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` gave, of a method with the same parameters. Arrays are copied.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not such; nothing has changed then.
+        """
+        keys = {name: name.removeprefix("_") for name in (*self._kept_vectors(), *self._numbers)}
+        check_names(self, state, keys.values())
+        start = np.zeros_like(as_array("theta", state["theta"]))
+        vectors = {
+            name: check_vector(keys[name], state[keys[name]], start.dtype, start.size)
+            for name in self._kept_vectors()
+        }
+        for name in self._numbers:
+            if not isinstance(state[keys[name]], Real):
+                raise TypeError(f"{keys[name]} must be a real number, not {state[keys[name]]!r}")
+        self.reset(start)
+        for name, vector in vectors.items():
+            getattr(self, name)[:] = vector
+        for name in self._numbers:
+            setattr(self, name, float(state[keys[name]]))
+
+    def _kept_vectors(self) -> tuple[str, ...]:
+        return self._vectors
+
     @abstractmethod
     def _move(self, gradient: Array) -> float:
         """`step` along a gradient that fits."""
@@ -157,6 +212,9 @@ class SGD(_Descent):
         super().reset(theta0)
         self._velocity = np.zeros_like(self._theta) if self.momentum else None
 
+    def _kept_vectors(self) -> tuple[str, ...]:
+        return (*self._vectors, "_velocity") if self.momentum else self._vectors
+
     def _move(self, gradient: Array) -> float:
         return kernels.sgd(self.theta, self._velocity, gradient, self.lr, self.momentum)
 
@@ -186,6 +244,9 @@ class Nesterov(_Descent):
     ValueError
         If one is out of range.
     """
+
+    _vectors = ("_theta", "_point")
+    _numbers = ("lr", "_t")
 
     def __init__(self, lr: float, momentum: float | None = None) -> None:
         super().__init__(lr)
@@ -249,6 +310,8 @@ class AMSGrad(_Descent):
     that element of theta moves no more.
     """
 
+    _vectors = ("_theta", "_h", "_v")
+
     def __init__(
         self,
         lr: float = 0.01,
@@ -288,6 +351,17 @@ class AMSGrad(_Descent):
     def _move(self, gradient: Array) -> float:
         return kernels.amsgrad(
             self.theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
+        )
+
+
+def check_names(method: object, state: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise unless a state holds just these."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state must be what state() gave, not {state!r}")
+    if set(state) != set(names):
+        raise ValueError(
+            f"the state of {type(method).__name__} consists of {', '.join(sorted(names))}, "
+            f"not of {', '.join(sorted(state))}"
         )
 
 
