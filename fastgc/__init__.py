@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    CheckpointError,
     CorruptMessageError,
     InstabilityWarning,
     NonFiniteMessageError,
@@ -53,6 +54,7 @@ _LAZY = {
     "train": "training",
 }
 _MODULES = (
+    "checkpoint",
     "codes",
     "data",
     "delays",
@@ -71,6 +73,7 @@ _MODULES = (
 
 __all__ = [
     "BinaryCode",
+    "CheckpointError",
     "CorruptMessageError",
     "CouponCollector",
     "CyclicRepetition",

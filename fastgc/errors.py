@@ -5,6 +5,7 @@ caller may want to tell apart and handle.
 """
 
 __all__ = [
+    "CheckpointError",
     "CorruptMessageError",
     "InstabilityWarning",
     "NonFiniteMessageError",
@@ -93,3 +94,7 @@ class UnstableRoundError(ArithmeticError):
 
 class InstabilityWarning(UserWarning):
     """A code or a round loses more digits than it should."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is damaged, of another run, or in use."""

@@ -30,7 +30,9 @@ __all__ = [
 
 
 @contextmanager
-def training_bar(name: str, rounds: int, workers: int) -> Iterator[Callable[[Record], None]]:
+def training_bar(
+    name: str, rounds: int, workers: int, done: int = 0
+) -> Iterator[Callable[[Record], None]]:
     """Show a bar for the length of a run; yields the function to call with each record.
 
     It says the round, the training loss, the test error, the workers waited for and the time
@@ -42,13 +44,15 @@ def training_bar(name: str, rounds: int, workers: int) -> Iterator[Callable[[Rec
         TextColumn("{task.completed}/{task.total}  {task.fields[state]}"),
     )
     with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
-        task = progress.add_task(name, total=rounds, state="starting workers")
+        task = progress.add_task(name, total=rounds, completed=done, state="starting workers")
 
         def show(record: Record) -> None:
             state = (
                 f"loss {record.loss:.3f}  error {100 * record.test_error:.2f}%  "
                 f"{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
             )
+            if record.residual:
+                state += "  approximate"
             progress.update(task, advance=1, state=state)
 
         yield show
@@ -92,11 +96,12 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     """Summarise runs, one a row.
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
-    error predicted for one of them stands in the place of decoding.
+    error predicted for one of them stands in the place of decoding. Where workers died, or
+    gradients were approximations, their numbers have columns.
     """
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
-    tracked = not np.isnan(histories[0].rounds[-1].rounding)
+    tracked = not all(np.isnan(r.rounding) for history in histories for r in history.rounds)
     each = f"{most} round{'s' * (most > 1)} each"
     table = Table(
         title=each if least == most else f"{least} to {most} rounds",
@@ -116,7 +121,12 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "rounding" if tracked else "dec. µs",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
-    for history in histories:
+    died = any(history.rounds[-1].deaths for history in histories)
+    rough = [sum(r.residual != 0 for r in history.rounds) for history in histories]
+    for heading, shown in (("deaths", died), ("approx.", any(rough))):
+        if shown:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for history, approximations in zip(histories, rough, strict=True):
         rounds, last = history.rounds, history.rounds[-1]
         seconds = history.seconds_to(target)
         table.add_row(
@@ -128,9 +138,11 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
             f"{np.mean([r.messages for r in rounds]):.1f}",
             f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
-            f"{max(r.rounding for r in rounds):.0e}"
+            f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
             if tracked
             else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
+            *([str(last.deaths)] if died else []),
+            *([str(approximations)] if any(rough) else []),
         )
     return table
 

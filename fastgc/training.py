@@ -7,27 +7,39 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial as bind
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import data as datasets
-from ._arrays import at_least
+from ._arrays import at_least, check_real
+from .checkpoint import Checkpoint, describe
 from .codes import Code, Grouped, GroupedRound
 from .delays import DelayModel
 from .engines import Cluster, RoundReport
+from .engines.interface import Partial, Survivors
+from .errors import CheckpointError
 from .models import LeastSquares, Model, SoftmaxRegression
 from .optimizers import GCADA, Nesterov, Optimizer
 
 if TYPE_CHECKING:
     from .stability import StabilityTracker
 
-__all__ = ["ENGINES", "History", "Record", "Spent", "equal_loss", "train", "write_json"]
+__all__ = [
+    "ENGINES",
+    "History",
+    "Record",
+    "Spent",
+    "equal_loss",
+    "read_json",
+    "train",
+    "write_json",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,11 @@ class Record:
         Messages used.
     samples : int
         Gradients of single samples that the workers were to compute.
+    deaths : int
+        Workers that have died until then, each time counted.
+    residual : float
+        0 where the gradient was decoded. Else it is an approximation, and this is how far the
+        coefficients of the partial gradients in it are from 1 (``partial="best"``).
     """
 
     round: int
@@ -81,6 +98,8 @@ class Record:
     downloads: int = 0
     uploads: int = 0
     samples: int = 0
+    deaths: int = 0
+    residual: float = 0.0
 
 
 class Spent(NamedTuple):
@@ -156,6 +175,25 @@ def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
         file.write("\n")
 
 
+def read_json(path: str | os.PathLike[str]) -> list[History]:
+    """Runs that `write_json` has written; parameters are not among what it writes.
+
+    Raises
+    ------
+    ValueError
+        If the file holds anything else.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            listed = json.load(file)
+            return [
+                History(**(each | {"rounds": [_record(row) for row in each["rounds"]]}))
+                for each in listed
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ValueError(f"{path} holds no history of runs of training") from None
+
+
 def equal_loss(histories: Sequence[History]) -> float:
     """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
     return max(
@@ -171,6 +209,17 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_ready(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _record(row: dict[str, Any]) -> Record:
+    """A record of what JSON made of it."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    for each in fields(Record):
+        if each.type == "float" and given.get(each.name, 0.0) is None:
+            given[each.name] = math.nan
+    return Record(**given)
 
 
 def train(
@@ -191,6 +240,12 @@ def train(
     batch: int | None = None,
     until: float | None = None,
     engine: str | Callable[..., Cluster] = "local",
+    survivors: Survivors | History | Sequence[Record] | None = None,
+    patience: float = 10.0,
+    partial: Partial = "raise",
+    verify: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 10,
 ) -> History:
     """Train a model on workers that straggle, with coded gradients.
 
@@ -239,6 +294,26 @@ def train(
         Processes of this machine; or workers simulated by
         `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
         `fastgc.engines.Cluster`, given the arguments that `LocalCluster` takes.
+    survivors : History, sequence of Record or callable, optional
+        The run to decode as: each gradient from the messages that were used there, in that order,
+        so that parameters come out the same to the last bit. Or ``survivors(round)``, which gives
+        their numbers for the engine's rounds, from 0. Default: from the messages that come first.
+    patience : float
+        Seconds that a round waits for workers that have died, which are restarted, where the others
+        are too few. 0: they are not restarted.
+    partial : "raise" or "best"
+        What to do when the patience is at its end, or the time is out: raise, or step along the
+        best approximation of the gradient (`Record.residual`). Not for adaptive methods.
+    verify : bool
+        Check the messages of each round against the code's redundancy, where more of them come than
+        are needed.
+    checkpoint : path, optional
+        A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
+        from there, to the last bit as it would have gone on; the history is of all rounds, and
+        `callback` gets the new ones. It may go on with more `rounds`, on another engine, and with
+        other `survivors`, `patience`, `partial`, `timeout` and `until`.
+    every : int
+        Rounds from one checkpoint to the next; there is one after the last, too.
 
     Returns
     -------
@@ -249,9 +324,17 @@ def train(
     ValueError
         If arguments do not go together: coded data and a model whose gradient is not quadratic in
         them, an adaptive method and a code without its groups, mini-batches larger than a
-        partition.
+        partition, more rounds than the run to decode as has.
+    TypeError
+        If an argument is of a wrong type; a `checkpoint` asks for an optimizer with methods
+        ``state`` and ``restore``.
+    CheckpointError
+        If what the folder holds is damaged, or of another run, or of more rounds than are asked
+        for; or if another process has it.
     NotDecodableError, UnstableRoundError, WorkerFailedError, TimeoutError
         As `fastgc.engines.local.LocalCluster.step` does. No process is left behind.
+    OSError
+        If a checkpoint cannot be written. The one before it stands.
 
     Notes
     -----
@@ -259,6 +342,7 @@ def train(
     script.
     """
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    every = at_least("every", every, 1)
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     _check_methods("model", model, "partial_gradient")
@@ -268,8 +352,12 @@ def train(
         raise TypeError(f"callback must be callable, not {callback!r}")
     if until is not None:
         _check_loss(until)
+    options = _options(code, survivors, patience, partial, verify, rounds, until)
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
+        check_partial(type(optimizer).__name__, partial)
+    if checkpoint is not None:
+        _check_kept(optimizer, tracker)
     start_cluster = _engine(engine)
     serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
@@ -289,54 +377,71 @@ def train(
         check_batch(code, batch, len(X))
         batches = datasets.MiniBatches(batch, seed)
     optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
+    form = code._format(model.size, X.dtype, message_dtype)
     prepared = model.prepare(X, y)
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
     history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
-    shown: AbstractContextManager[Callable[[Record], object]] = nullcontext(lambda record: None)
-    if progress:
-        from .progress import training_bar
-
-        shown = training_bar(history.name, rounds, code.n)
-
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
     if serve is not None and serve():
         return history
-    with (
-        shown as show,
-        start_cluster(
-            code,
-            shards,
-            model.partial_gradient,
-            model.size,
-            dtype=X.dtype,
-            delays=delays,
-            seed=seed,
-            timeout=timeout,
-            message_dtype=message_dtype,
-            tracker=tracker,
-            batch=batches,
-        ) as cluster,
-    ):
-        run: Callable[[], tuple[RoundReport, Sequence[int]]]
+
+    with ExitStack() as stack:
+        kept = None
+        if checkpoint is not None:
+            what = {"batch": batch, "messages": form.message_dtype, "tracked": tracker is not None}
+            run = describe(code, model, optimizer, dataset, delays, seed, **what)
+            kept = stack.enter_context(Checkpoint(checkpoint, run))
+        if kept is not None:
+            _resume(kept, rounds, history, optimizer, tracker)
+        done = len(history.rounds)
+        over = until is not None and any(record.loss <= until for record in history.rounds)
+        first = rounds + 1 if over else done + 1
+        show: Callable[[Record], object] = _ignore
+        if progress and first <= rounds:
+            from .progress import training_bar
+
+            show = stack.enter_context(training_bar(history.name, rounds, code.n, done))
+        if first > rounds and serve is None:  # processes that serve wait for a cluster to end
+            history.theta = optimizer.theta.copy()
+            return history
+        cluster = stack.enter_context(
+            start_cluster(
+                code,
+                shards,
+                model.partial_gradient,
+                model.size,
+                dtype=X.dtype,
+                delays=delays,
+                seed=seed,
+                timeout=timeout,
+                message_dtype=message_dtype,
+                tracker=tracker,
+                batch=batches,
+                **({"first_round": done} if done else {}),
+                **options,
+            )
+        )
+        step: Callable[[], tuple[RoundReport, Sequence[int]]]
         if isinstance(optimizer, GCADA):
             assert isinstance(code, Grouped)
-            form = code._format(model.size, X.dtype, message_dtype)
             rnd = code.group_round(model.size, form.gradient_dtype, form.message_dtype)
             same = form.gradient_dtype == gradient.dtype
             decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
-            run = partial(_step_selected, cluster, optimizer, rnd, decoded, gradient)
+            step = bind(_step_selected, cluster, optimizer, rnd, decoded, gradient)
         else:
-            run = partial(_step_all, cluster, optimizer, gradient, range(code.n))
-        elapsed = 0.0
-        for number in range(1, rounds + 1):
+            step = bind(_step_all, cluster, optimizer, gradient, range(code.n))
+        elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
+        for number in range(first, rounds + 1):
             start = cluster.clock()
-            report, asked = run()
-            if tracker is not None and tracker.due:
+            report, asked = step()
+            # an approximation of the gradient is not tracked
+            tracked = tracker is not None and report.residual == 0
+            if tracker is not None and tracked and tracker.due:
                 paused = cluster.clock()
-                drawn = None if batches is None else partial(batches, round=report.round)
+                drawn = None if batches is None else bind(batches, round=report.round)
                 tracker.measure(
                     gradient, _partials(model, optimizer.point, prepared, code.k, drawn)
                 )
@@ -357,18 +462,26 @@ def train(
                 report.stale,
                 model.loss(optimizer.theta, X, y),
                 model.error(optimizer.theta, dataset.X_test, dataset.y_test),
-                math.nan if tracker is None else tracker.rounds[-1].predicted,
+                tracker.rounds[-1].predicted if tracker is not None and tracked else math.nan,
                 tuple(report.received.tolist()),
                 tuple(report.arrivals.tolist()),
                 len(asked),
                 report.received.size,
                 sum(samples[worker] for worker in asked),
+                deaths + report.deaths,
+                report.residual,
             )
             history.rounds.append(record)
             show(record)
             if callback is not None:
                 callback(record)
-            if until is not None and record.loss <= until:
+            over = until is not None and record.loss <= until
+            if kept is not None:
+                row = tracker.rounds[-1] if tracker is not None and tracked else None
+                kept.add([asdict(record), row])
+                if over or number == rounds or number % every == 0:
+                    kept.save(_state(optimizer))
+            if over:
                 break
     history.theta = optimizer.theta.copy()
     return history
@@ -412,6 +525,118 @@ def _check_methods(what: str, given: object, method: str) -> None:
     """Raise TypeError unless it is None, or an object that has this method."""
     if given is not None and (isinstance(given, type) or not hasattr(given, method)):
         raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
+
+
+def check_partial(method: str, partial: str) -> None:
+    """Raise if an adaptive method were to make do with approximations."""
+    if partial == "best":
+        raise ValueError(
+            f'{method} keeps gradients for later rounds and needs them exact: use partial="raise"'
+        )
+
+
+def _options(
+    code: Code,
+    survivors: Survivors | History | Sequence[Record] | None,
+    patience: float,
+    partial: Partial,
+    verify: bool,
+    rounds: int,
+    until: float | None,
+) -> dict[str, Any]:
+    """Those of an engine's options that are not what they are by default."""
+    if partial not in ("raise", "best"):
+        raise ValueError(f'partial must be "raise" or "best", not {partial!r}')
+    if not isinstance(verify, bool | np.bool_):
+        raise TypeError(f"verify must be True or False, not {verify!r}")
+    if patience != math.inf:
+        patience = check_real("patience", patience)
+    options: dict[str, Any] = {}
+    if survivors is not None:
+        if not callable(survivors):
+            survivors = _Replay(code, survivors, rounds if until is None else 1)
+        options["survivors"] = survivors
+    if patience != 10.0:
+        options["patience"] = patience
+    if partial != "raise":
+        options["partial"] = partial
+    if verify:
+        options["verify"] = True
+    return options
+
+
+class _Replay:
+    """The messages that an earlier run used, by the engine's rounds; of `rounds` at least."""
+
+    def __init__(self, code: Code, run: History | Sequence[Record], rounds: int) -> None:
+        records = run.rounds if isinstance(run, History) else run
+        if not isinstance(records, Sequence) or not all(isinstance(r, Record) for r in records):
+            raise TypeError(f"survivors must be a History, its records or callable, not {run!r}")
+        self._received = {record.round - 1: record.received for record in records}
+        for number, received in self._received.items():
+            try:
+                code._check_survivors(received)
+            except ValueError as error:
+                raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
+        for number in range(rounds):
+            self(number)
+
+    def __call__(self, number: int) -> ArrayLike:
+        if number not in self._received:
+            raise ValueError(
+                f"the run to decode as has no round {number + 1}: it has {len(self._received)}"
+            )
+        return self._received[number]
+
+
+def _check_kept(optimizer: Optimizer | None, tracker: StabilityTracker | None) -> None:
+    """Raise unless both can be kept in a checkpoint."""
+    for method in ("state", "restore"):
+        if optimizer is not None and not callable(getattr(optimizer, method, None)):
+            raise TypeError(
+                f"checkpoint asks for an optimizer with methods state and restore, as those of "
+                f"fastgc.optimizers have; {optimizer!r} has no {method}"
+            )
+    if tracker is not None:
+        from .stability import StabilityTracker
+
+        if not isinstance(tracker, StabilityTracker):
+            raise TypeError(f"checkpoint keeps what a StabilityTracker took down, not {tracker!r}")
+
+
+def _state(optimizer: Any) -> dict[str, Any]:
+    """What `_check_kept` has made sure that there is."""
+    state: dict[str, Any] = optimizer.state()
+    return state
+
+
+def _resume(
+    kept: Checkpoint,
+    rounds: int,
+    history: History,
+    optimizer: Any,
+    tracker: StabilityTracker | None,
+) -> None:
+    """Go on from a checkpoint, or make the first, which tells early what cannot be kept."""
+    if kept.state is None:
+        kept.save(optimizer.state())
+        return
+    if kept.round > rounds:
+        raise CheckpointError(
+            f"the checkpoint is of {kept.round} rounds already: ask for as many at least, not for "
+            f"{rounds}, or name another folder"
+        )
+    optimizer.restore(kept.state)
+    history.rounds.extend(_record(row) for row, _ in kept.lines)
+    if tracker is not None:
+        from .stability import TrackedRound
+
+        tracker.rounds[:] = [TrackedRound(*row) for _, row in kept.lines if row is not None]
+    kept.state, kept.lines = None, []  # which may be large
+
+
+def _ignore(record: Record) -> None:
+    """Show nothing."""
 
 
 def _check_loss(until: Any) -> None:

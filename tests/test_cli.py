@@ -340,7 +340,7 @@ def test_simulated_without_delays():
     ("arguments", "says"),
     [
         (["--method", "lion"], "--method must be one of nesterov, sgd, adam, cada, gcada, not"),
-        (["--engine", "mpi"], "--engine must be one of local, simulated, not 'mpi'"),
+        (["--engine", "pvm"], "--engine must be one of local, mpi, ray, simulated, not 'pvm'"),
         (["--c", "1"], "--c is for the methods cada and gcada"),
         (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "gcada", "--c", "-1"], "c must be finite and not negative"),

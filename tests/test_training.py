@@ -433,7 +433,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
     ("code", "options", "error", "match"),
     [
         ("rs", {}, TypeError, "code must be a code of fastgc, not 'rs'"),
-        (fastgc.Uncoded(3), {"engine": "mpi"}, ValueError, "unknown engine 'mpi': choose among lo"),
+        (fastgc.Uncoded(3), {"engine": "pvm"}, ValueError, "unknown engine 'pvm': choose among lo"),
         (fastgc.Uncoded(3), {"engine": 3}, TypeError, "engine must be a name or callable, not int"),
         (fastgc.Uncoded(3), {"batch": 0}, ValueError, "batch must be at least 1, not 0"),
         (fastgc.Uncoded(3), {"batch": 2.5}, TypeError, "batch must be an integer"),

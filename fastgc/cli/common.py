@@ -53,11 +53,16 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError, WorkerFailedError) as e:
-        typer.echo(f"fastgc: {e}", err=True)
+        _say(str(e), e)
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        typer.echo("fastgc: interrupted; the worker processes have ended", err=True)
+    except KeyboardInterrupt as e:
+        _say("interrupted; the worker processes have ended", e)
         raise typer.Exit(130) from None
+
+
+def _say(text: str, error: BaseException) -> None:
+    for line in (text, *getattr(error, "__notes__", ())):
+        typer.echo(f"fastgc: {line}", err=True)
 
 
 def check_folder(path: Path | None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..models import Model
     from ..optimizers import Optimizer
     from ..stability import StabilityTracker
+    from ..training import History
 
 # Methods, and the code that each is used with unless another is named.
 METHODS = {
@@ -139,6 +141,47 @@ def train(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the history of every round to this file.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the run in this folder, and go on from what is kept there: the same command "
+            "again resumes a run that was ended, by whatever. Each of several runs has a folder in "
+            "it, by its name."
+        ),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds from one checkpoint to the next. (default: 10)"),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="Decode from the messages that a run used whose history --json has written to "
+            "this file: the one with the same name, or the only one."
+        ),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Seconds to wait for workers that have died and are restarted, where the others "
+            "are too few; 0: do not restart them.",
+        ),
+    ] = 10.0,
+    partial: Annotated[
+        str,
+        typer.Option(
+            help='What to do when they are not back: "raise" an error, or take the "best" '
+            "approximation of the gradient."
+        ),
+    ] = "raise",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Check messages against the code's redundancy, where more come than are needed.",
+        ),
+    ] = False,
     track: Annotated[
         Path | None,
         typer.Option(
@@ -162,7 +205,7 @@ def train(
     from ..models import LeastSquares, SoftmaxRegression
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
-    from ..training import ENGINES, check_batch, equal_loss, write_json
+    from ..training import ENGINES, check_batch, check_partial, equal_loss, write_json
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
@@ -184,10 +227,18 @@ def train(
         if on_error not in ("warn", "raise", "wait"):
             raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {on_error!r}')
         action: Any = on_error
+        if every is not None and checkpoint is None:
+            raise ValueError("--every needs --checkpoint, a folder to keep the run in")
+        if partial not in ("raise", "best"):
+            raise ValueError(f'--partial must be "raise" or "best", not {partial!r}')
+        settled: Any = partial
+        earlier = _earlier(replay, runs)
         tracked = track is not None or max_error is not None
         adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
         if tracked and adaptive:
             raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
+        for name in adaptive:
+            check_partial(name, partial)
         for option, value in (("--c", c), ("--max-age", max_age)):
             if value is not None and not adaptive:
                 raise ValueError(f"{option} is for the methods cada and gcada")
@@ -228,6 +279,7 @@ def train(
                 + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
                 err=True,
             )
+        folders = _folders(checkpoint, runs)
         histories = []
         for name, each in runs.items():
             if tracked:
@@ -248,6 +300,12 @@ def train(
                     batch=batch,
                     until=loss,
                     engine=engine,
+                    survivors=earlier.get(name),
+                    patience=patience,
+                    partial=settled,
+                    verify=verify,
+                    checkpoint=folders.get(name),
+                    every=10 if every is None else every,
                 )
             )
         Console().print(comparison_table(histories, target))
@@ -353,6 +411,37 @@ def _optimizer(
     given = {"c": c, "max_age": max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
     return kind(run.code.groups, adam, smoothness=constants, **chosen)
+
+
+def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
+    """The run to decode as, of each of these."""
+    from ..training import read_json
+
+    if path is None:
+        return {}
+    names, histories = list(runs), read_json(path)
+    found = {history.name: history for history in histories}
+    if len(names) == len(histories) == 1:
+        return {names[0]: histories[0]}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ValueError(f"{path} has no run {missing[0]!r}, but {', '.join(map(repr, found))}")
+    return {name: found[name] for name in names}
+
+
+def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
+    """Where to keep each run: one alone in the folder itself."""
+    names = list(runs)
+    if checkpoint is None:
+        return {}
+    if len(names) == 1:
+        return {names[0]: checkpoint}
+    if not checkpoint.resolve().parent.is_dir():
+        raise ValueError(f"there is no folder {checkpoint.parent} to make {checkpoint.name} in")
+    if checkpoint.exists() and not checkpoint.is_dir():
+        raise ValueError(f"{checkpoint} is a file: name a folder for checkpoints")
+    checkpoint.mkdir(exist_ok=True)
+    return {name: checkpoint / quote(name, safe=":=, ") for name in names}
 
 
 @contextmanager

@@ -1,0 +1,418 @@
+"""What is kept of a run of training, so that it can go on after its process has died.
+
+A folder holds three files. ``rounds.jsonl`` has a line of JSON for each round and only grows.
+``checkpoint`` has the parameters and the optimizer's state after a round, and says how many bytes
+of the other are of the rounds until then; what comes after them was written for a checkpoint that
+was never finished, and is cut off. It is replaced as a whole, after both are on the disk. ``lock``
+is empty, and locked by the process that has the folder.
+
+A checkpoint file is::
+
+    magic, 18 bytes | version, uint32 | length of the head, uint64 | head, JSON | arrays | digest
+
+with integers little-endian, the arrays' bytes as the head describes them, and the BLAKE2b digest of
+all before it, 32 bytes. Nothing in it is code, as in a pickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .codes import Code
+from .data import Dataset
+from .errors import CheckpointError
+
+__all__ = ["Checkpoint", "describe", "read", "write"]
+
+MAGIC = b"fastgc checkpoint\n"
+VERSION = 1
+_PREFIX = struct.Struct("<IQ")
+_DIGEST_BYTES = 32
+
+_NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Checkpoint:
+    """The folder that a run is kept in; one process at a time has it.
+
+    Parameters
+    ----------
+    folder : path
+        Made, if the folder that it is to be in exists.
+    run : mapping of str to str
+        What the run is (`describe`): that of the checkpoint there, if there is one.
+
+    Attributes
+    ----------
+    round : int
+        Rounds that the checkpoint on the disk is of; 0 if there is none.
+    state : dict or None
+        What `save` was given after that round.
+    lines : list
+        What `add` was given for these rounds.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be made.
+    CheckpointError
+        If what it holds is damaged or of another run, or another process has it.
+    OSError
+        If it cannot be read or written to.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str]) -> None:
+        self._folder = Path(folder)
+        self._run = dict(run)
+        self.round = 0
+        self.state: dict[str, Any] | None = None
+        self.lines: list[Any] = []
+        self._pending: list[bytes] = []
+        self._hash = _new_hash()
+        self._make_folder()
+        with contextlib.ExitStack() as stack:
+            self._lock = stack.enter_context(open(self._folder / "lock", "ab"))
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(
+                    f"another process keeps a run in {self._folder}: wait for its end, or name "
+                    "another folder"
+                ) from None
+            kept = self._load()
+            self._history = stack.enter_context(open(self._folder / "rounds.jsonl", "ab"))
+            self._history.truncate(kept)
+            self._size = kept
+            self._resources = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if self.round and error is not None and not isinstance(error, CheckpointError):
+            error.add_note(
+                f"round {self.round} is kept in {self._folder}: repeat the run to go on from there"
+            )
+
+    def close(self) -> None:
+        """Let go of the folder; a second call does nothing. What was not saved is lost."""
+        self._pending.clear()
+        self._resources.close()
+
+    def add(self, line: Any) -> None:
+        """Note what `lines` is to hold of one round more, in types that JSON has."""
+        self._pending.append(json.dumps(line, default=_plain).encode() + b"\n")
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Keep the rounds added so far, and the state after them.
+
+        Whatever happens meanwhile, the checkpoint on the disk is the one before, or this.
+
+        Parameters
+        ----------
+        state : mapping
+            As of `write`.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; the one before stands.
+        """
+        added = b"".join(self._pending)
+        digest = self._hash.copy()
+        digest.update(added)
+        number = self.round + len(self._pending)
+        head = {
+            "run": self._run,
+            "round": number,
+            "history": [self._size + len(added), digest.hexdigest()],
+        }
+        try:
+            self._history.write(added)
+            self._history.flush()
+            os.fsync(self._history.fileno())
+            write(self._folder / "checkpoint", head, state)
+        except OSError as error:
+            stands = f"that of round {self.round} stands" if self.round else "there is none before"
+            raise OSError(
+                error.errno,
+                f"the checkpoint of round {number} could not be written to {self._folder}, "
+                f"{stands}: {error.strerror or error}",
+            ) from error
+        self._hash, self._size, self.round = digest, self._size + len(added), number
+        self._pending.clear()
+
+    def _make_folder(self) -> None:
+        folder = self._folder
+        if folder.is_dir():
+            return
+        if folder.exists():
+            raise ValueError(f"{folder} is a file: name a folder for checkpoints")
+        if not folder.parent.is_dir():
+            raise ValueError(f"there is no folder {folder.parent} to make {folder.name} in")
+        folder.mkdir(exist_ok=True)  # another process may have been faster
+        _sync_folder(folder.parent)
+
+    def _load(self) -> int:
+        """Read what the folder holds; returns how many bytes of the history are of it."""
+        path, history = self._folder / "checkpoint", self._folder / "rounds.jsonl"
+        if not path.exists():
+            if history.exists() and history.stat().st_size:
+                raise CheckpointError(
+                    f"{history} is there, but no checkpoint that it belongs to: remove it, or name "
+                    "another folder"
+                )
+            return 0
+        head, state = read(path)
+        try:
+            run, number = head["run"], head["round"]
+            size, digest = head["history"]
+            if not isinstance(run, dict) or type(number) is not int or type(size) is not int:
+                raise TypeError
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(f"{path} is no checkpoint of a run of training") from None
+        self._compare(run)
+        content = history.read_bytes() if history.exists() else b""
+        if not 0 <= size <= len(content):
+            raise CheckpointError(
+                f"{history} is cut off: {path} belongs to {size} bytes of it, but it has "
+                f"{len(content)}"
+            )
+        self._hash.update(content[:size])
+        lines = content[:size].splitlines()
+        if self._hash.hexdigest() != digest or len(lines) != number:
+            raise CheckpointError(f"{history} is damaged: its checksum is not that in {path}")
+        self.round, self.state = number, state
+        self.lines = [json.loads(line) for line in lines]
+        return int(size)
+
+    def _compare(self, run: dict[str, Any]) -> None:
+        """Raise unless the checkpoint is of this very run."""
+        other = [
+            f"{what}: {_excerpt(str(run.get(what)), str(self._run.get(what)))}"
+            for what in dict.fromkeys([*run, *self._run])
+            if run.get(what) != self._run.get(what)
+        ]
+        if other:
+            raise CheckpointError(
+                f"{self._folder} holds a checkpoint of another run. {'; '.join(other)}. Make that "
+                "run again to go on with it, or name another folder for this one"
+            )
+
+
+def describe(
+    code: Code,
+    model: object,
+    optimizer: object,
+    dataset: Dataset,
+    delays: object,
+    seed: int,
+    **options: object,
+) -> dict[str, str]:
+    """What a run of training computes, in words and digests: the same for the same run only.
+
+    Numbers count to nine digits, and coefficients to six: where they are computed, processors may
+    differ in the last. Objects without a ``__repr__`` are told apart by their types.
+
+    Parameters
+    ----------
+    code, model, optimizer, dataset, delays, seed
+        As of `fastgc.train`.
+    **options
+        What else matters.
+
+    Returns
+    -------
+    dict
+    """
+    X = dataset.X_train
+    arrays = (X, dataset.y_train, dataset.X_test, dataset.y_test)
+    return {
+        "code": _text(code),
+        "what the code computes": _digest(_rows(code)),
+        "model": _text(model),
+        "optimizer": _text(optimizer),
+        "data": (
+            f"{len(X)} and {len(dataset.X_test)} samples of {X.shape[1]} {X.dtype} features, "
+            f"digest {_digest(arrays)}"
+        ),
+        "delays": _text(delays),
+        "seed": _text(seed),
+        **{name: _text(value) for name, value in options.items()},
+    }
+
+
+def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Put a checkpoint file in the place of the one there, which is whole until then.
+
+    Parameters
+    ----------
+    path : path
+        The file; while it is written, one beside it has its name with ``.part`` after it.
+    head : mapping
+        In types that JSON has.
+    state : mapping of str
+        To arrays of numbers, and what JSON has: numbers, lists, text.
+
+    Raises
+    ------
+    TypeError
+        If `state` holds anything else.
+    OSError
+        If it cannot be written; the file is as it was.
+    """
+    path = Path(path)
+    arrays = {
+        name: np.asarray(value, order="C")
+        for name, value in state.items()
+        if isinstance(value, np.ndarray)
+    }
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"{name} of the state must be numbers, not of dtype {array.dtype}")
+    values = {name: value for name, value in state.items() if name not in arrays}
+    layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    text = json.dumps({**head, "values": values, "arrays": layout}, default=_plain).encode()
+    pieces: list[Any] = [MAGIC + _PREFIX.pack(VERSION, len(text)), text]
+    pieces += [array.reshape(-1).view(np.uint8) for array in arrays.values()]
+    hashed = _new_hash()
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            for piece in pieces:
+                hashed.update(piece)
+                file.write(piece)
+            file.write(hashed.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()  # to leave the room that it takes
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Head and state of a checkpoint file.
+
+    Raises
+    ------
+    CheckpointError
+        If it is no checkpoint, of another version, cut off, or has been changed.
+    OSError
+        If it cannot be read.
+    """
+    content = memoryview(Path(path).read_bytes())
+    begin = len(MAGIC) + _PREFIX.size
+    if content[: len(MAGIC)] != MAGIC:
+        raise CheckpointError(f"{path} is no checkpoint of fastgc, or not even its beginning")
+    if len(content) < begin + _DIGEST_BYTES:
+        raise CheckpointError(f"{path} is cut off: it has {len(content)} bytes only")
+    version, length = _PREFIX.unpack_from(content, len(MAGIC))
+    if version != VERSION:
+        raise CheckpointError(
+            f"{path} is a checkpoint of format {version}, but this fastgc knows {VERSION}"
+        )
+    hashed = _new_hash()
+    hashed.update(content[:-_DIGEST_BYTES])
+    if hashed.digest() != content[-_DIGEST_BYTES:]:
+        raise CheckpointError(f"{path} is cut off or damaged: its checksum is not that of its end")
+    try:
+        head = json.loads(bytes(content[begin : begin + length]))
+        state = dict(head.pop("values"))
+        at = begin + length
+        for name, dtype, shape in head.pop("arrays"):
+            count = math.prod(shape)
+            flat = np.frombuffer(content[:-_DIGEST_BYTES], np.dtype(dtype), count, at)
+            state[name] = flat.reshape(shape).copy()
+            at += flat.nbytes
+        if at != len(content) - _DIGEST_BYTES:
+            raise ValueError
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        raise CheckpointError(f"{path} does not hold what a checkpoint does") from None
+    return head, state
+
+
+def _new_hash() -> Any:
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+
+def _sync_folder(folder: Path) -> None:
+    """See to it that what was made or renamed in a folder is there after a loss of power."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number, of one of NumPy's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a checkpoint holds arrays, numbers, lists and text, not {value!r}")
+
+
+def _text(value: object) -> str:
+    text = _ADDRESS.sub("", value if isinstance(value, str) else repr(value))
+    return _NUMBER.sub(lambda number: f"{float(number[0]):.9g}", text)
+
+
+def _excerpt(old: str, new: str) -> str:
+    """Both, from a little before where they begin to differ, if they are long."""
+    pairs = enumerate(zip(old, new, strict=False))
+    first = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+    start = first - 20 if first > 60 else 0
+    cut = [
+        ("…" if start else "") + text[start : first + 60] + ("…" if text[first + 60 :] else "")
+        for text in (old, new)
+    ]
+    return " -> ".join(cut)
+
+
+def _rows(code: Code) -> Iterable[NDArray[Any]]:
+    """What makes a code this one, of those with the same name."""
+    for held, values in code._message_rows():
+        yield held
+        yield _rounded(values)
+    if code.codes_data:
+        for X, _ in code.encode_data(np.eye(code.k), np.zeros(code.k)):
+            yield _rounded(X)
+
+
+def _rounded(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers to six digits of the largest."""
+    with np.errstate(invalid="ignore"):  # of those beyond float64
+        relative = values / (np.abs(values).max(initial=0) or 1)
+    rounded: NDArray[Any] = np.round(relative, 6) + 0.0  # -0.0 is 0.0, too
+    return rounded
+
+
+def _digest(arrays: Iterable[NDArray[Any]]) -> str:
+    hashed = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.hexdigest()
