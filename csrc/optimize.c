@@ -15,7 +15,9 @@
 #endif
 
 /* Go through i = 0 .. len-1 and return the sum of the squares of `change`, an expression that may
- * write element i. Sixteen lanes: an order of summation that vectorises without fast-math. */
+ * write element i. Sixteen lanes: an order of summation that vectorises without fast-math. The rest
+ * is said to be independent, too, or compilers make two loops of it, one for vectors that lie close
+ * to each other, whose sums are rounded in other places. */
 #define RETURN_SQUARE_SUM(len, i, change)                                                          \
     enum { LANES = 16 };                                                                           \
     double lane[LANES] = {0}, sum = 0;                                                             \
@@ -30,6 +32,7 @@
     }                                                                                              \
     for (int t = 0; t < LANES; t++)                                                                \
         sum += lane[t];                                                                            \
+    INDEPENDENT                                                                                    \
     for (int64_t i = first; i < len; i++) {                                                        \
         const double changed = change;                                                             \
         sum += changed * changed;                                                                  \
