@@ -81,6 +81,10 @@ class Record:
     residual : float
         0 where the gradient was decoded. Else it is an approximation, and this is how far the
         coefficients of the partial gradients in it are from 1 (``partial="best"``).
+    corrupt : tuple of int
+        Workers whose messages were found to be corrupt, and dropped (``verify=True``).
+    verified : bool
+        Whether all messages that the gradient was decoded from were compared with others.
     """
 
     round: int
@@ -100,6 +104,8 @@ class Record:
     samples: int = 0
     deaths: int = 0
     residual: float = 0.0
+    corrupt: tuple[int, ...] = ()
+    verified: bool = False
 
 
 class Spent(NamedTuple):
@@ -305,8 +311,9 @@ def train(
         What to do when the patience is at its end, or the time is out: raise, or step along the
         best approximation of the gradient (`Record.residual`). Not for adaptive methods.
     verify : bool
-        Check the messages of each round against the code's redundancy, where more of them come than
-        are needed.
+        Compare messages with each other, by parity checks of the code, and wait for those to spare
+        that this takes. A worker whose message is found to be corrupt, or is not finite, is a
+        straggler in that round (`Record.corrupt`).
     checkpoint : path, optional
         A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
         from there, to the last bit as it would have gone on; the history is of all rounds, and
@@ -427,7 +434,9 @@ def train(
         step: Callable[[], tuple[RoundReport, Sequence[int]]]
         if isinstance(optimizer, GCADA):
             assert isinstance(code, Grouped)
-            rnd = code.group_round(model.size, form.gradient_dtype, form.message_dtype)
+            rnd = code.group_round(
+                model.size, form.gradient_dtype, form.message_dtype, verify=verify
+            )
             same = form.gradient_dtype == gradient.dtype
             decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
             step = bind(_step_selected, cluster, optimizer, rnd, decoded, gradient)
@@ -470,6 +479,8 @@ def train(
                 sum(samples[worker] for worker in asked),
                 deaths + report.deaths,
                 report.residual,
+                report.corrupt,
+                report.verified,
             )
             history.rounds.append(record)
             show(record)

@@ -583,3 +583,19 @@ def test_training_ends_at_a_loss(digits):
     ended = fastgc.train(code, digits, rounds=12, engine="simulated", until=losses[4])
     assert [r.loss for r in ended.rounds] == losses[:5]
     assert len(fastgc.train(code, digits, rounds=12, engine="simulated", until=0).rounds) == 12
+
+
+@pytest.mark.parametrize("optimizer", [None, "gcada"])
+def test_verified_training(optimizer):
+    """Rounds tell that they were verified, groups too; and the parameters are the same."""
+    code = Grouped.repetition(6, 2, 2) if optimizer else fastgc.ReedSolomon(6, stragglers=2)
+    thetas = []
+    for verify in (True, False):
+        method = GCADA(2, SGD(1e-3), smoothness=1.0) if optimizer else None
+        history = fastgc.train(
+            code, optimizer=method, rounds=3, engine="simulated", verify=verify, seed=1
+        )
+        assert [record.verified for record in history.rounds] == [verify] * 3
+        assert all(record.corrupt == () for record in history.rounds)
+        thetas.append(history.theta)
+    np.testing.assert_allclose(*thetas, rtol=1e-9, atol=1e-12)

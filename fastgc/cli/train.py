@@ -179,7 +179,8 @@ def train(
         bool,
         typer.Option(
             "--verify",
-            help="Check messages against the code's redundancy, where more come than are needed.",
+            help="Compare messages with each other, by parity checks of the code, and leave out "
+            "workers whose messages are corrupt.",
         ),
     ] = False,
     track: Annotated[
