@@ -127,6 +127,7 @@ def test_checks_of_every_set(code):
             assert np.linalg.matrix_rank(H / lengths, tol=1e-9) == dependent
 
 
+@pytest.mark.any_backend
 @EVERY_LARGE
 def test_checks_of_large_codes(code):
     rng = np.random.default_rng(1)
@@ -241,6 +242,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
         assert not rnd.verified
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize("code", [c for c in SMALL if c.messages == 1 and c.stragglers], ids=repr)
 def test_one_message_to_spare_covers_all(code):
     """Whichever of them is lost, decoding goes on without it: so it can be checked."""
@@ -278,7 +280,7 @@ def test_no_more_are_awaited_than_needed():
     assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(
     code=st.sampled_from([c for c in SMALL + LARGE[:6] if not c.codes_data]),
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
@@ -321,6 +323,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
         rnd.gradient()
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "code", [c for c in [*SMALL, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
 )
@@ -386,6 +389,7 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
             assert job.error(rnd.gradient()) < 1e-9
 
 
+@pytest.mark.any_backend
 @settings(deadline=None, max_examples=150)
 @given(
     code=st.sampled_from([c for c in SMALL if c.n > 1]),
@@ -408,6 +412,7 @@ def test_of_two_corrupt_workers_nothing_inconsistent_passes(code, seed, kinds):
                     rnd.gradient()
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "stragglers"), [(9, 4), (12, 5)])
 def test_two_corrupt_workers_frame_no_third(n, stragglers):
     """With three messages to spare or more, errors of two look like those of no single one."""
@@ -428,6 +433,7 @@ def test_two_corrupt_workers_frame_no_third(n, stragglers):
         assert caught.value.suspects == ()
 
 
+@pytest.mark.any_backend
 @EVERY_LARGE
 @pytest.mark.parametrize("kind", ["scaled", "stale", "element"])
 def test_large_codes_name_the_corrupt_one(code, kind):
@@ -449,6 +455,7 @@ def test_large_codes_name_the_corrupt_one(code, kind):
         np.testing.assert_array_equal(rnd.gradient(), expected)
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "code",
     [
@@ -498,6 +505,7 @@ def test_sizes_that_are_found(code, dtype, least):
         assert rnd.corrupt == found
 
 
+@pytest.mark.any_backend
 def test_a_flipped_bit_of_the_exponent_is_found():
     code = ReedSolomon(12, stragglers=3)
     job = Job(code, np.float32)
