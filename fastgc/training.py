@@ -296,9 +296,10 @@ def train(
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
     until : float, optional
         Training loss at which to end before `rounds` are over.
-    engine : "local", "simulated" or callable
-        Processes of this machine; or workers simulated by
-        `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
+    engine : "local", "mpi", "simulated" or callable
+        Processes of this machine; the ranks of an MPI job (`fastgc.engines.mpi.MPICluster`), which
+        all call this function, and all but rank 0 get a history without rounds; workers simulated
+        by `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
         `fastgc.engines.Cluster`, given the arguments that `LocalCluster` takes.
     survivors : History, sequence of Record or callable, optional
         The run to decode as: each gradient from the messages that were used there, in that order,
@@ -366,7 +367,10 @@ def train(
     if checkpoint is not None:
         _check_kept(optimizer, tracker)
     start_cluster = _engine(engine)
+    name = name or type(code).__name__
     serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
+    if serve is not None and serve():  # without the data, which the master sends what is needed of
+        return History(name, repr(code), getattr(data, "name", str(data)), repr(delays), seed)
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     if model is None:
@@ -389,11 +393,9 @@ def train(
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
-    history = History(name or type(code).__name__, repr(code), dataset.name, repr(delays), seed)
+    history = History(name, repr(code), dataset.name, repr(delays), seed)
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
-    if serve is not None and serve():
-        return history
 
     with ExitStack() as stack:
         kept = None

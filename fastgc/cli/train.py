@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -90,8 +91,9 @@ def train(
     engine: Annotated[
         str,
         typer.Option(
-            help='"local": worker processes of this machine; "simulated": workers whose time is '
-            "simulated, their delays and nothing else."
+            help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
+            "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+            '"simulated": workers whose time is simulated, their delays and nothing else.'
         ),
     ] = "local",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
@@ -210,7 +212,7 @@ def train(
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
-    with clear_errors(), _written_at_last(trackers, track):
+    with clear_errors(), _written_at_last(trackers, track), _ranks(engine) as serve:
         for path in (plot, json_file, track):
             check_folder(path)
         if plot is not None:
@@ -218,6 +220,8 @@ def train(
 
             plotting.check_path(plot)
         runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed)
+        if all(serve() for _ in runs):  # what follows is for the master
+            return
         files = [each.resolve() for each in (plot, json_file, track) if each is not None]
         if len(set(files)) < len(files):
             raise ValueError("--plot, --json and --track must name different files")
@@ -326,6 +330,26 @@ def train(
             beside = plot.with_stem(f"{plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)
             typer.echo(f"plot written to {beside}", err=True)
+
+
+@contextmanager
+def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
+    """Let an error of one rank end all; yields what makes a rank a worker of one run, if it is."""
+    if engine != "mpi":
+        yield lambda: False
+        return
+    from mpi4py import MPI
+    from mpi4py.run import set_abort_status
+
+    from ..engines.mpi import MPICluster
+
+    try:
+        yield MPICluster.serve
+    except BaseException as error:
+        if MPI.COMM_WORLD.rank != 0:
+            time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
+        set_abort_status(130 if isinstance(error, KeyboardInterrupt) else 2)
+        raise
 
 
 class _Run(NamedTuple):

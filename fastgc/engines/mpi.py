@@ -1,0 +1,583 @@
+"""Gradient coding on the ranks of an MPI job: rank 0 is the master, the others are its workers.
+
+Parameters and messages are sent as they lie in memory, each behind a header of one cache line. The
+master keeps one receive posted for each worker at work, into the buffer that the kernels will
+combine from, and sends all workers the same copy of the parameters, which stays as it is until the
+last of them has answered: no message is copied, and parameters once a round. Nothing is cancelled.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from .interface import Event, Kind, Task
+from .master import Master
+from .worker import Worker, failure
+
+try:
+    from mpi4py import MPI
+    from mpi4py.run import set_abort_status
+except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library
+    raise ImportError(
+        f'the MPI engine needs mpi4py and MPI ({error}): pip install "fastgc[mpi]"'
+    ) from error
+
+__all__ = ["MPICluster"]
+
+Array = NDArray[Any]
+
+_LINE = 64  # bytes of a header, and alignment of what follows
+_HEADER = struct.Struct("=qqqd")  # kind, round, first message or its index, delay in seconds
+_NONE = -1
+_BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
+_ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
+_START = 0  # tag of what a cluster starts with; it has two tags of its own after that
+_TAGS = 1000  # clusters until tags are used again
+_TRACEBACK_BYTES = 1 << 14
+_GRACE = 1.0  # seconds to leave workers when a cluster is closed
+_LAST_GRACE = 5.0  # and at the end of the program
+_SPIN = 1e-4  # seconds to look again and again, before sleeping
+_SHARE, _LONGEST = 0.1, 0.01  # of the time waited so far, to sleep next; seconds at most
+
+
+class MPICluster(Master):
+    """Workers on the ranks 1 to n of an MPI job, for the master on rank 0.
+
+    All ranks run the same program, ``mpiexec -n 13 python -m mpi4py script.py`` for 12 workers.
+    Where rank 0 makes a cluster the others call `serve`; `fastgc.train` does both.
+
+    Parameters, and what a worker's slowness means, are those of `fastgc.engines.master.Master`,
+    and:
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        The master and the workers, ``code.n + 1`` ranks. Default: ``COMM_WORLD``. The cluster
+        communicates on a copy of its own.
+
+    Raises
+    ------
+    ValueError
+        If the number of ranks does not fit the code.
+    RuntimeError
+        On a rank that is not the master, and while another cluster on the ranks is open.
+
+    Notes
+    -----
+    MPI ends the whole job when one of its ranks dies, so no worker is ever told dead or restarted;
+    a run goes on from its checkpoint. A rank that hangs is a straggler. If it still does when the
+    cluster is closed, it is left behind: in later clusters it is a straggler until it answers, and
+    at the end of the program those that do not answer within 5 seconds are named, and the job is
+    aborted. So is it after an uncaught exception on any rank, since the others would wait for it
+    forever; ``-m mpi4py`` does the same for ``sys.exit``.
+
+    Ranks that wait look for what came at ever longer intervals, up to a tenth of the time waited,
+    and leave the processor to others meanwhile.
+
+    Examples
+    --------
+    >>> if not MPICluster.serve():  # doctest: +SKIP
+    ...     with MPICluster(code, shards, gradient, size=p) as cluster:
+    ...         report = cluster.step(theta, out=g)
+    """
+
+    def __init__(self, *args: Any, comm: MPI.Intracomm | None = None, **options: Any) -> None:
+        comm = _check_comm(comm)
+        if comm.rank != 0:
+            raise RuntimeError(
+                f"this is rank {comm.rank}: clusters are made on rank 0, and the other ranks take "
+                "part by MPICluster.serve()"
+            )
+        self._job = _job(comm)
+        super().__init__(*args, **options)
+
+    def _open(self, task: Task) -> _Ranks:
+        return _Ranks(self._job, task)
+
+    @staticmethod
+    def serve(comm: MPI.Intracomm | None = None) -> bool:
+        """Be a worker of one cluster until the master closes it, on ranks that are not the master.
+
+        Parameters
+        ----------
+        comm : mpi4py.MPI.Intracomm, optional
+            As of the cluster.
+
+        Returns
+        -------
+        bool
+            Whether this rank was a worker; on the master False, at once.
+        """
+        job = _job(_check_comm(comm))
+        if job.comm.rank == 0:
+            return False
+        with _as_worker():
+            _serve(job.comm)
+        return True
+
+
+def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
+    if comm is None:
+        return MPI.COMM_WORLD
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError(f"comm must be an intracommunicator of mpi4py, not {comm!r}")
+    return comm
+
+
+class _Job:
+    """What the clusters on a communicator share.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        A copy of it that nobody else communicates on.
+    clusters : int
+        How many there were.
+    open : bool
+        Whether one is.
+    late : list of _Link
+        To workers that did not answer when their cluster was closed.
+    """
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm, copying = comm.Idup()
+        _wait(copying)
+        self.clusters = 0
+        self.open = False
+        self.late: list[_Link] = []
+        # Finalizers run in the reverse order of their making: after those of clusters.
+        weakref.finalize(self, _leave, self.late)
+
+
+@cache
+def _key() -> int:
+    return MPI.Comm.Create_keyval()
+
+
+def _job(comm: MPI.Intracomm) -> _Job:
+    job = comm.Get_attr(_key())
+    if job is None:
+        job = _Job(comm)
+        comm.Set_attr(_key(), job)
+    assert isinstance(job, _Job)
+    return job
+
+
+def _leave(late: list[_Link]) -> None:
+    """End the job of a program that ends, if it would not end by itself."""
+    if MPI.Is_finalized():
+        return
+    if hasattr(sys, "last_value"):  # an uncaught exception; the other ranks may wait for this one
+        set_abort_status(1)
+        return
+    _settle(late, _LAST_GRACE)
+    if late:
+        ranks = sorted({link.worker + 1 for link in late})
+        sys.stderr.write(f"fastgc: ranks {ranks} hang, so the job is aborted at its end\n")
+        set_abort_status(1)
+
+
+class _Ranks:
+    """The master's end of a cluster."""
+
+    # A worker at an older round is told that there is a newer one, and asks for it, which is then
+    # the newest: parameters sent ahead need not be.
+    ahead = 1
+
+    def __init__(self, job: _Job, task: Task) -> None:
+        code = task.code
+        if job.comm.size != code.n + 1:
+            raise ValueError(
+                f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
+                f"(mpiexec -n {code.n + 1}), not {job.comm.size}"
+            )
+        if job.open:
+            raise RuntimeError("another cluster on these ranks is open: close it first")
+        # All is pickled before anything is sent: what cannot be leaves the ranks as they are.
+        common = pickle.dumps((kernels.backend(), task.without_data()), pickle.HIGHEST_PROTOCOL)
+        data = [pickle.dumps(task.data(i), pickle.HIGHEST_PROTOCOL) for i in range(code.n)]
+        self._job, self._task = job, task
+        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._orders: list[Array] = []
+        self._nbytes = _LINE + task.size * task.dtype.itemsize
+        job.open = True
+        job.clusters += 1
+        tag = _tag(job.clusters)
+        _settle(job.late, 0.0)
+        late = {link.worker for link in job.late}
+        # Whatever is sent to a rank that is late waits for it: it has joined, and is slow.
+        self._events = [Event(Kind.JOINED, worker) for worker in sorted(late)]
+        self._links = []
+        for worker, pickled in enumerate(data):
+            link = _Link(job.comm, worker, tag, task, worker in late)
+            link.start(pickle.dumps((tag, self._nbytes, common, pickled), pickle.HIGHEST_PROTOCOL))
+            self._links.append(link)
+        self._receives = [link.receive for link in self._links]
+
+    def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
+        taken = self._buffers.values()
+        self._buffer = next(b for b in range(len(self._orders) + 1) if b not in taken)
+        if self._buffer == len(self._orders):
+            self._orders.append(_aligned(self._nbytes))
+        self._buffers[number] = self._buffer
+        order = self._orders[self._buffer]
+        _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
+        order[_LINE:].view(self._task.dtype)[:] = theta
+        self._number = number
+        if self._task.code.messages > 1:
+            for link in self._links:
+                link.tell(number)
+
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        link = self._links[worker]
+        link.hand(self._number, self._buffer, self._orders[self._buffer], first, delay)
+        self._receives[worker] = link.receive
+
+    def listen(self, seconds: float) -> list[Event]:
+        events, self._events = self._events, []
+        pause = _Pause(0.0 if events else seconds)
+        while True:
+            for worker in MPI.Request.Testsome(self._receives) or ():
+                link = self._links[worker]
+                event = link.take()
+                if event is not None:
+                    events.append(event)
+                self._receives[worker] = link.receive
+            if events or not pause():
+                return events
+
+    def restart(self, worker: int) -> None:
+        raise AssertionError(f"worker {worker} was told dead, which ends the job")
+
+    def close(self) -> None:
+        links, self._links = self._links, []
+        for link in links:
+            link.end()
+        _settle(links, _GRACE)
+        self._job.late += links
+        self._job.open = False
+
+
+class _Link:
+    """What the master sends to one worker of a cluster and receives from it.
+
+    Attributes
+    ----------
+    worker : int
+    receive : mpi4py.MPI.Prequest
+        Of the next message. It is not active while the worker has nothing to send.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool) -> None:
+        self.worker = worker
+        self._comm, self._rank, self._tag = comm, worker + 1, tag
+        # A buffer for each message of a round. Tracebacks come here, too; pages that are never
+        # written to are never allocated.
+        messages = max(1, task.code.message_counts[worker])
+        nbytes = task.message_size * task.message_dtype.itemsize
+        stride = _LINE + -(-max(nbytes, _TRACEBACK_BYTES) // _LINE) * _LINE
+        memory = _aligned(messages * stride)
+        self._slots = [memory[i * stride :][:stride] for i in range(messages)]
+        self._rows = [slot[_LINE:][:nbytes].view(task.message_dtype) for slot in self._slots]
+        self._receives = [comm.Recv_init(slot, self._rank, tag) for slot in self._slots]
+        self._late = late
+        self._busy = self._through = False
+        self._round = self._told = _NONE
+        self._delay = np.zeros(_LINE, np.uint8)
+        self._newest = np.zeros(1, np.int64)
+        self._news = comm.Send_init(self._newest, self._rank, tag + 1)
+        self._orders: dict[int, MPI.Prequest] = {}  # by the buffer of the parameters
+        self._order: MPI.Request = MPI.REQUEST_NULL
+        self._delaying: MPI.Request = MPI.REQUEST_NULL
+        self._once: list[MPI.Request] = []
+        self._post(0)
+
+    def _post(self, slot: int) -> None:
+        self._slot = slot
+        self.receive = self._receives[slot]
+        self.receive.Start()
+        self._posted = True
+
+    def start(self, pickled: bytes) -> None:
+        self._once.append(self._comm.Isend([pickled, MPI.BYTE], self._rank, _START))
+
+    def tell(self, number: int) -> None:
+        """Tell a worker at an older round, once, that there is a newer one."""
+        if self._busy and self._told < self._round and self._news.Test():
+            self._newest[0] = self._told = number
+            self._news.Start()
+
+    def hand(self, number: int, buffer: int, order: Array, first: int, delay: float) -> None:
+        self._order.Wait()  # it is done: the worker has answered
+        if first or delay:
+            self._delaying.Wait()
+            _HEADER.pack_into(self._delay.data, 0, _DELAY, number, first, delay)
+            self._delaying = self._comm.Isend(self._delay, self._rank, self._tag)
+        if buffer not in self._orders:
+            self._orders[buffer] = self._comm.Send_init(order, self._rank, self._tag)
+        self._order = self._orders[buffer]
+        self._orders[buffer].Start()
+        self._round, self._busy = number, True
+        if not self._posted:
+            self._post(first)
+
+    def take(self) -> Event | None:
+        """What was received; None if the master knows."""
+        self._posted = False
+        slot = self._slots[self._slot]
+        kind, number, index, _ = _HEADER.unpack_from(slot.data)
+        if kind == Kind.MESSAGE:
+            message = self._rows[self._slot]
+            if index + 1 < len(self._slots):
+                self._post(index + 1)
+            else:
+                self._busy = False
+            return Event(Kind.MESSAGE, self.worker, number, index, message)
+        if kind == Kind.JOINED and self._late:
+            self._late = False
+            if self._busy:
+                self._post(self._slot)
+            return None
+        self._busy = False
+        text = slot[_LINE:][:index].tobytes() if kind == Kind.FAILED else b""
+        return Event(Kind(kind), self.worker, number, text=text.decode(errors="replace"))
+
+    def end(self) -> None:
+        """Begin to end the worker: by an order, and by news, which one at work looks for."""
+        order, news = np.zeros(_LINE, np.uint8), np.full(1, _NONE, np.int64)
+        _HEADER.pack_into(order.data, 0, _END, _NONE, 0, 0.0)
+        self._once.append(self._comm.Isend(order, self._rank, self._tag))
+        self._once.append(self._comm.Isend(news, self._rank, self._tag + 1))
+        if not self._posted:
+            self._post(0)
+
+    def ended(self) -> bool:
+        """Whether the worker is through with the cluster; if so, no request is left."""
+        while not self._through and self.receive.Test():
+            kind, *_ = _HEADER.unpack_from(self._slots[self._slot].data)
+            if kind == _BYE:
+                self._through = True
+            else:
+                self.receive.Start()
+        if self._through and self._receives:
+            # Before it said goodbye, it took all that was sent to it.
+            persistent = [self._news, *self._orders.values()]
+            MPI.Request.Waitall([*persistent, self._delaying, *self._once])
+            for request in (*persistent, *self._receives):
+                request.Free()
+            self._receives = []
+        return self._through
+
+
+def _settle(links: list[_Link], seconds: float) -> None:
+    """Wait for workers to end, and leave in the list those that do not."""
+    pause = _Pause(seconds)
+    while True:
+        links[:] = [link for link in links if not link.ended()]
+        if not links or not pause():
+            return
+
+
+def _serve(comm: MPI.Intracomm) -> None:
+    """Be the worker of one cluster."""
+    tag, nbytes, common, data = pickle.loads(_receive_start(comm).data)
+    orders = _Orders(comm, tag, nbytes)
+    sends: list[MPI.Prequest] = []
+    worker = None
+
+    def tell(kind: int, text: bytes = b"") -> None:
+        header = _HEADER.pack(kind, orders.round, len(text), 0.0).ljust(_LINE, b"\0")
+        _wait(comm.Isend([header + text, MPI.BYTE], 0, tag))
+
+    try:
+        backend, task = pickle.loads(common)
+        kernels.use_backend(backend)
+        number = comm.rank - 1
+        slots = [
+            _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
+            for _ in range(task.code.message_counts[number])
+        ]
+        sends += [comm.Send_init(slot, 0, tag) for slot in slots]
+        rows = [slot[_LINE:].view(task.message_dtype) for slot in slots]
+        worker = Worker(number, task, pickle.loads(data), rows)
+        theta = orders.parameters.view(task.dtype)
+        theta.flags.writeable = False
+        tell(Kind.JOINED)
+        while orders.wait():
+            for index in range(orders.first, worker.messages):
+                if not orders.look():
+                    break
+                if orders.round < orders.newest:
+                    tell(Kind.LEFT)
+                    break
+                seconds = worker.sleep_before(index, orders.delay)
+                if seconds > 0.0 and not orders.sleep(seconds):
+                    break
+                worker.message(theta, index, orders.round)
+                _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, 0.0)
+                if index + 1 == worker.messages:
+                    orders.post()  # ahead of the answer to what is sent now
+                sends[index].Start()
+                _wait(sends[index])  # now, for MPI moves nothing while gradients are computed
+    except BaseException:
+        tell(Kind.FAILED, failure(worker, _TRACEBACK_BYTES))
+        while orders.wait():
+            pass
+    tell(_BYE)
+    orders.free()
+    for send in sends:
+        send.Free()
+
+
+class _Orders:
+    """What the master wants of a worker.
+
+    Attributes
+    ----------
+    parameters : (bytes,) array of uint8
+    round, first, delay
+        What came with them.
+    newest : int
+        The newest round that the master has told of.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
+        self._memory = _aligned(nbytes)
+        self.parameters = self._memory[_LINE:]
+        self.round = self.newest = _NONE
+        self.first, self.delay = 0, 0.0
+        self._order = comm.Recv_init(self._memory, 0, tag)
+        self._posted = self._ended = False
+        self._told = np.zeros(1, np.int64)
+        self._news = comm.Recv_init(self._told, 0, tag + 1)
+        self._news.Start()
+
+    def post(self) -> None:
+        """Be ready for the next order, which will take the place of the parameters."""
+        if not self._posted:
+            self._order.Start()
+            self._posted = True
+
+    def wait(self) -> bool:
+        """Wait for the next round; False at the end."""
+        self.first, self.delay = 0, 0.0
+        while True:
+            self.post()
+            _wait(self._order)
+            self._posted = False
+            kind, number, first, delay = _HEADER.unpack_from(self._memory.data)
+            if kind == _DELAY:
+                self.first, self.delay = first, delay
+                continue
+            if kind == _ROUND:
+                self.round = number
+                return True
+            pause = _Pause()
+            while self.look():  # the end comes as news, too
+                pause()
+            return False
+
+    def look(self) -> bool:
+        """See what news there is; False at the end."""
+        while not self._ended and self._news.Test():
+            self.newest = int(self._told[0])
+            if self.newest == _NONE:
+                self._ended = True
+            else:
+                self._news.Start()
+        return not self._ended
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep; False at the end, at once."""
+        until = time.perf_counter() + seconds
+        while self.look():
+            left = until - time.perf_counter()
+            if left <= 0.0:
+                return True
+            time.sleep(min(left, _LONGEST))
+        return False
+
+    def free(self) -> None:
+        self._order.Free()
+        self._news.Free()
+
+
+def _receive_start(comm: MPI.Intracomm) -> Array:
+    pause, status = _Pause(), MPI.Status()
+    while (message := comm.Improbe(0, _START, status)) is None:
+        pause()
+    pickled = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+    message.Recv([pickled, MPI.BYTE])
+    return pickled
+
+
+@contextmanager
+def _as_worker() -> Iterator[None]:
+    """Let this process be a worker among many: one thread, and interrupted by the master only."""
+    main = threading.current_thread() is threading.main_thread()
+    before = kernels.threads.get_num_threads()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+    kernels.threads.set_num_threads(1)
+    try:
+        with kernels.use_backend(kernels.backend()):  # which the master's takes the place of
+            yield
+    finally:
+        kernels.threads.set_num_threads(before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+
+
+class _Pause:
+    """Pauses between looks at what came: none at first, then ever longer ones.
+
+    MPI's own waiting keeps a processor busy, which where ranks outnumber processors is taken from
+    those that are waited for.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._start = time.perf_counter()
+        self._seconds = seconds
+
+    def __call__(self) -> bool:
+        """Pause; False once the time is out."""
+        waited = time.perf_counter() - self._start
+        if waited >= self._seconds:
+            return False
+        if waited < _SPIN:
+            os.sched_yield()
+        else:
+            time.sleep(min(waited * _SHARE, _LONGEST, self._seconds - waited))
+        return True
+
+
+def _wait(request: MPI.Request) -> None:
+    pause = _Pause()
+    while not request.Test():
+        pause()
+
+
+def _tag(cluster: int) -> int:
+    """The first of a cluster's two tags; the second is for news."""
+    return _START + 1 + 2 * (cluster % _TAGS)
+
+
+def _aligned(nbytes: int) -> Array:
+    memory = np.empty(nbytes + _LINE, np.uint8)
+    return memory[-memory.ctypes.data % _LINE :][:nbytes]
