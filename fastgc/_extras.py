@@ -5,7 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["scipy"]
+__all__ = ["ray", "scipy"]
+
+
+def ray() -> Any:
+    """``ray``; ImportError that names the extra if Ray is not installed."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise ImportError('the Ray engine needs Ray: pip install "fastgc[ray]"') from error
 
 
 def scipy(module: str) -> Any:

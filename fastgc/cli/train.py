@@ -93,6 +93,7 @@ def train(
         typer.Option(
             help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
             "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+            '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
             '"simulated": workers whose time is simulated, their delays and nothing else.'
         ),
     ] = "local",

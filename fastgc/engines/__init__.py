@@ -2,6 +2,7 @@
 
 from .interface import Cluster, RoundReport
 from .local import LocalCluster
+from .ray import RayCluster
 from .simulated import SimulatedCluster
 
-__all__ = ["Cluster", "LocalCluster", "RoundReport", "SimulatedCluster"]
+__all__ = ["Cluster", "LocalCluster", "RayCluster", "RoundReport", "SimulatedCluster"]

@@ -1,0 +1,97 @@
+"""A round of the Ray engine against a bare loop that moves the same bytes, block by block in turns.
+
+``python benches/ray_loop.py`` prints medians as JSON: seconds per round, gradients empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+import numpy as np
+import ray
+
+from fastgc import ReedSolomon
+from fastgc.engines import RayCluster
+
+SIZES = (10, 10**4, 10**6)
+
+
+def nothing(theta, shard, out):
+    """An empty gradient."""
+
+
+class Sender:
+    def __init__(self, size):
+        self.message = np.zeros(size)
+
+    def send(self, theta):
+        return self.message
+
+
+class Bare:
+    """Put the parameters, call all actors, wait for the first f, get what they sent."""
+
+    def __init__(self, workers, first, size):
+        actor = ray.remote(num_cpus=0)(Sender)
+        self.actors = [actor.remote(size) for _ in range(workers)]
+        self.first = first
+
+    def __call__(self, theta):
+        parameters = ray.put(theta)
+        calls = [actor.send.remote(parameters) for actor in self.actors]
+        ready, _ = ray.wait(calls, num_returns=self.first)
+        self.messages = ray.get(ready)
+
+    def close(self):
+        for actor in self.actors:
+            ray.kill(actor)
+
+
+def block(function, theta, rounds):
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        function(theta)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def compare(code, size, blocks, rounds):
+    theta, out = np.zeros(size), np.empty(size)
+    waits = []
+    with RayCluster(code, [0] * code.k, nothing, size) as cluster:
+        bare = Bare(code.n, code.threshold, size)
+
+        def step(theta):
+            waits.append(cluster.step(theta, out).wait_seconds)
+
+        times = {"bare": [], "step": []}
+        for _ in range(blocks):
+            for name, function in (("bare", bare), ("step", step)):
+                function(theta)  # late calls of the other's last round end meanwhile
+                times[name] += block(function, theta, rounds)
+        bare.close()
+    medians = {name: float(np.median(each)) for name, each in times.items()}
+    medians["wait"] = float(np.median(waits))
+    return medians | {"p": size, "ratio": medians["step"] / medians["bare"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", "--workers", type=int, default=16)
+    parser.add_argument("-s", "--stragglers", type=int, default=3)
+    parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+    code = ReedSolomon(arguments.workers, stragglers=arguments.stragglers)
+    results = [
+        compare(code, size, arguments.blocks, arguments.rounds if size < 10**6 else 5)
+        for size in SIZES
+    ]
+    print(json.dumps({"code": repr(code), "ray": ray.__version__, "rounds": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

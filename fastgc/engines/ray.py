@@ -1,0 +1,362 @@
+"""Gradient coding on actors of Ray, on this machine or a cluster.
+
+Each worker is an actor, and each of its messages what one call of it returns. Calls are waited for
+with ``ray.wait``, as many as have ended at a time, and arrays are read where the object store has
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import math
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from .. import _extras, kernels
+from .._arrays import check_real
+from .interface import Event, Kind, Task
+from .local import _restore_environment
+from .master import Master
+from .worker import Worker, failure
+
+__all__ = ["RayCluster"]
+
+Array = NDArray[Any]
+
+_NONE = -1
+_INLINE_BYTES = 100 * 1024  # what crosses with a call itself: Ray's max_direct_call_object_size
+_LONGEST_WAIT = 1e6  # seconds, of one call that waits
+_ANSWER_SECONDS = 10.0  # to connect to an address
+_OWN = ("lifetime", "max_concurrency", "max_restarts", "max_task_retries", "name")
+
+
+class RayCluster(Master):
+    """One actor of Ray for each worker of a code.
+
+    What a worker's slowness or death means is as `fastgc.engines.master.Master` has it.
+
+    Parameters
+    ----------
+    *arguments, **named
+        Those of `fastgc.engines.master.Master`.
+    address : str, optional
+        The Ray cluster to connect to, as ``ray.init`` takes it: ``"host:6379"``, or ``"auto"``.
+        Default: the Ray that the program has initialised; else the cluster that the environment
+        variable ``RAY_ADDRESS`` names; else one started on this machine.
+    options : mapping, optional
+        Of the actors, as ``ray.remote`` takes them: ``{"num_cpus": 1}``, say, or ``resources``.
+        By default they take no CPU of Ray's count, so that any number fits on any machine, and are
+        spread over the machines.
+    start_timeout : float
+        Seconds after which a worker that has not started counts as dead: resources that there are
+        none of are waited for no longer.
+
+    Raises
+    ------
+    ImportError
+        Without Ray (``fastgc[ray]``).
+    ConnectionError
+        If there is no Ray at the address.
+    TypeError, ValueError
+        If an argument does not fit. Like the above, before any worker is started.
+
+    Notes
+    -----
+    The machines of a Ray cluster need fastgc, and the modules that `gradient` and shards are of.
+    Each partition is in the object store once, and workers read its arrays there: they cannot write
+    to them. Ray gives an actor one BLAS thread, or as many as its ``num_cpus``.
+
+    Ray that was started, or connected to, for a cluster is shut down when the last cluster that
+    uses it closes; Ray that the program has initialised is left as it is, less the actors.
+
+    Examples
+    --------
+    >>> with RayCluster(code, shards, gradient, size=p) as cluster:  # doctest: +SKIP
+    ...     report = cluster.step(theta, out=g)
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        address: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        start_timeout: float = 300.0,
+        **named: Any,
+    ) -> None:
+        if address is not None and not isinstance(address, str):
+            raise TypeError(f"address must be a string, not {address!r}")
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"options must be a mapping, not {options!r}")
+        self._options = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **(options or {})}
+        if taken := [name for name in _OWN if name in self._options]:
+            raise ValueError(f"options must leave {', '.join(taken)} to the cluster")
+        if start_timeout != math.inf:
+            start_timeout = check_real("start_timeout", start_timeout, positive=True)
+        self._address, self._start_timeout = address, start_timeout
+        super().__init__(*arguments, **named)
+
+    def _open(self, task: Task) -> _Actors:
+        return _Actors(task, self._address, self._options, self._start_timeout)
+
+
+class _Call(NamedTuple):
+    """What an actor was called for: a message of a round, or (number -1) to start."""
+
+    worker: int
+    round: int
+    message: int
+    delay: float
+
+
+class _Actors:
+    """The actors, and the calls of them that have not ended: one of each at most."""
+
+    def __init__(
+        self, task: Task, address: str | None, options: dict[str, Any], start_timeout: float
+    ) -> None:
+        self.ahead = 1
+        self._ray = ray = _extras.ray()
+        self._messages = task.code.message_counts
+        self._start_timeout = start_timeout
+        self._number = _NONE
+        self._theta: Any = None
+        self._calls: dict[Any, _Call] = {}
+        self._deadlines: dict[Any, float] = {}  # of calls to start, in their order
+        self._further: dict[int, _Call] = {}  # of each worker that is to go on with the round
+        self._left: list[Event] = []
+        self._actors: list[Any] = []
+        self._resources = contextlib.ExitStack()
+        remote = ray.remote(**options)(_WorkerActor)
+        try:
+            self._resources.enter_context(_connection(ray, address, task.code.n))
+            shards = [ray.put(shard) for shard in task.shards]
+            self._data = replace(task, shards=shards).data
+            self._common = ray.put((kernels.backend(), task.without_data()))
+            self._new = remote.remote
+            self._actors = [self._new() for _ in range(task.code.n)]
+            for worker in range(task.code.n):
+                self._start(worker)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._ray.is_initialized():  # which the program may have ended
+            for actor in self._actors:
+                self._ray.kill(actor)
+        self._resources.close()
+
+    def _start(self, worker: int) -> None:
+        # In lists, so that the actor fetches them itself, and can tell what went wrong.
+        call = self._actors[worker].start.remote(worker, [self._common], self._data(worker))
+        self._calls[call] = _Call(worker, _NONE, _NONE, 0.0)
+        self._deadlines[call] = time.monotonic() + self._start_timeout
+
+    def restart(self, worker: int) -> None:
+        self._ray.kill(self._actors[worker])  # it may only have been out of reach
+        self._actors[worker] = self._new()
+        self._start(worker)
+
+    def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        if not self._ray.is_initialized():
+            raise RuntimeError("Ray was shut down while the cluster was open")
+        self._left += [Event(Kind.LEFT, worker, self._number) for worker in self._further]
+        self._further.clear()
+        self._number = number
+        # Through the store they would take a small call half as long again.
+        self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._ray.put(theta)
+
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        self._call(_Call(worker, self._number, first, delay))
+
+    def _call(self, call: _Call) -> None:
+        message = self._actors[call.worker].message
+        self._calls[message.remote(self._theta, call.message, call.round, call.delay)] = call
+
+    def listen(self, seconds: float) -> list[Event]:
+        events, self._left = self._left, []
+        if seconds > 0.0:  # the master is in a round: it does not just look before the next one
+            for call in self._further.values():
+                self._call(call)
+            self._further.clear()
+        events += [self._event(*ended) for ended in self._ended(0.0 if events else seconds)]
+        return events + self._overdue()
+
+    def _ended(self, seconds: float) -> list[tuple[_Call, Any]]:
+        """The calls that have ended, and what they returned or raised; waits for the first."""
+        if self._deadlines:
+            seconds = min(seconds, next(iter(self._deadlines.values())) - time.monotonic())
+        seconds = min(max(seconds, 0.0), _LONGEST_WAIT)
+        if not self._calls:
+            time.sleep(seconds)
+            return []
+        ended, others = self._ray.wait(list(self._calls), num_returns=1, timeout=seconds)
+        if ended and others:
+            ended += self._ray.wait(others, num_returns=len(others), timeout=0)[0]
+        try:
+            values = self._ray.get(ended)
+        except self._ray.exceptions.RayError:
+            values = [self._value(call) for call in ended]
+        for call in ended:
+            self._deadlines.pop(call, None)
+        return [(self._calls.pop(call), value) for call, value in zip(ended, values, strict=True)]
+
+    def _value(self, call: Any) -> Any:
+        try:
+            return self._ray.get(call)
+        except self._ray.exceptions.RayError as error:
+            return error
+
+    def _event(self, call: _Call, value: Any) -> Event:
+        worker, number, index, delay = call
+        if isinstance(value, bytes):
+            return Event(Kind.FAILED, worker, number, text=value.decode(errors="replace"))
+        if isinstance(value, self._ray.exceptions.RayTaskError):
+            return Event(Kind.FAILED, worker, number, text=f":\n{value}")
+        if isinstance(value, Exception):
+            return Event(Kind.DIED, worker, text=f": {value}")
+        if index == _NONE:
+            return Event(Kind.JOINED, worker)
+        if index + 1 < self._messages[worker]:
+            if number == self._number:
+                self._further[worker] = _Call(worker, number, index + 1, delay)
+            else:
+                self._left.append(Event(Kind.LEFT, worker, number))
+        return Event(Kind.MESSAGE, worker, number, index, value)
+
+    def _overdue(self) -> list[Event]:
+        """The deaths of those that took too long to start."""
+        now, events = time.monotonic(), []
+        for ref in [ref for ref, deadline in self._deadlines.items() if deadline <= now]:
+            del self._deadlines[ref]
+            worker = self._calls.pop(ref).worker
+            self._ray.kill(self._actors[worker])
+            text = f": Ray has not started it within {self._start_timeout} s, for want of resources"
+            events.append(Event(Kind.DIED, worker, text=text))
+        return events
+
+
+class _WorkerActor:
+    """What runs in the process of a worker."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def start(
+        self, number: int, common: list[Any], data: list[list[tuple[int, Any]]]
+    ) -> bytes | None:
+        """Get ready: None, or what went wrong."""
+        ray = _extras.ray()
+        try:
+            backend, task = ray.get(common[0])
+            # Ray's handler raises, as if what runs had failed.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            kernels.use_backend(backend)
+            kernels.threads.set_num_threads(1)
+            shards = [[(partition, ray.get(shard)) for partition, shard in part] for part in data]
+            self._worker = Worker(number, task, shards)
+        except BaseException:
+            return failure(None)
+        return None
+
+    def message(self, theta: Array, index: int, round: int, delay: float) -> Array | bytes:
+        """Compute a message, or tell what went wrong."""
+        assert self._worker is not None
+        try:
+            time.sleep(self._worker.sleep_before(index, delay))
+            return self._worker.message(theta, index, round)
+        except BaseException:
+            return failure(self._worker)
+
+
+_clusters = 0  # that use the Ray which was started or connected to for them
+_ours = contextlib.ExitStack()  # ends it
+
+
+@contextlib.contextmanager
+def _connection(ray: Any, address: str | None, workers: int) -> Iterator[None]:
+    """Connect to Ray, unless the program is; and disconnect, if no other cluster needs it."""
+    global _clusters
+    if not ray.is_initialized():
+        _clusters = 0  # the program has shut down what there was
+        _ours.close()
+        _connect(ray, address, workers)
+    elif address not in (None, "auto", here := ray.get_runtime_context().gcs_address):
+        raise ValueError(
+            f"Ray is initialised already, at {here}: leave address out, it cannot be {address!r}"
+        )
+    elif not _clusters:
+        yield
+        return
+    _clusters += 1
+    try:
+        yield
+    finally:
+        _clusters -= 1
+        if not _clusters:
+            _ours.close()
+
+
+def _connect(ray: Any, address: str | None, workers: int) -> None:
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+    if address == "local":
+        # A folder of its own, to be removed; the length of sockets' paths in it is limited.
+        root = os.environ.get("RAY_TMPDIR", "/tmp")
+        folder = tempfile.TemporaryDirectory(prefix="fastgc-", dir=root, ignore_cleanup_errors=True)
+        quiet |= {"include_dashboard": False, "_temp_dir": _ours.enter_context(folder)}
+    _ours.callback(_shut_down, ray)
+    try:
+        _check_answers(address)
+        with _start_environment(workers):
+            ray.init(address, **quiet)
+    except (OSError, RuntimeError) as error:
+        _ours.close()
+        raise ConnectionError(f"no Ray to use at the address {address!r}: {error}") from error
+    except BaseException:
+        _ours.close()
+        raise
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError if nothing answers at "host:port", which Ray would try for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+
+
+@contextlib.contextmanager
+def _start_environment(workers: int) -> Iterator[None]:
+    """Set what Ray goes by when it is started, and let it warn of errors only."""
+    changes = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # as it will be: Ray warns of the old way
+        # Ray warns of four times as many processes as this.
+        "RAY_worker_maximum_startup_concurrency": str(max(os.cpu_count() or 1, workers // 4 + 1)),
+    }
+    before = {name: os.environ.get(name) for name in changes}
+    logger = logging.getLogger("ray")
+    level = logger.level
+    os.environ.update(changes)
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        _restore_environment(before)
+
+
+def _shut_down(ray: Any) -> None:
+    if ray.is_initialized():
+        waits = "wait_for_processes" in inspect.signature(ray.shutdown).parameters
+        ray.shutdown(**({"wait_for_processes": True} if waits else {}))

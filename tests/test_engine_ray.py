@@ -1,0 +1,669 @@
+"""The Ray engine. No test asserts a time; a delay of ABSENT is one that no test waits for.
+
+All clusters of this file share one Ray, which a cluster of its own keeps. What needs Ray to start,
+to end or to be somebody else's happens in programs of their own.
+"""
+
+import contextlib
+import gc
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import (
+    Grouped,
+    LagrangeCode,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    WorkerFailedError,
+    _extras,
+    backends,
+    use_backend,
+)
+from fastgc.engines import LocalCluster, RayCluster
+from fastgc.models import LeastSquares
+
+ray = pytest.importorskip("ray")
+
+pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
+
+ABSENT = 600.0
+PATIENCE = 120.0  # seconds for a restart on a busy machine
+
+
+class Remote:
+    """A callable that workers evaluate from its source, since they cannot import a test module."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __reduce__(self):
+        return eval, (self.source,)
+
+    def __call__(self, theta, shard, out):
+        raise AssertionError("not for the master")
+
+
+class Delays:
+    """The given delays of each round; none after the last."""
+
+    def __init__(self, *rounds, per="round"):
+        self.rounds = rounds
+        self.per = per
+
+    def sample(self, round, workers, seed):
+        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
+
+
+def pids(cluster):
+    """Process of each worker, which has to be alive and idle."""
+    actors = cluster._transport._actors
+    return ray.get(
+        [
+            actor.__ray_call__.remote(Remote("lambda actor: __import__('os').getpid()"))
+            for actor in actors
+        ]
+    )
+
+
+def exists(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def await_end(processes):
+    deadline = time.monotonic() + PATIENCE
+    while any(map(exists, processes)):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    with use_backend(backends()[0]), RayCluster(Uncoded(1), [1.0], np.multiply, 1):
+        yield
+    assert not ray.is_initialized()
+
+
+@pytest.fixture(autouse=True)
+def limit():
+    """Ends a test that hangs: with the stacks of all threads, and the whole run."""
+    import faulthandler
+
+    faulthandler.dump_traceback_later(600, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+# np.multiply(theta, shard, out) has the signature of a gradient function, and pickles.
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype", "p"),
+    [
+        (ReedSolomon(4, stragglers=1), np.float64, 7),
+        (ReedSolomon(3, stragglers=1), np.float32, 40_000),  # through the object store
+        (Uncoded(3, load=2), np.float64, 1),
+        (Uncoded(2, 4, load=3), np.float32, 30_000),
+    ],
+    ids=repr,
+)
+def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
+    rng = np.random.default_rng(1)
+    shards = [rng.integers(-9, 9, p).astype(dtype) for _ in range(code.k)]
+    out = np.full(p, np.nan, dtype)
+    with RayCluster(code, shards, np.multiply, p, dtype) as cluster:
+        for number in range(20):
+            theta = rng.integers(-9, 9, p).astype(dtype)
+            expected = theta * np.sum(shards, axis=0)
+            report = cluster.step(theta, out=out)
+            theta.fill(np.nan)  # they have been copied
+            np.testing.assert_allclose(out, expected, atol=1e3 * np.finfo(dtype).eps)
+            assert report.round == number
+            assert report.lost == ()
+            assert report.refused == 0
+            assert code.decodable(report.received)
+            assert len(report.survivors) <= report.messages <= code.message_count
+            assert (np.diff(report.arrivals) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_messages_of_half_precision(name):
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    out = np.empty(3)
+    with RayCluster(Uncoded(2), [1.0, 2.0], np.multiply, 3, message_dtype=name) as cluster:
+        for number in range(3):
+            cluster.step(np.full(3, float(number)), out)
+            np.testing.assert_array_equal(out, 3.0 * number)
+
+
+def test_coded_data():
+    code = LagrangeCode(3, load=2, messages=2)
+    rng = np.random.default_rng(2)
+    model = LeastSquares(features=3, classes=2)
+    X, y = model.prepare(rng.standard_normal((9, 3)), rng.integers(0, 2, 9))
+    out = np.empty(model.size)
+    shards = code.encode_data(X, y)
+    with RayCluster(code, shards, model.partial_gradient, model.size) as cluster:
+        for _ in range(5):
+            theta = rng.standard_normal(model.size)
+            cluster.step(theta, out=out)
+            expected = X.T @ (X @ theta.reshape(-1, 2) - y)
+            np.testing.assert_allclose(out, expected.ravel(), atol=1e-9)
+
+
+def test_rounds_of_groups():
+    code = Grouped([ReedSolomon(2, stragglers=1), Uncoded(2, load=2)])
+    rng = np.random.default_rng(2)
+    shards = list(rng.standard_normal((code.k, 5)))
+    rnd = code.group_round(5)
+    with RayCluster(code, shards, np.multiply, 5) as cluster:
+        for groups in ([0], [1], [], [0, 1], [1]) * 4:
+            theta = rng.standard_normal(5)
+            rnd.reset(groups)
+            report = cluster.collect(theta, rnd, rnd.workers)
+            for g in groups:
+                exact = theta * np.sum([shards[j] for j in code.partitions_of(g)], axis=0)
+                np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-12)
+            assert {code.group_of(i) for i in report.survivors} == set(groups)
+
+
+def test_forced_survivors_give_what_they_give_on_processes_though_some_are_killed():
+    code = ReedSolomon(4, stragglers=2)
+    rng = np.random.default_rng(3)
+    shards = list(rng.standard_normal((4, 9)))
+    chosen = [[2, 0], [1, 3, 0], [3, 2, 1, 0], [0, 3]]
+    found = []
+    options = {"survivors": chosen.__getitem__, "patience": PATIENCE}
+    for engine in (LocalCluster, RayCluster):
+        theta, out = np.ones(9), np.empty(9)
+        with engine(code, shards, np.multiply, 9, **options) as cluster:
+            for number in range(4):
+                if engine is RayCluster and number % 2:
+                    os.kill(pids(cluster)[chosen[number][0]], signal.SIGKILL)
+                report = cluster.step(theta, out)
+                assert report.received.tolist() == chosen[number]
+                theta += out / 7
+        found.append(theta)
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+# ------------------------------------------------------------------------------------- stragglers
+
+
+def test_late_worker_jumps_to_the_newest_parameters():
+    # With one straggler tolerated among two workers, either can answer alone.
+    out = np.empty(3)
+    with RayCluster(ReedSolomon(2, 2, stragglers=1), [1.0, 2.0], np.multiply, 3) as cluster:
+        zero, one = pids(cluster)
+        os.kill(one, signal.SIGSTOP)
+        for number in range(5):
+            report = cluster.step(np.full(3, float(number)), out)
+            assert report.survivors.tolist() == [0]
+            assert report.stale == 0
+            np.testing.assert_allclose(out, 3.0 * number)
+        os.kill(zero, signal.SIGSTOP)
+        os.kill(one, signal.SIGCONT)
+        # It was handed round 0 only; that message is stale, the next is of this round.
+        report = cluster.step(np.full(3, 20.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.stale == 1
+        np.testing.assert_allclose(out, 60.0)
+        os.kill(zero, signal.SIGCONT)
+
+
+def test_a_late_worker_leaves_a_round_between_two_messages():
+    # Either worker can send everything alone.
+    out = np.empty(1)
+    with RayCluster(Uncoded(2, load=2), [1.0, 2.0], np.multiply, 1) as cluster:
+        zero, one = pids(cluster)
+        os.kill(one, signal.SIGSTOP)
+        for number in range(6):
+            report = cluster.step(np.full(1, float(number)), out)
+            assert report.survivors.tolist() == [0]
+            assert report.messages == 2
+            assert out[0] == 3.0 * number
+        os.kill(zero, signal.SIGSTOP)
+        os.kill(one, signal.SIGCONT)
+        report = cluster.step(np.full(1, 10.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.messages == 2
+        assert report.stale == 1  # its first of round 0; its second was never asked for
+        assert out[0] == 30.0
+        os.kill(zero, signal.SIGCONT)
+
+
+def test_a_worker_is_late_once_or_with_each_message():
+    """A delay of the round comes before the first message, one of computations before each."""
+    out, late = np.empty(1), 0.05
+    for per in ("round", "computation"):
+        delays = Delays([late], per=per)
+        with RayCluster(Uncoded(1, 3, load=3), [1.0] * 3, np.multiply, 1, delays=delays) as it:
+            arrivals = it.step(np.ones(1), out).arrivals
+            assert out[0] == 3.0
+        assert arrivals[0] >= late
+        if per == "computation":
+            assert (arrivals >= late * np.arange(1, 4)).all()
+
+
+def test_timeout_names_the_silent():
+    delays = Delays([0.0, ABSENT, ABSENT])
+    cluster = RayCluster(Uncoded(3), [1.0] * 3, np.multiply, 1, delays=delays, timeout=1.0)
+    processes = pids(cluster)
+    with pytest.raises(TimeoutError, match=r"workers \[.*1, 2\]"):
+        cluster.step(np.ones(1), np.empty(1))
+    await_end(processes)
+
+
+# ------------------------------------------------------------------------------ failures and deaths
+
+
+def test_raising_gradient_names_worker_and_partition_and_ends_all():
+    shards = [1.0, 1.0, np.ones(4)]  # four do not fit in five
+    cluster = RayCluster(Uncoded(3), shards, np.multiply, 5)
+    processes = pids(cluster)
+    with pytest.raises(WorkerFailedError) as caught:
+        cluster.step(np.ones(5), np.empty(5))
+    assert caught.value.worker == 2
+    assert "worker 2 failed in round 0 on partition 2:\nTraceback" in str(caught.value)
+    assert "could not be broadcast" in str(caught.value)
+    await_end(processes)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "p", "match"),
+    [
+        ("lambda theta, shard, out: theta.fill(0)", 1, "read-only"),
+        ("lambda theta, shard, out: theta.fill(0)", 40_000, "read-only"),
+        ("lambda theta, shard, out: exit(3)", 1, "SystemExit: 3"),
+    ],
+)
+def test_what_a_gradient_must_not_do(gradient, p, match):
+    cluster = RayCluster(Uncoded(1), [0.0], Remote(gradient), p)
+    with pytest.raises(WorkerFailedError, match=match):
+        cluster.step(np.ones(p), np.empty(p))
+
+
+def test_shard_that_cannot_be_loaded():
+    class Shard:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+    with pytest.raises(WorkerFailedError, match=r"(?s)worker 1 failed while it started.*not a n"):
+        RayCluster(Uncoded(2), [1.0, Shard()], np.multiply, 1)
+
+
+def test_worker_that_dies_while_it_starts():
+    class Shard:
+        def __reduce__(self):
+            return os._exit, (3,)
+
+    with pytest.raises(WorkerFailedError, match="worker 1 died while it started: ") as caught:
+        RayCluster(Uncoded(2), [1.0, Shard()], np.multiply, 1)
+    assert caught.value.worker == 1
+
+
+def test_worker_that_never_starts():
+    with pytest.raises(WorkerFailedError, match=r"worker 0 died while it started: .* within 0.5 s"):
+        RayCluster(
+            Uncoded(1),
+            [1.0],
+            np.multiply,
+            1,
+            options={"resources": {"no such thing": 1}},
+            start_timeout=0.5,
+        )
+
+
+def test_gradient_that_cannot_be_pickled():
+    with pytest.raises(TypeError, match="pickle"):
+        RayCluster(Uncoded(1), [threading.Lock()], np.multiply, 1)
+
+
+def test_workers_killed_in_a_round_are_stragglers_and_come_back():
+    code = ReedSolomon(5, stragglers=2)
+    delays = Delays([0.0] * 5, [0.0, 0.0, 0.0, ABSENT, ABSENT])
+    out = np.empty(3)
+    with RayCluster(code, [1.0] * 5, np.multiply, 3, delays=delays, patience=PATIENCE) as cluster:
+        cluster.step(np.ones(3), out)
+        before = pids(cluster)
+        cluster.step(np.full(3, 2.0), out)  # 3 and 4 are at this round, for long
+        np.testing.assert_allclose(out, 10.0)
+        os.kill(before[3], signal.SIGKILL)
+        os.kill(before[4], signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+
+        def go_on(number):
+            assert time.monotonic() < deadline
+            report = cluster.step(np.full(3, float(number)), out)
+            np.testing.assert_allclose(out, 5.0 * number)
+            assert set(report.lost) <= {3, 4}
+            return report
+
+        number = 2
+        while (report := go_on(number)).deaths < 2 or report.lost:
+            number += 1
+        after = pids(cluster)
+        assert after[:3] == before[:3]
+        assert not set(after[3:]) & set(before)
+        for worker in (0, 1):  # those who came back are as good as the others
+            os.kill(after[worker], signal.SIGSTOP)
+        while not {3, 4} <= set(go_on(number).survivors.tolist()):
+            number += 1
+    await_end(after)
+
+
+@pytest.mark.parametrize("partial", ["raise", "best"])
+def test_more_deaths_than_stragglers(partial):
+    code = ReedSolomon(3, stragglers=1)
+    out = np.empty(2)
+    with RayCluster(code, [1.0] * 3, np.multiply, 2, patience=0, partial=partial) as cluster:
+        cluster.step(np.ones(2), out)
+        for pid in pids(cluster)[1:]:
+            os.kill(pid, signal.SIGKILL)
+        if partial == "best":
+            report = cluster.step(np.ones(2), out)
+            assert sorted(report.lost) == [1, 2]
+            assert report.survivors.tolist() == [0]
+            assert report.residual > 0
+            assert np.isfinite(out).all()
+        else:
+            with pytest.raises(NotDecodableError, match=r"workers \[(1, 2|2, 1)\] have died"):
+                cluster.step(np.ones(2), out)
+
+
+def test_all_die_and_the_round_waits_for_them():
+    out = np.empty(1)
+    with RayCluster(Uncoded(2, load=1), [1.0, 2.0], np.multiply, 1, patience=PATIENCE) as cluster:
+        for number in range(2):
+            for pid in pids(cluster):
+                os.kill(pid, signal.SIGKILL)
+            report = cluster.step(np.full(1, float(number)), out)
+            assert out[0] == 3.0 * number
+            assert report.deaths == 2 * (number + 1)
+            assert report.lost == ()
+
+
+def test_workers_that_are_stopped_do_not_outlive_the_cluster():
+    with RayCluster(ReedSolomon(3, stragglers=1), [1.0] * 3, np.multiply, 1) as cluster:
+        processes = pids(cluster)
+        os.kill(processes[1], signal.SIGSTOP)
+        for number in range(5):
+            report = cluster.step(np.full(1, float(number)), out := np.empty(1))
+            assert 1 not in report.survivors
+            assert out == pytest.approx(3.0 * number)
+    await_end(processes)
+
+
+# ------------------------------------------------------------------------------- workers and Ray
+
+
+def test_workers_run_one_thread_each_under_the_backend_of_the_master():
+    threads = Remote(
+        "lambda theta, shard, out: out.fill(int(__import__('os').environ['OMP_NUM_THREADS']) "
+        "+ 10 * __import__('fastgc').kernels.threads.get_num_threads() "
+        "+ 100 * (__import__('fastgc').backend() == shard))"
+    )
+    before = dict(os.environ)
+    out = np.empty(1)
+    with use_backend("numpy"), RayCluster(Uncoded(2), ["numpy"] * 2, threads, 1) as cluster:
+        cluster.step(np.ones(1), out)
+    assert out == [222.0]
+    assert dict(os.environ) == before
+
+
+def test_partitions_are_in_the_store_once():
+    """Both workers read the same memory, and cannot write to it."""
+    read_only = Remote("lambda theta, shard, out: out.fill(shard.flags.writeable)")
+    shards = [np.ones(100_000)] * 2
+    with RayCluster(Uncoded(2, load=2), shards, read_only, 1) as cluster:
+        cluster.step(np.ones(1), out := np.ones(1))
+    assert out == 0.0
+
+
+def test_two_clusters_at_once():
+    one, two = np.empty(3), np.empty(5)
+    with (
+        RayCluster(Uncoded(1), [3.0], np.multiply, 3) as first,
+        RayCluster(ReedSolomon(2, 2, stragglers=1), [3.0, 4.0], np.multiply, 5) as second,
+    ):
+        for number in range(5):
+            first.step(np.full(3, float(number)), one)
+            second.step(np.full(5, float(number)), two)
+            np.testing.assert_array_equal(one, 3.0 * number)
+            np.testing.assert_allclose(two, 7.0 * number)
+        first.close()
+        first.close()
+        second.step(np.ones(5), two)
+        np.testing.assert_allclose(two, 7.0)
+        with pytest.raises(RuntimeError, match="closed"):
+            first.step(np.ones(3), one)
+
+
+def test_forgotten_cluster_is_closed():
+    cluster = RayCluster(Uncoded(1), [1.0], np.multiply, 1)
+    processes = pids(cluster)
+    del cluster
+    gc.collect()
+    await_end(processes)
+
+
+def test_messages_outlive_the_cluster():
+    code = Uncoded(2)
+    rnd = code.round(50_000)
+    with RayCluster(code, [1.0, 2.0], np.multiply, 50_000) as cluster:
+        cluster.collect(np.ones(50_000), rnd)
+    np.testing.assert_array_equal(rnd.gradient(), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
+        ({"gradient": None}, TypeError, "gradient must be callable"),
+        ({"patience": -1.0}, ValueError, "patience"),
+        ({"address": 6379}, TypeError, "address must be a string, not 6379"),
+        ({"address": "elsewhere:1"}, ValueError, "Ray is initialised already, at .*'elsewhere:1'"),
+        ({"options": ["num_cpus"]}, TypeError, "options must be a mapping"),
+        ({"options": {"num_cpu": 1}}, ValueError, "num_cpu"),
+        ({"options": {"max_restarts": 3}}, ValueError, "must leave max_restarts to the cluster"),
+        ({"start_timeout": 0.0}, ValueError, "start_timeout must be positive"),
+        ({"start_timeout": "1"}, TypeError, "start_timeout must be a real number"),
+        ({"colour": "red"}, TypeError, "colour"),
+    ],
+)
+def test_constructor_refuses(change, error, match):
+    arguments = {"shards": [1.0, 2.0], "gradient": np.multiply, "size": 3} | change
+    with pytest.raises(error, match=match):
+        RayCluster(Uncoded(2, 2), **arguments)
+
+
+def test_without_ray(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"fastgc\[ray\]"):
+        RayCluster(Uncoded(1), [1.0], np.multiply, 1)
+    monkeypatch.undo()
+    assert _extras.ray() is ray
+
+
+def test_training():
+    pytest.importorskip("sklearn")
+    code = ReedSolomon(3, stragglers=1)
+    found = [
+        fastgc.train(code, rounds=4, engine=engine, seed=2).rounds[-1]
+        for engine in ("ray", "local")
+    ]
+    assert found[0].loss == pytest.approx(found[1].loss)
+
+
+# ----------------------------------------------------------------------- programs of their own
+
+PROGRAM = """
+    import os, sys
+    import numpy as np
+    import fastgc
+    from fastgc import ReedSolomon, Uncoded
+    from fastgc.engines import RayCluster
+
+    assert "ray" not in sys.modules
+
+    def step(**options):
+        with RayCluster(ReedSolomon(2, stragglers=1), [1.0, 2.0], np.multiply, 1, **options) as it:
+            it.step(np.ones(1), out := np.empty(1))
+            np.testing.assert_allclose(out, 3.0)
+"""
+
+
+def start(body, folder, **environment):
+    """Run a program, whose Ray has a folder to itself."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"RAY_TMPDIR": folder} | environment,
+    )
+
+
+def run(body, folder, **environment):
+    with start(body, folder, **environment) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return output, errors
+
+
+def those_of(folder):
+    """Processes of the Ray that has its folder there."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if folder.encode() in line.read_bytes():
+                found.append(int(line.parent.name))
+    return found
+
+
+@pytest.fixture
+def folder():
+    """A short name: paths of sockets are below it."""
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    yield folder
+    await_end(those_of(folder))
+    shutil.rmtree(folder)
+
+
+def test_nothing_is_left_of_a_ray_started_for_a_cluster(folder):
+    memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    body = """
+        import ray
+        step()
+        assert not ray.is_initialized()
+        assert os.listdir(os.environ["RAY_TMPDIR"]) == []
+        forgotten = RayCluster(Uncoded(1), [1.0], np.multiply, 1)
+    """
+    assert run(body, folder) == ("", "")
+    assert os.listdir(folder) == []
+    if memory:
+        assert not {name for name in os.listdir("/dev/shm") if "plasma" in name} - memory
+
+
+def test_the_ray_of_the_program_is_left_to_it(folder):
+    body = """
+        os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+        import ray
+        own = dict(include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_TMPDIR"])
+        ray.init("local", num_cpus=1, **own)
+        kept = ray.put(3.0)
+        step()
+        step(address="auto")
+        step(address=ray.get_runtime_context().gcs_address)
+        assert ray.get(kept) == 3.0
+        cluster = RayCluster(Uncoded(1), [1.0], np.multiply, 1)
+        ray.shutdown()
+        try:
+            cluster.step(np.ones(1), np.empty(1))
+        except RuntimeError as error:
+            assert "shut down" in str(error)
+        else:
+            raise AssertionError
+        assert not ray.is_initialized()
+        step()
+        assert not ray.is_initialized()
+    """
+    assert run(body, folder)[0] == ""
+
+
+def test_sudden_death_of_the_master_leaves_no_process(folder):
+    body = """
+        cluster = RayCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1)
+        cluster.step(np.ones(1), np.empty(1))
+        print("running", flush=True)
+        sys.stdin.read()
+    """
+    with start(body, folder) as process:
+        assert process.stdout.readline() == "running\n"
+        assert those_of(folder)
+        process.kill()
+    await_end(those_of(folder))
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def answers(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_address(folder):
+    port = free_port()
+    body = f"""
+        try:
+            step(address="127.0.0.1:{port}")
+        except ConnectionError as error:
+            assert "127.0.0.1:{port}" in str(error)
+        else:
+            raise AssertionError
+    """
+    assert run(body, folder) == ("", "")
+    command = [Path(sys.executable).with_name("ray"), "start", "--head", f"--port={port}"]
+    command += [f"--temp-dir={folder}", "--include-dashboard=false", "--num-cpus=1"]
+    command += ["--disable-usage-stats", "--block"]
+    head = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not answers(port):
+            assert time.monotonic() < deadline
+            assert head.poll() is None
+            time.sleep(0.1)
+        body = f"""
+            import ray
+            step(address="127.0.0.1:{port}")
+            assert not ray.is_initialized()
+            os.environ["RAY_ADDRESS"] = "127.0.0.1:{port}"
+            step()
+            step()
+        """
+        assert run(body, folder)[0] == ""
+    finally:
+        head.terminate()
+        head.wait()
