@@ -404,9 +404,10 @@ def _rows(code: Code) -> Iterable[NDArray[Any]]:
 
 def _rounded(values: NDArray[Any]) -> NDArray[Any]:
     """Numbers to six digits of the largest."""
+    largest = float(np.abs(values).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):  # of those beyond float64
-        relative = values / (np.abs(values).max(initial=0) or 1)
-    rounded: NDArray[Any] = np.round(relative, 6) + 0.0  # -0.0 is 0.0, too
+        relative = np.round(values / largest, 6) + 0.0  # -0.0 is 0.0, too
+        rounded: NDArray[Any] = relative * float(f"{largest:.6g}")
     return rounded
 
 

@@ -377,6 +377,139 @@ def test_adaptive_errors_are_one_line_and_nothing_runs(arguments, says, monkeypa
     assert "Traceback" not in result.output
 
 
+# ------------------------------------------------------------------------------- nothing is lost
+
+RESUMED = ("-n", "4", "-s", "1", *SIMULATED)
+
+
+def losses(path):
+    return {each["name"]: [r["loss"] for r in each["rounds"]] for each in read(path)}
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_runs_go_on_from_a_checkpoint(tmp_path):
+    whole, parts, folder = tmp_path / "whole.json", tmp_path / "parts.json", tmp_path / "run"
+    assert run("train", *RESUMED, "--rounds", "9", "--json", str(whole)).exit_code == 0
+    kept = ("--checkpoint", str(folder), "--every", "2", "--json", str(parts))
+    for rounds in ("5", "9", "9"):
+        result = run("train", *RESUMED, "--rounds", rounds, *kept)
+        assert result.exit_code == 0, result.output
+        assert f"{rounds} rounds each" in result.stdout
+    assert losses(parts) == losses(whole)
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "lock", "rounds.jsonl"]
+    result = run("train", *RESUMED, "--rounds", "9", *kept, "--lr", "0.5")
+    assert result.exit_code == 2
+    assert "holds a checkpoint of another run. optimizer: Nesterov(lr=1" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_each_run_compared_has_a_folder(tmp_path):
+    folder, history = tmp_path / "runs", tmp_path / "runs.json"
+    command = ("train", *RESUMED, "--compare", "uncoded,bcc:load=2", "--checkpoint", str(folder))
+    for rounds in ("3", "5"):
+        result = run(*command, "--rounds", rounds, "--json", str(history))
+        assert result.exit_code == 0, result.output
+    names = ["rs", "uncoded", "bcc:load=2"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert {name: len(listed) for name, listed in losses(history).items()} == dict.fromkeys(
+        names, 5
+    )
+    np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
+    apart = f"linear:B={tmp_path / 'B.npy'}"
+    result = run(*command[:-1], str(tmp_path / "other"), "--compare", apart, "--rounds", "1")
+    assert result.exit_code == 0, result.output
+    found = {path.name for path in (tmp_path / "other").iterdir()}
+    assert found == {"rs", apart.replace("/", "%2F")}
+
+
+def test_interrupted_runs_say_what_is_kept(tmp_path, monkeypatch):
+    step, steps = fastgc.optimizers.Nesterov.step, []
+
+    def interrupted(self, gradient):
+        steps.append(gradient)
+        if len(steps) == 6:
+            raise KeyboardInterrupt
+        return step(self, gradient)
+
+    monkeypatch.setattr(fastgc.optimizers.Nesterov, "step", interrupted)
+    folder = tmp_path / "run"
+    command = ("train", *RESUMED, "--rounds", "7", "--checkpoint", str(folder), "--every", "2")
+    result = run(*command)
+    assert result.exit_code == 130
+    said = result.output.replace("\n", " ")
+    assert "interrupted; the worker processes have ended" in said
+    assert f"round 4 is kept in {folder}: repeat the run to go on from there" in said
+    assert run(*command).exit_code == 0
+    assert len(steps) == 6 + 3
+    steps.clear()
+    result = run("train", *RESUMED, "--rounds", "7")
+    assert result.exit_code == 130
+    assert "is kept in" not in result.output
+
+
+def test_runs_are_replayed(tmp_path):
+    first, again = tmp_path / "first.json", tmp_path / "again.json"
+    small = ("-n", "5", "-s", "2", "--rounds", "6", "--delays", "exponential:mean=0.003")
+    compared = ("--compare", "bcc:load=2")
+    assert run("train", *small, *compared, "--json", str(first)).exit_code == 0
+    result = run("train", *small, *compared, "--replay", str(first), "--json", str(again))
+    assert result.exit_code == 0, result.output
+    assert losses(again) == losses(first)
+    for one, other in zip(read(again), read(first), strict=True):
+        assert [r["received"] for r in one["rounds"]] == [r["received"] for r in other["rounds"]]
+    result = run("train", *small, "--replay", str(first), "--compare", "uncoded")
+    assert result.exit_code == 2
+    assert "has no run 'uncoded', but 'rs', 'bcc:load=2'" in result.output
+    # the only one, whatever its name
+    first.write_text(json.dumps(read(first)[:1]))
+    assert run("train", *small, "--code", "rs:root=1", "--replay", str(first)).exit_code == 0
+    result = run("train", *small, "--rounds", "7", "--replay", str(first))
+    assert "the run to decode as has no round 7: it has 6" in result.output
+
+
+def test_options_of_engines_are_passed_on(monkeypatch):
+    given = []
+
+    def train(*_, **options):
+        given.append(options)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(fastgc.training, "train", train)
+    names = ("survivors", "patience", "partial", "verify", "checkpoint", "every")
+    run("train", *RESUMED)
+    assert [given[-1][name] for name in names] == [None, 10.0, "raise", False, None, 10]
+    run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify")
+    assert [given[-1][name] for name in names] == [None, 0.5, "best", True, None, 10]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--every", "5"], "--every needs --checkpoint, a folder to keep the run in"),
+        (["--checkpoint", "no/where/run"], "there is no folder no/where to make run in"),
+        (["--checkpoint", __file__], "is a file: name a folder"),
+        (["--checkpoint", "no/where/runs", "--compare", "bcc"], "no folder no/where to make runs"),
+        (["--checkpoint", __file__, "--compare", "bcc"], "is a file: name a folder"),
+        (["--checkpoint", "run", "--every", "0"], "--every"),
+        (["--partial", "all"], '--partial must be "raise" or "best", not \'all\''),
+        (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
+        (["--patience", "-1"], "--patience"),
+        (["--replay", "nowhere.json"], "nowhere.json"),
+        (["--replay", __file__], "holds no history of runs of training"),
+    ],
+)
+def test_what_cannot_be_kept_or_replayed_is_one_line(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("train", *RESUMED, "--rounds", "1", *arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_says_what_is_missing_without_typer(monkeypatch):
     from fastgc.__main__ import main
 

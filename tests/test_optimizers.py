@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from fastgc import kernels
 from fastgc.optimizers import SGD, AMSGrad, Nesterov
 
 EACH = pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
@@ -434,3 +435,33 @@ def test_gradient_rejected_changes_nothing(method, gradient, error, message):
         optimizer.step(gradient)
     np.testing.assert_array_equal(optimizer.theta, 1)
     np.testing.assert_array_equal(optimizer.point, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 5, 6, 7, 15, 16, 21, 103])
+def test_steps_are_the_same_wherever_vectors_lie(dtype, size):
+    """Be they side by side or far apart, in any order: to the last bit, the distance as well."""
+    rng = np.random.default_rng(size)
+    given = [rng.standard_normal(size).astype(dtype) for _ in range(4)]
+    given[2] = abs(given[2])
+    calls = {
+        "sgd": lambda a, b, c, d: kernels.sgd(a, b, d, 0.3, 0.5),
+        "plain sgd": lambda a, b, c, d: kernels.sgd(a, None, d, 0.3, 0.0),
+        "nesterov": lambda a, b, c, d: kernels.nesterov(a, b, d, 0.3, 0.7),
+        "amsgrad": lambda a, b, c, d: kernels.amsgrad(a, b, c, d, 0.01, 0.9, 0.999, 1e-8),
+        "replace": lambda a, b, c, d: kernels.replace(a, b, c),
+        "replace alone": lambda a, b, c, d: kernels.replace(a, b, None),
+        "distance": lambda a, b, c, d: kernels.square_distance(a, b),
+    }
+    for name, call in calls.items():
+        seen = set()
+        for gaps in ([0] * 4, [1] * 4, [0, 2, 1, 3], [64] * 4, [200, 8, 0, 90]):
+            for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
+                memory = np.zeros(4 * size + 300, dtype)
+                starts = np.cumsum(gaps) + size * np.arange(4)
+                vectors = [memory[starts[at] : starts[at] + size] for at in order]
+                for vector, values in zip(vectors, given, strict=True):
+                    vector[:] = values
+                moved = call(*vectors)
+                seen.add((float(moved).hex(), *(vector.tobytes() for vector in vectors)))
+        assert len(seen) == 1, name

@@ -474,6 +474,33 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
         (fastgc.Uncoded(3), {"optimizer": "adam"}, TypeError, "a method step, not 'adam'"),
         (fastgc.Uncoded(3), {"optimizer": CADA}, TypeError, "a method step, not <class"),
         (fastgc.Uncoded(3), {"tracker": 1.0}, TypeError, "a method record, not 1.0"),
+        (fastgc.Uncoded(3), {"partial": "all"}, ValueError, 'partial must be "raise" or "best", n'),
+        (fastgc.Uncoded(3), {"patience": -1}, ValueError, "patience must be finite and not negat"),
+        (fastgc.Uncoded(3), {"patience": "x"}, TypeError, "patience must be a real number"),
+        (fastgc.Uncoded(3), {"verify": 1}, TypeError, "verify must be True or False, not 1"),
+        (
+            Grouped.repetition(6, 2),
+            {"optimizer": GCADA(2), "partial": "best"},
+            ValueError,
+            'GCADA keeps gradients for later rounds and needs them exact: use partial="raise"',
+        ),
+        (fastgc.Uncoded(3), {"survivors": 3}, TypeError, "survivors must be a History, its recor"),
+        (fastgc.Uncoded(3), {"survivors": [[0, 1]]}, TypeError, "survivors must be a History"),
+        (
+            fastgc.Uncoded(3),
+            {"survivors": [training.Record(1, 0, 0, 0, (), 0, 0, 0, 0)], "rounds": 2},
+            ValueError,
+            "the run to decode as has no round 2: it has 1",
+        ),
+        (
+            fastgc.Uncoded(3),
+            {
+                "survivors": [training.Record(1, 0, 0, 0, (), 0, 0, 0, 0, received=(0, 3))],
+                "rounds": 1,
+            },
+            ValueError,
+            r"round 1 of the run to decode as: survivors\[1\] is 3, but workers are numbered",
+        ),
     ],
 )
 def test_what_does_not_go_together(code, options, error, match):
@@ -599,3 +626,164 @@ def test_verified_training(optimizer):
         assert all(record.corrupt == () for record in history.rounds)
         thetas.append(history.theta)
     np.testing.assert_allclose(*thetas, rtol=1e-9, atol=1e-12)
+
+
+# ------------------------------------------------------- survivors chosen, deaths, approximations
+
+
+@pytest.mark.parametrize("engine", ["local", "simulated"])
+@pytest.mark.parametrize(
+    ("code", "optimizer"),
+    [
+        (fastgc.ReedSolomon(5, stragglers=2), lambda: Nesterov(0.5)),
+        (fastgc.Uncoded(4, load=2), lambda: SGD(0.3)),
+        (
+            Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+            lambda: GCADA(2, c=1.0),
+        ),
+    ],
+    ids=["coded", "several messages", "groups"],
+)
+def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
+    """Whatever the workers' speeds are now."""
+    options = {"model": SOFTMAX, "rounds": 8, "batch": 5}
+    if engine == "local":
+        options["delays"] = delays.Exponential(0.002)
+    first = fastgc.train(code, toy(), optimizer=optimizer(), engine=engine, seed=1, **options)
+    if engine == "simulated":
+        engine = partial(SimulatedCluster, cost=np.arange(code.n) / 100)
+    training.write_json([first], tmp_path / "run.json")
+    (read,) = training.read_json(tmp_path / "run.json")
+    for survivors in (first, first.rounds, read, lambda number: first.rounds[number].received):
+        again = fastgc.train(
+            code,
+            toy(),
+            optimizer=optimizer(),
+            engine=engine,
+            seed=1,
+            survivors=survivors,
+            **options | {"delays": None},
+        )
+        assert again.theta.tobytes() == first.theta.tobytes()
+        assert [r.received for r in again.rounds] == [r.received for r in first.rounds]
+        assert [r.survivors for r in again.rounds] == [r.survivors for r in first.rounds]
+
+
+def test_a_run_that_ended_early_is_replayed_to_its_loss():
+    code = fastgc.Uncoded(3)
+    options = {"engine": "simulated", "until": 0.8, "rounds": 200}
+    first = fastgc.train(code, toy(), **options)
+    assert len(first.rounds) < 200
+    again = fastgc.train(code, toy(), survivors=first, **options)
+    assert again.theta.tobytes() == first.theta.tobytes()
+    with pytest.raises(ValueError, match=rf"has no round {len(first.rounds) + 1}"):
+        fastgc.train(code, toy(), survivors=first, **options | {"until": 0.0})
+
+
+def test_histories_are_read_as_they_were_written(tmp_path):
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=3, engine="simulated", name="a b")
+    path = tmp_path / "runs.json"
+    training.write_json([history, made_up((1.0, math.inf, 1, 2, 3))], path)
+    read, diverged = training.read_json(path)
+    assert repr(read.rounds) == repr(history.rounds)
+    assert {**read.to_dict(), "rounds": 0} == {**history.to_dict(), "rounds": 0}
+    assert math.isnan(diverged.rounds[0].loss)
+    for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
+        path.write_text(text)
+        if text == "{}":  # no run at all
+            assert training.read_json(path) == []
+            continue
+        with pytest.raises(ValueError, match=r"runs.json holds no history of runs of training"):
+            training.read_json(path)
+
+
+def test_engines_are_given_what_differs_from_the_default_only():
+    given = []
+
+    class Known(SimulatedCluster):
+        def __init__(self, *arguments, verify=False, **options):
+            given.append(options | {"verify": verify})
+            super().__init__(*arguments, **options)
+
+    train = partial(fastgc.train, fastgc.Uncoded(3), toy(), rounds=2, engine=Known)
+    chosen = {"survivors", "patience", "partial", "first_round"}
+    train()
+    assert not chosen & set(given[-1])
+    train(patience=10, partial="raise", verify=False, survivors=None)
+    assert not chosen & set(given[-1])
+    train(patience=0.5, partial="best", verify=True, survivors=lambda number: [2, 0, 1])
+    assert (given[-1]["patience"], given[-1]["partial"]) == (0.5, "best")
+    assert given[-1]["verify"]
+    assert given[-1]["survivors"](0) == [2, 0, 1]
+
+
+class Slow:
+    """A model of delays: the last two workers of six take too long in every third round."""
+
+    def sample(self, round, workers, seed):
+        return np.where((np.arange(workers) >= 4) & (round % 3 == 2), 100.0, 0.0)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_approximations_are_rounds_that_show(tracked):
+    """Too few by the time: the step is along what comes closest, least squares say how close."""
+    from rich.console import Console
+
+    from fastgc.progress import comparison_table
+
+    code = fastgc.ReedSolomon(6, stragglers=1)
+    tracker = StabilityTracker(measure_every=1) if tracked else None
+    options = {"delays": Slow(), "timeout": 1.0, "engine": "simulated", "rounds": 7}
+    history = fastgc.train(
+        code, toy(), model=SOFTMAX, optimizer=SGD(0.5), partial="best", tracker=tracker, **options
+    )
+    X, y = toy().X_train, toy().y_train
+    theta, B = np.zeros(SOFTMAX.size), code.matrix()[:4]
+    weights = np.linalg.lstsq(B.T, np.ones(6, B.dtype), rcond=None)[0] @ B
+    for r in history.rounds:
+        partials = [SOFTMAX.gradient(theta, *shard) for shard in data.partition(X, y, 6)]
+        full = np.sum(partials, axis=0)
+        pairs = np.array(partials).view(complex)  # packed
+        rough = (weights @ pairs).view(float)
+        late = r.round % 3 == 0
+        theta = theta - 0.5 * (rough if late else full) / len(X)
+        assert r.loss == pytest.approx(SOFTMAX.loss(theta, X, y), rel=1e-9)
+        assert len(r.received) == (4 if late else 5)
+        assert (r.residual > 0.1) == late
+        assert math.isnan(r.rounding) == (late or not tracked)
+    if tracked:
+        assert len(tracker.rounds) == 5
+        assert max(tracker.measured) < 1e-12
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(comparison_table([history], 0.05))
+    head, _, row = (
+        line.split()
+        for line in shown.get().splitlines()
+        if "ReedS" in line or "sch" in line or "──" in line
+    )
+    assert head[-1] == "approx."
+    assert row[-1] == "2"
+    assert "deaths" not in head
+    with pytest.raises(TimeoutError):
+        fastgc.train(code, toy(), **options)
+
+
+def test_deaths_show():
+    from rich.console import Console
+
+    from fastgc.progress import comparison_table
+
+    class Mortal(SimulatedCluster):
+        def step(self, theta, out):
+            report = super().step(theta, out)
+            return report._replace(deaths=report.round)
+
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=4, engine=Mortal)
+    assert [r.deaths for r in history.rounds] == [0, 1, 2, 3]
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(comparison_table([history], 0.05))
+    assert "deaths" in shown.get()
+    assert "approx." not in shown.get()
+    assert "Uncoded" in shown.get()

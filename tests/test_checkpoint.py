@@ -1,0 +1,847 @@
+"""Runs that are killed at any instant, and go on as if they had not been."""
+
+import errno
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import CheckpointError, Grouped, checkpoint, data, models, training
+from fastgc.delays import Exponential, Pareto
+from fastgc.engines import SimulatedCluster
+from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+from fastgc.stability import StabilityTracker
+
+pytestmark = pytest.mark.any_backend
+
+METHODS = {
+    "sgd": lambda: SGD(0.3, momentum=0.5),
+    "plain sgd": lambda: SGD(0.3),
+    "nesterov": lambda: Nesterov(0.4),
+    "amsgrad": lambda: AMSGrad(0.05),
+    "cada": lambda: CADA(6, c=0.8, max_age=4),
+    "gcada": lambda: GCADA(2, Nesterov(0.2), c=1.5, max_age=3),
+    "gcada, known": lambda: GCADA(2, AMSGrad(0.1), c=0.5, smoothness=[1.0, 0.5]),
+}
+CODES = {
+    "cada": Grouped.repetition(6, 6),
+    "gcada": Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+    "gcada, known": Grouped.repetition(6, 2),
+}
+CODE = fastgc.ReedSolomon(6, stragglers=2)
+ROUNDS = 7
+
+
+def toy(dtype=np.float64, seed=7):
+    rng = np.random.default_rng(seed)
+    y = np.arange(67) % 3
+    X = (rng.standard_normal((67, 5)) + np.eye(3, 5)[y]).astype(dtype)
+    return data.Dataset("toy", X, y, X[:9], y[:9])
+
+
+def run(method="nesterov", dtype=np.float64, **options):
+    """Of workers whose speeds, and so who is late, are others in each engine made."""
+    given = {
+        "optimizer": METHODS[method](),
+        "rounds": ROUNDS,
+        "batch": 5,
+        "seed": 4,
+        "delays": Pareto(0.001, 1.1),
+        "engine": "simulated",
+        "every": 2,
+    }
+    return fastgc.train(CODES.get(method, CODE), toy(dtype), **given | options)
+
+
+def on_other_workers(seed):
+    return partial(SimulatedCluster, cost=np.random.default_rng(seed).exponential(0.01, 6))
+
+
+def assert_same(history, whole):
+    """All but the seconds, to the last bit."""
+    assert history.theta.dtype == whole.theta.dtype
+    assert history.theta.tobytes() == whole.theta.tobytes()
+    timeless = {"time": 0, "wait": 0, "decode": 0, "arrivals": (), "messages": 0, "stale": 0}
+    for one, other in zip(history.rounds, whole.rounds, strict=True):
+        assert repr(replace(one, **timeless)) == repr(replace(other, **timeless))  # as NaN != NaN
+    times = [r.time for r in history.rounds]
+    assert times == sorted(times)
+
+
+# --------------------------------------------------------------------- the state of optimizers
+
+
+def drive(method, steps, rng):
+    """Steps whose gradients are those of a noisy bowl."""
+    for _ in range(steps):
+        if isinstance(method, GCADA):
+            for g in method.selected:
+                noise = rng.standard_normal(method.point.size)
+                gradient = (g + 1) * method.point + 0.1 * noise - g
+                method.receive(int(g), gradient.astype(method.theta.dtype))
+            method.step()
+        else:
+            gradient = method.point + 0.1 * rng.standard_normal(method.point.size)
+            method.step(gradient.astype(method.theta.dtype))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@settings(deadline=None, max_examples=25)
+@given(
+    before=st.integers(0, 12),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    size=st.integers(1, 9),
+    used=st.booleans(),
+)
+def test_a_restored_optimizer_goes_on_to_the_last_bit(name, before, dtype, size, used):
+    one, other = METHODS[name](), METHODS[name]()
+    one.reset(np.linspace(-1, 1, size).astype(dtype))
+    drive(one, before, np.random.default_rng(1))
+    one.lr = 0.07  # as a schedule may have it
+    if used:
+        other.reset(np.ones(size + 1))
+        drive(other, 3, np.random.default_rng(2))
+    state = one.state()
+    other.restore(json_and_back(state))
+    other.lr = one.lr
+    for value in state.values():  # is nobody's but the caller's
+        if isinstance(value, np.ndarray):
+            value[:] = 99
+    drive(one, 9, np.random.default_rng(3))
+    drive(other, 9, np.random.default_rng(3))
+    assert other.theta.dtype == dtype
+    assert one.theta.tobytes() == other.theta.tobytes()
+    assert one.point.tobytes() == other.point.tobytes()
+    assert repr(one.state()) == repr(other.state())
+
+
+def json_and_back(state):
+    """What is no array must be of types that JSON has, to the last bit."""
+    return {
+        name: value if isinstance(value, np.ndarray) else json.loads(json.dumps(value))
+        for name, value in state.items()
+    }
+
+
+def test_a_state_keeps_the_learning_rate_and_what_diverged():
+    one, other = Nesterov(0.5), Nesterov(0.5)
+    one.reset(np.ones(2))
+    one.lr = 0.125
+    one.step(np.array([np.nan, np.inf]))
+    other.restore(one.state())
+    assert other.lr == 0.125
+    np.testing.assert_array_equal(other.theta, one.theta)
+    assert SGD(0.1, 0.5).momentum == 0.5
+
+
+def test_a_state_between_messages():
+    one, other = GCADA(4, c=1.0), GCADA(4, c=1.0)
+    one.reset(np.zeros(3))
+    drive(one, 3, np.random.default_rng(0))
+    one._select()  # ages decide: make sure of some
+    while one.selected.size < 2:
+        drive(one, 1, np.random.default_rng(0))
+    first, *rest = one.selected.tolist()
+    one.receive(first, np.ones(3))
+    other.restore(one.state())
+    with pytest.raises(ValueError, match=f"group {first} has sent its gradient"):
+        other.receive(first, np.ones(3))
+    for method in (one, other):
+        for g in rest:
+            method.receive(g, np.full(3, g + 0.5))
+        method.step()
+        drive(method, 6, np.random.default_rng(5))
+    assert one.theta.tobytes() == other.theta.tobytes()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_states_of_others_are_refused_and_nothing_changes(name):
+    method = METHODS[name]()
+    with pytest.raises(RuntimeError, match="begins a run"):
+        method.state()
+    method.reset(np.zeros(3))
+    drive(method, 4, np.random.default_rng(0))
+    good, before = method.state(), repr(method.state())
+    array = "total" if "ada" in name else "theta"
+    bad = [
+        (3, TypeError, "state must be what state"),
+        ({}, ValueError, f"state of {type(method).__name__} consists of .*{array}"),
+        (good | {"more": 1}, ValueError, "consists of"),
+    ]
+    if name != "plain sgd":  # which keeps nothing else, of whatever size
+        bad += [(good | {array: np.zeros(4)}, ValueError, "shape")]
+    if "ada" in name:
+        bad += [
+            (good | {"ages": [1]}, ValueError, "ages of the state must have shape"),
+            (good | {"optimizer.lr": "x"}, TypeError, "lr must be a real number, not 'x'"),
+        ]
+    else:
+        bad += [
+            (good | {"lr": "x"}, TypeError, "lr must be a real number, not 'x'"),
+            (good | {"theta": np.zeros(3, int)}, TypeError, "float32 or float64|dtype int64"),
+        ]
+    for state, error, match in bad:
+        with pytest.raises(error, match=match):
+            method.restore(state)
+        assert repr(method.state()) == before
+
+
+# ------------------------------------------------------------------------------ killed anywhere
+
+
+class Faults:
+    """Something happens at the i-th thing that is done to files, of which writes are torn."""
+
+    def __init__(self, at, fail):
+        self.at, self.fail, self.count = at, fail, 0
+
+    def due(self):
+        self.count += 1
+        return self.count == self.at
+
+    def before(self, function):
+        def faulty(*arguments, **options):
+            if self.due():
+                self.fail()
+            return function(*arguments, **options)
+
+        return faulty
+
+    def open(self, *arguments):
+        return File(self, open(*arguments))
+
+    def install(self, patch):
+        patch(checkpoint, "open", self.before(self.open))
+        for name in ("fsync", "replace", "open"):
+            patch(os, name, self.before(getattr(os, name)))
+        patch(os, "mkdir", self.before(os.mkdir))
+
+
+class File:
+    def __init__(self, faults, file):
+        self.faults, self.file = faults, file
+        self.truncate = faults.before(file.truncate)
+        self.fileno, self.flush, self.close = file.fileno, file.flush, file.close
+
+    def write(self, content):
+        content = memoryview(content)
+        if self.faults.due():
+            self.file.write(content[: len(content) // 2])
+            self.file.flush()
+            self.faults.fail()
+        self.file.write(content)
+        self.file.flush()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(at, folder, **options):
+    """Fork a process that trains and is killed at the at-th touch of a file; whether it was."""
+    child = os.fork()
+    if not child:
+        Faults(at, die).install(lambda where, name, value: setattr(where, name, value))
+        try:
+            run(checkpoint=folder, **options)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL), status
+    return status != 0
+
+
+def sweep(method, dtype, folder):
+    """Kill a run at every touch of a file, and others again and again; prints how often."""
+    whole = run(method, dtype)
+    for at in itertools.count(1):
+        options = {"method": method, "dtype": dtype, "survivors": whole}
+        if not killed(at, folder, engine=on_other_workers(at), **options):
+            break
+        assert_same(run(checkpoint=folder, **options), whole)
+        if folder.exists():
+            shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    again, rng = 0, random.Random(0)
+    while killed(rng.randint(1, 2 * at // 3), folder, engine=on_other_workers(again), **options):
+        again += 1
+    assert_same(run(checkpoint=folder, **options), whole)
+    print(at - 1, again)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", ["sgd", "nesterov", "amsgrad", "cada", "gcada"])
+def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
+    command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
+    # one thread: the process forks
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    kills, again = map(int, done.stdout.split())
+    assert kills > 5 * 10  # five checkpoints, each of more than ten touches
+    assert again > 1
+
+
+def train_locally(method, kill_at, folder):
+    """On processes, decoding as recorded; killed after a round, which -1 is none of."""
+    recorded = training.read_json(folder.with_suffix(".json"))[0]
+
+    def kill(record):
+        if record.round == kill_at:
+            die()
+
+    history = run(
+        method, survivors=recorded, engine="local", checkpoint=folder, callback=kill, delays=None
+    )
+    np.save(folder.with_suffix(".npy"), history.theta)
+    training.write_json([history], folder.with_suffix(".out.json"))
+
+
+def start(method, kill_at, folder):
+    command = [sys.executable, __file__, "local", method, str(kill_at), folder]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize("method", ["nesterov", "gcada"])
+def test_killed_masters_of_processes(method, tmp_path):
+    """communicate() returns when the last process that holds standard error has ended."""
+    recorded = run(method, engine="local", delays=Exponential(0.002))
+    training.write_json([recorded], tmp_path / "run.json")
+    for kill_at in (1, 5, -1):
+        process = start(method, kill_at, tmp_path / "run")
+        errors = process.communicate(timeout=120)[1]
+        assert process.returncode == (0 if kill_at < 0 else -signal.SIGKILL), errors
+        assert errors == ""
+    np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), recorded.theta)
+    (resumed,) = training.read_json(tmp_path / "run.out.json")
+    assert [r.loss for r in resumed.rounds] == [r.loss for r in recorded.rounds]
+    assert [r.received for r in resumed.rounds] == [r.received for r in recorded.rounds]
+
+
+def test_killed_at_random_times(tmp_path):
+    """Whenever that is, and be it never."""
+    recorded = run(engine="local")
+    training.write_json([recorded], tmp_path / "run.json")
+    rng = random.Random(1)
+    for _ in range(3):
+        process = start("nesterov", -1, tmp_path / "run")
+        try:
+            process.communicate(timeout=rng.uniform(0.3, 1.5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate(timeout=60)
+    process = start("nesterov", -1, tmp_path / "run")
+    errors = process.communicate(timeout=120)[1]
+    assert (process.returncode, errors) == (0, "")
+    np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), recorded.theta)
+
+
+# ---------------------------------------------------------------------------- whole and in order
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("batch", [None, 5])
+def test_in_parts_as_in_one(method, dtype, batch, tmp_path):
+    whole = run(method, dtype, batch=batch, rounds=11)
+    for number, upto in enumerate((1, 4, 5, 11, 11)):
+        history = run(
+            method,
+            dtype,
+            batch=batch,
+            rounds=upto,
+            checkpoint=tmp_path,
+            survivors=whole,
+            engine=on_other_workers(number),
+        )
+        assert_same(history, replace(whole, rounds=whole.rounds[:upto], theta=history.theta))
+    assert_same(history, whole)
+
+
+def test_coded_data_in_parts(tmp_path):
+    code = fastgc.LagrangeCode(6, load=3, messages=3, nodes="roots")
+    options = {"engine": "simulated", "optimizer": None, "every": 3}
+    whole = fastgc.train(code, toy(), rounds=9, **options)
+    for upto in (4, 9):
+        history = fastgc.train(code, toy(), rounds=upto, checkpoint=tmp_path, **options)
+    assert_same(history, whole)
+
+
+def never(*_, **__):
+    pytest.fail("workers were started")
+
+
+def test_a_complete_run_starts_no_worker_and_calls_nobody(tmp_path):
+    whole = run(checkpoint=tmp_path)
+    before = contents(tmp_path)
+    called = []
+    history = run(checkpoint=tmp_path, engine=never, callback=called.append)
+    assert_same(history, whole)
+    assert not called
+    assert contents(tmp_path) == before
+    more = run(checkpoint=tmp_path, rounds=ROUNDS + 2, callback=called.append)
+    assert called == more.rounds[ROUNDS:]
+    assert repr(more.rounds[:ROUNDS]) == repr(whole.rounds)
+    with pytest.raises(CheckpointError, match=r"is of 9 rounds already: .* not for 8") as refused:
+        run(checkpoint=tmp_path, rounds=8)
+    assert not hasattr(refused.value, "__notes__")
+
+
+def test_a_run_that_reached_its_loss_is_complete(tmp_path):
+    losses = [r.loss for r in run().rounds]
+    ended = run(checkpoint=tmp_path, until=losses[3])
+    assert len(ended.rounds) == 4
+    again = run(
+        checkpoint=tmp_path, until=losses[3], engine=lambda *_, **__: pytest.fail("started")
+    )
+    assert_same(again, ended)
+    assert_same(run(checkpoint=tmp_path), run())
+
+
+def test_time_and_deaths_go_on(tmp_path):
+    class Mortal(SimulatedCluster):
+        def step(self, theta, out):
+            return super().step(theta, out)._replace(deaths=2)
+
+    first = run(checkpoint=tmp_path, rounds=4, engine=Mortal)
+    history = run(checkpoint=tmp_path, engine=Mortal)
+    assert [r.deaths for r in history.rounds] == [2] * 4 + [4] * 3
+    assert history.rounds[4].time == pytest.approx(first.rounds[3].time + history.rounds[4].wait)
+
+
+@pytest.mark.parametrize("measure_every", [0, 2])
+def test_what_was_tracked_goes_on(tmp_path, measure_every):
+    whole, parts = StabilityTracker(measure_every=measure_every), None
+    run(tracker=whole)
+    for upto in (3, ROUNDS):
+        parts = StabilityTracker(measure_every=measure_every)
+        history = run(tracker=parts, rounds=upto, checkpoint=tmp_path)
+    assert repr(parts.rounds) == repr(whole.rounds)
+    assert [r.rounding for r in history.rounds] == [t.predicted for t in whole.rounds]
+
+
+def test_each_checkpoint_adds_to_the_history_and_rewrites_nothing(tmp_path):
+    seen = []
+
+    def look(record):
+        path = tmp_path / "rounds.jsonl"
+        seen.append(path.read_bytes())
+
+    run(checkpoint=tmp_path, callback=look, every=2)
+    seen.append((tmp_path / "rounds.jsonl").read_bytes())
+    assert [text.count(b"\n") for text in seen] == [0, 0, 2, 2, 4, 4, 6, 7]
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
+    sizes = [len(line) for line in seen[-1].splitlines()]
+    assert max(sizes) < 2 * min(sizes)
+
+
+def test_every_touch_of_a_file_may_fail(tmp_path, monkeypatch):
+    """Of a disk that is full, say: the error says what stands, and that goes on later."""
+    whole = run()
+
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    clear = 0
+    for at in itertools.count(1):
+        folder = tmp_path / str(at)
+        with monkeypatch.context() as patched:
+            Faults(at, fail).install(partial(patched.setattr, raising=False))
+            try:
+                run(checkpoint=folder)
+                break
+            except OSError as error:
+                code, text = error.errno, str(error)
+        assert code == errno.ENOSPC
+        says = rf"of round \d could not be written to {folder}, (that|there).*No space left"
+        clear += re.search(says, text) is not None
+        assert not (folder / "checkpoint.part").exists()
+        assert_same(run(checkpoint=folder), whole)
+    assert at - clear < 10  # before the first checkpoint: it is the system that speaks
+    assert clear > 40
+
+
+def test_a_folder_is_for_one_run_at_a_time(tmp_path):
+    refused = []
+
+    def second(record):
+        with pytest.raises(CheckpointError, match="another process keeps a run in"):
+            run(checkpoint=tmp_path)
+        refused.append(record)
+
+    run(checkpoint=tmp_path, rounds=3, callback=second)
+    assert len(refused) == 3
+    assert_same(run(checkpoint=tmp_path), run())
+
+
+def test_errors_say_what_is_kept(tmp_path):
+    def interrupt(record):
+        if record.round == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as ended:
+        run(checkpoint=tmp_path, callback=interrupt)
+    assert ended.value.__notes__ == [
+        f"round 4 is kept in {tmp_path}: repeat the run to go on from there"
+    ]
+    called = []
+    assert_same(run(checkpoint=tmp_path, callback=called.append), run())
+    assert [r.round for r in called] == [5, 6, 7]
+
+
+def test_processes_that_serve_leave_the_folder_to_the_master(tmp_path):
+    class Serving(SimulatedCluster):
+        master, opened = True, 0
+
+        @classmethod
+        def serve(cls):
+            return not cls.master
+
+        def __enter__(self):
+            type(self).opened += 1
+            return super().__enter__()
+
+    folder = tmp_path / "run"
+    Serving.master = False
+    assert run(checkpoint=folder, engine=Serving).rounds == []
+    assert not folder.exists()
+    Serving.master = True
+    for _ in range(2):  # the second is complete, but the others wait for a cluster and its end
+        assert_same(run(checkpoint=folder, engine=Serving), run())
+    assert Serving.opened == 2
+
+
+# ---------------------------------------------------------------------- what is no such checkpoint
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A small run's folder."""
+    folder = tmp_path_factory.mktemp("kept")
+    run(checkpoint=folder, rounds=4)
+    return folder
+
+
+@pytest.fixture
+def folder(kept, tmp_path):
+    shutil.copytree(kept, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_cut_at_every_byte(folder):
+    path, content = folder / "checkpoint", (folder / "checkpoint").read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match=r"no checkpoint of fastgc|is cut off"):
+            checkpoint.read(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(CheckpointError, match="checksum"):
+        checkpoint.read(path)
+    for length in (0, 20, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError):
+            run(checkpoint=folder)
+        assert path.read_bytes() == content[:length]
+
+
+def test_changed_at_every_byte(folder):
+    path, content = folder / "checkpoint", (folder / "checkpoint").read_bytes()
+    for at, mask in itertools.product(range(len(content)), (0x01, 0x80, 0xFF)):
+        changed = bytearray(content)
+        changed[at] ^= mask
+        path.write_bytes(changed)
+        with pytest.raises(CheckpointError):
+            checkpoint.read(path)
+
+
+def test_a_history_cut_or_changed_at_every_byte(folder):
+    path, content = folder / "rounds.jsonl", (folder / "rounds.jsonl").read_bytes()
+    what = checkpoint.read(folder / "checkpoint")[0]["run"]
+
+    def refused(changed, match):
+        path.write_bytes(changed)
+        with pytest.raises(CheckpointError, match=match):
+            checkpoint.Checkpoint(folder, what)
+        assert path.read_bytes() == changed
+
+    for length in range(len(content)):
+        refused(content[:length], "rounds.jsonl is cut off")
+    for at in range(len(content)):
+        changed = bytearray(content)
+        changed[at] ^= 0x10
+        refused(changed, "rounds.jsonl is damaged")
+    path.unlink()
+    with pytest.raises(CheckpointError, match=r"cut off: .* but it has 0"):
+        run(checkpoint=folder)
+
+
+@pytest.mark.parametrize("beyond", [b"x", b'[{"round": 5, "time"', b"[1, null]\n[2, nu"])
+def test_what_a_history_has_beyond_its_checkpoint_is_cut_off(beyond, folder):
+    with open(folder / "rounds.jsonl", "ab") as file:
+        file.write(beyond)
+    (folder / "checkpoint.part").write_bytes(b"torn")
+    assert_same(run(checkpoint=folder), run())
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)[0]["round"] for line in lines] == list(range(1, ROUNDS + 1))
+
+
+def test_a_history_without_its_checkpoint_is_left_alone(folder):
+    (folder / "checkpoint").unlink()
+    before = contents(folder)
+    with pytest.raises(CheckpointError, match=r"rounds.jsonl is there, but no checkpoint"):
+        run(checkpoint=folder)
+    assert contents(folder) == before
+
+
+def seal(head, arrays=b"", version=1):
+    content = b"fastgc checkpoint\n" + version.to_bytes(4, "little")
+    content += len(head).to_bytes(8, "little") + head + arrays
+    return content + blake2b(content, digest_size=32).digest()
+
+
+def test_files_of_others(folder):
+    path = folder / "checkpoint"
+    head, state = checkpoint.read(path)
+    state = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in state.items()}
+    text = json.dumps(head | {"values": state, "arrays": []}).encode()
+    path.write_bytes(seal(text))
+    assert checkpoint.read(path) == (head, state)
+    for content, match in [
+        (b"", "no checkpoint of fastgc"),
+        (b"PK\x03\x04 something else entirely, such as an archive of arrays", "no checkpoint of"),
+        (seal(text, version=2), "of format 2, but this fastgc knows 1"),
+        (seal(text, b"more"), "does not hold what a checkpoint does"),
+        (seal(b"[]"), "does not hold"),
+        (seal(b"{"), "does not hold"),
+        (seal(b'{"values": {}, "arrays": [["a", "O", [1]]]}', bytes(8)), "does not hold"),
+        (seal(b'{"values": {}, "arrays": [["a", "<f8", [2]]]}', bytes(8)), "does not hold"),
+        (seal(b'{"values": {}, "arrays": []}'), "no checkpoint of a run of training"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=match):
+            run(checkpoint=folder)
+        assert path.read_bytes() == content
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["run", "round", "seed", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+LAYOUT = st.lists(
+    st.tuples(
+        st.text(max_size=3),
+        st.sampled_from(["<f8", "O", "V0", "f3", "(2,", "i4,i4", "|S0", "", "<M8[s]"]) | st.text(),
+        st.lists(st.integers(-2, 9) | st.just(10**30), max_size=3),
+    ),
+    max_size=2,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    head=st.fixed_dictionaries(
+        {},
+        optional={
+            "run": JSON,
+            "round": st.integers(-1, 5) | JSON,
+            "history": st.lists(st.integers(-9, 9) | JSON, min_size=2, max_size=2) | JSON,
+            "values": JSON,
+            "arrays": LAYOUT | JSON,
+        },
+    ),
+    arrays=st.binary(max_size=40),
+)
+def test_whatever_a_file_holds_is_refused_in_one_way(kept, head, arrays):
+    """Though its checksum is right, nothing but CheckpointError comes of it."""
+    path = kept / "fuzz" / "checkpoint"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(seal(json.dumps(head).encode(), arrays))
+    with pytest.raises(CheckpointError):
+        checkpoint.Checkpoint(path.parent, {"code": "x"})
+
+
+@settings(deadline=None)
+@given(content=st.binary(max_size=200), magic=st.booleans())
+def test_whatever_bytes_a_file_has_it_is_refused(kept, content, magic):
+    path = kept / "noise"
+    path.write_bytes(b"fastgc checkpoint\n" * magic + content)
+    with pytest.raises(CheckpointError):
+        checkpoint.read(path)
+
+
+class Fixed:
+    """A delay model without a representation."""
+
+    def sample(self, round, workers, seed):
+        return np.zeros(workers)
+
+
+class Other(Fixed):
+    pass
+
+
+RANDOM = fastgc.CouponCollector(6, load=3, seed=5)
+MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ({}, {"code": fastgc.ReedSolomon(6, stragglers=1)}, r"code: .*stragglers=2.* -> .*=1"),
+        ({}, {"code": fastgc.ReedSolomon(6, stragglers=2, root=1)}, r"root='stable'.* -> .*root=1"),
+        ({"code": RANDOM}, {"code": fastgc.CouponCollector(6, load=3, seed=6)}, "seed=5.*seed=6"),
+        # the same in words
+        (
+            {"code": fastgc.LinearCode(MATRIX)},
+            {"code": fastgc.LinearCode(MATRIX * 2)},
+            "another run. what the code computes: [0-9a-f]{16} -> [0-9a-f]{16}. Make",
+        ),
+        (
+            {},
+            {"model": models.SoftmaxRegression(5, 3, l2=0.1)},
+            r"model: .*l2=0\) -> .*l2=0.1",
+        ),
+        ({}, {"optimizer": SGD(0.3)}, r"optimizer: Nesterov\(lr=0.4, .* -> SGD\(lr=0.3"),
+        ({}, {"optimizer": Nesterov(0.5)}, r"lr=0.4, momentum=None\) -> Nesterov\(lr=0.5"),
+        ({}, {"data": toy(seed=8)}, r"data: .*digest \w+ -> .*digest \w+\. Make"),
+        ({}, {"data": toy(np.float32)}, "float64 features, .* -> .* float32 features"),
+        ({}, {"seed": 5}, r"run\. seed: 4 -> 5\. Make"),
+        ({}, {"batch": 6}, r"run\. batch: 5 -> 6\. Make"),
+        ({}, {"batch": None}, "batch: 5 -> None"),
+        ({}, {"message_dtype": "float32"}, "messages: .*float64.* -> .*float32"),
+        ({}, {"delays": Pareto(0.001, 1.2)}, r"delays: Pareto\(.*1\.1.* -> .*1\.2"),
+        ({"delays": Fixed()}, {"delays": Other()}, r"delays: .*Fixed.* -> .*Other"),
+        ({}, {"tracker": StabilityTracker()}, "tracked: False -> True"),
+        ({}, {"seed": 5, "batch": 6}, "seed: 4 -> 5; batch: 5 -> 6"),
+    ],
+)
+def test_checkpoints_of_another_run_are_refused(old, new, says, tmp_path):
+    def train(**options):
+        given = {
+            "code": CODE,
+            "data": toy(),
+            "model": models.SoftmaxRegression(5, 3),
+            "optimizer": Nesterov(0.4),
+            "batch": 5,
+            "seed": 4,
+            "delays": Pareto(0.001, 1.1),
+        } | options
+        return fastgc.train(**given, rounds=4, engine="simulated", checkpoint=tmp_path / "run")
+
+    train(**old)
+    before = contents(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=says) as refused:
+        train(**old | new)
+    assert "name another folder for this one" in str(refused.value)
+    assert contents(tmp_path / "run") == before
+    old |= {"delays": Fixed()} if "delays" in old else {}  # another object of the same kind
+    assert len(train(**old).rounds) == 4
+
+
+def test_what_may_differ(folder):
+    """The last digit of what was computed from the data, for one."""
+    run(checkpoint=folder, name="other", patience=3.0, timeout=1e9, optimizer=Nesterov(0.4 + 1e-16))
+
+
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
+    class Plain:
+        """An optimizer without a state to give."""
+
+        def reset(self, theta0):
+            self.theta = self.point = theta0.copy()
+
+        def step(self, gradient):
+            return 0.0
+
+    class Tracker:
+        rounds, due, record = (), False, None
+
+    folder = tmp_path / "run"
+    a_file = tmp_path / "file"
+    a_file.touch()
+    for options, error, match in [
+        ({"optimizer": Plain()}, TypeError, "checkpoint asks for an optimizer with methods state"),
+        ({"tracker": Tracker()}, TypeError, "checkpoint keeps what a StabilityTracker took down"),
+        ({"every": 0}, ValueError, "every must be at least 1, not 0"),
+        ({"every": 1.5}, TypeError, "every must be an integer"),
+        ({"rounds": 0}, ValueError, "rounds must be at least 1"),
+        ({"checkpoint": tmp_path / "no" / "run"}, ValueError, "no folder .*no to make run in"),
+        ({"checkpoint": a_file}, ValueError, "file is a file: name a folder for checkpoints"),
+        ({"checkpoint": 3}, TypeError, "path|PathLike"),
+    ]:
+        with pytest.raises(error, match=match):
+            run(**{"checkpoint": folder} | options)
+        assert not folder.exists()
+    with pytest.raises(TypeError, match=r"Plain.* has no methods state and restore"):
+        run("gcada", optimizer=GCADA(2, Plain()), checkpoint=folder)
+    assert not (folder / "checkpoint").exists()
+
+
+def test_states_that_are_no_numbers(tmp_path):
+    path = tmp_path / "checkpoint"
+    for value, match in [
+        (np.array([None]), "x of the state must be numbers, not of dtype object"),
+        (np.array(["a"]), "must be numbers"),
+        ({1, 2}, "holds arrays, numbers, lists and text, not {1, 2}"),
+    ]:
+        with pytest.raises(TypeError, match=match):
+            checkpoint.write(path, {}, {"x": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(deadline=None)
+@given(
+    dtype=st.sampled_from(["?", "i1", "<i8", ">f4", "f8", "c16"]),
+    shape=st.lists(st.integers(0, 4), max_size=3),
+    values=st.lists(st.floats() | st.integers() | st.text(max_size=4)),
+)
+def test_what_is_written_is_read(kept, dtype, shape, values):
+    path = kept / "written"
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype).T
+    state = {"a": array, "b": values, "c": np.float32(0.1), "d": np.array(2.5)}
+    checkpoint.write(path, {"e": 1}, state)
+    head, found = checkpoint.read(path)
+    assert head == {"e": 1}
+    assert (found["a"].dtype, found["a"].shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(found["a"], array)
+    assert found["a"].flags.writeable
+    assert repr(found["b"]) == repr(values)
+    assert (found["c"], found["d"]) == (np.float32(0.1), 2.5)
+
+
+if __name__ == "__main__":
+    task, name, argument, where = sys.argv[1:]
+    if task == "sweep":
+        sweep(name, np.dtype(argument), Path(where))
+    else:
+        train_locally(name, int(argument), Path(where))
