@@ -320,12 +320,11 @@ def _connect(ray: Any, address: str | None, workers: int) -> None:
         _check_answers(address)
         with _start_environment(workers):
             ray.init(address, **quiet)
-    except (OSError, RuntimeError) as error:
+    except BaseException as error:
         _ours.close()
+        if isinstance(error, TypeError | ValueError) or not isinstance(error, Exception):
+            raise
         raise ConnectionError(f"no Ray to use at the address {address!r}: {error}") from error
-    except BaseException:
-        _ours.close()
-        raise
 
 
 def _check_answers(address: str) -> None:
@@ -342,7 +341,7 @@ def _start_environment(workers: int) -> Iterator[None]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # as it will be: Ray warns of the old way
         # Ray warns of four times as many processes as this.
-        "RAY_worker_maximum_startup_concurrency": str(max(os.cpu_count() or 1, workers // 4 + 1)),
+        "RAY_worker_maximum_startup_concurrency": str(max(os.cpu_count() or 1, workers // 3 + 1)),
     }
     before = {name: os.environ.get(name) for name in changes}
     logger = logging.getLogger("ray")
@@ -357,6 +356,5 @@ def _start_environment(workers: int) -> Iterator[None]:
 
 
 def _shut_down(ray: Any) -> None:
-    if ray.is_initialized():
-        waits = "wait_for_processes" in inspect.signature(ray.shutdown).parameters
-        ray.shutdown(**({"wait_for_processes": True} if waits else {}))
+    waits = "wait_for_processes" in inspect.signature(ray.shutdown).parameters
+    ray.shutdown(**({"wait_for_processes": True} if waits else {}))
