@@ -74,7 +74,8 @@ class RayCluster(Master):
     -----
     The machines of a Ray cluster need fastgc, and the modules that `gradient` and shards are of.
     Each partition is in the object store once, and workers read its arrays there: they cannot write
-    to them. Ray gives an actor one BLAS thread, or as many as its ``num_cpus``.
+    to them. That a worker died between two rounds shows when it is handed the second. Ray gives an
+    actor one BLAS thread, or as many as its ``num_cpus``.
 
     Ray that was started, or connected to, for a cluster is shut down when the last cluster that
     uses it closes; Ray that the program has initialised is left as it is, less the actors.
