@@ -1,7 +1,9 @@
-"""A round of the Ray engine against a bare loop that moves the same bytes, block by block in turns.
+"""A round of the Ray engine against bare loops that move the same bytes, block by block in turns.
 
-``python benches/ray_loop.py`` prints medians as JSON, in seconds: of a bare round, of a step, and
-of its part before decoding. Gradients are zero, each worker has one, and some need not come.
+``python benches/ray_loop.py`` prints medians as JSON, in seconds: of the bare loop, of one whose
+workers also write their messages and whose master reads and adds them, of a step, and of its part
+before decoding. For what lies in the object store is not read by being moved. Gradients are zero,
+each worker has one, and some need not come.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ class Zero:
 
 class Sender:
     def __init__(self, size):
-        self.message = np.zeros(size)
+        self.message, self.gradient = np.zeros(size), np.zeros(size)
 
-    def send(self, theta):
+    def send(self, theta, write):
+        if write:
+            np.copyto(self.message, self.gradient)
         return self.message
 
 
@@ -45,12 +49,19 @@ class Bare:
         actor = ray.remote(num_cpus=0)(Sender)
         self.actors = [actor.remote(size) for _ in range(workers)]
         self.first = first
+        self.total = np.empty(size)
 
-    def __call__(self, theta):
+    def move(self, theta, write=False):
         parameters = ray.put(theta)
-        calls = [actor.send.remote(parameters) for actor in self.actors]
+        calls = [actor.send.remote(parameters, write) for actor in self.actors]
         ready, _ = ray.wait(calls, num_returns=self.first)
         self.messages = ray.get(ready)
+
+    def add(self, theta):
+        self.move(theta, write=True)
+        self.total.fill(0.0)
+        for message in self.messages:
+            np.add(self.total, message, out=self.total)
 
     def close(self):
         for actor in self.actors:
@@ -75,15 +86,17 @@ def compare(code, size, blocks, rounds):
         def step(theta):
             waits.append(cluster.step(theta, out).wait_seconds)
 
-        times = {"bare": [], "step": []}
+        forms = {"bare": bare.move, "bare, added": bare.add, "step": step}
+        times = {name: [] for name in forms}
         for _ in range(blocks):
-            for name, function in (("bare", bare), ("step", step)):
+            for name, function in forms.items():
                 function(theta)  # late calls of the other's last round end meanwhile
                 times[name] += block(function, theta, rounds)
         bare.close()
     medians = {name: float(np.median(each)) for name, each in times.items()}
     medians["wait"] = float(np.median(waits))
-    return medians | {"p": size, "ratio": medians["step"] / medians["bare"]}
+    ratios = {f"step / {name}": medians["step"] / medians[name] for name in forms if name != "step"}
+    return {"p": size, **medians, **ratios}
 
 
 def main():
