@@ -43,6 +43,7 @@ VERSION = 1
 _PREFIX = struct.Struct("<IQ")
 _DIGEST_BYTES = 32
 
+_DTYPE = re.compile(r"[<>|][biufc]\d+")
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -344,6 +345,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         state = dict(head.pop("values"))
         at = begin + length
         for name, dtype, shape in head.pop("arrays"):
+            if not _DTYPE.fullmatch(dtype):
+                raise ValueError
             count = math.prod(shape)
             flat = np.frombuffer(content[:-_DIGEST_BYTES], np.dtype(dtype), count, at)
             state[name] = flat.reshape(shape).copy()
