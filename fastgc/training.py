@@ -397,14 +397,33 @@ def train(
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
 
+    start = bind(
+        start_cluster,
+        code,
+        shards,
+        model.partial_gradient,
+        model.size,
+        dtype=X.dtype,
+        delays=delays,
+        seed=seed,
+        timeout=timeout,
+        message_dtype=message_dtype,
+        tracker=tracker,
+        batch=batches,
+        **options,
+    )
     with ExitStack() as stack:
         kept = None
         if checkpoint is not None:
             what = {"batch": batch, "messages": form.message_dtype, "tracked": tracker is not None}
             run = describe(code, model, optimizer, dataset, delays, seed, **what)
-            kept = stack.enter_context(Checkpoint(checkpoint, run))
-        if kept is not None:
-            _resume(kept, rounds, history, optimizer, tracker)
+            try:
+                kept = stack.enter_context(Checkpoint(checkpoint, run))
+                _resume(kept, rounds, history, optimizer, tracker)
+            except BaseException:
+                if serve is not None:  # other processes wait for a cluster, and its end
+                    start().close()
+                raise
         done = len(history.rounds)
         over = until is not None and any(record.loss <= until for record in history.rounds)
         first = rounds + 1 if over else done + 1
@@ -413,26 +432,10 @@ def train(
             from .progress import training_bar
 
             show = stack.enter_context(training_bar(history.name, rounds, code.n, done))
-        if first > rounds and serve is None:  # processes that serve wait for a cluster to end
+        if first > rounds and serve is None:  # or other processes would wait for a cluster
             history.theta = optimizer.theta.copy()
             return history
-        cluster = stack.enter_context(
-            start_cluster(
-                code,
-                shards,
-                model.partial_gradient,
-                model.size,
-                dtype=X.dtype,
-                delays=delays,
-                seed=seed,
-                timeout=timeout,
-                message_dtype=message_dtype,
-                tracker=tracker,
-                batch=batches,
-                **({"first_round": done} if done else {}),
-                **options,
-            )
-        )
+        cluster = stack.enter_context(start(**({"first_round": done} if done else {})))
         step: Callable[[], tuple[RoundReport, Sequence[int]]]
         if isinstance(optimizer, GCADA):
             assert isinstance(code, Grouped)
@@ -446,7 +449,7 @@ def train(
             step = bind(_step_all, cluster, optimizer, gradient, range(code.n))
         elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
         for number in range(first, rounds + 1):
-            start = cluster.clock()
+            began = cluster.clock()
             report, asked = step()
             # an approximation of the gradient is not tracked
             tracked = tracker is not None and report.residual == 0
@@ -456,13 +459,13 @@ def train(
                 tracker.measure(
                     gradient, _partials(model, optimizer.point, prepared, code.k, drawn)
                 )
-                start += cluster.clock() - paused
+                began += cluster.clock() - paused
             if batch is not None:
                 gradient *= len(X) / (batch * code.k)
             model.add_regularisation(optimizer.point, gradient)
             gradient /= len(X)
             optimizer.step(gradient)
-            elapsed += cluster.clock() - start
+            elapsed += cluster.clock() - began
             record = Record(
                 number,
                 elapsed,

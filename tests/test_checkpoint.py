@@ -535,6 +535,16 @@ def test_processes_that_serve_leave_the_folder_to_the_master(tmp_path):
     for _ in range(2):  # the second is complete, but the others wait for a cluster and its end
         assert_same(run(checkpoint=folder, engine=Serving), run())
     assert Serving.opened == 2
+    made = []
+
+    class Released(Serving):
+        def close(self):
+            made.append(self)
+            super().close()
+
+    with pytest.raises(CheckpointError, match="another run"):
+        run(checkpoint=folder, engine=Released, seed=5)
+    assert len(made) == 1
 
 
 # ---------------------------------------------------------------------- what is no such checkpoint
