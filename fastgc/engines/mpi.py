@@ -52,7 +52,7 @@ _TAGS = 1000  # clusters until tags are used again
 _TRACEBACK_BYTES = 1 << 14
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
 _LAST_GRACE = 5.0  # and at the end of the program
-_SPIN = 1e-4  # seconds to look again and again, before sleeping
+_SPIN = 2e-4  # seconds to look again and again, before sleeping
 _SHARE, _LONGEST = 0.1, 0.01  # of the time waited so far, to sleep next; seconds at most
 
 
