@@ -181,7 +181,7 @@ def _job(comm: MPI.Intracomm) -> _Job:
 
 def _leave(late: list[_Link]) -> None:
     """End the job of a program that ends, if it would not end by itself."""
-    if MPI.Is_finalized():
+    if MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return
     if hasattr(sys, "last_value"):  # an uncaught exception; the other ranks may wait for this one
         set_abort_status(1)
