@@ -365,15 +365,20 @@ def _adaptive(done):
 
 
 def _engines(done):
-    """Rounds of each engine beside its bare loop."""
+    """Rounds of each engine beside its bare loops."""
     found = [bench for bench in done.values() if bench.group == "engines"]
     if not found:
         return None
-    rows = [["engine", "p", "bare loop", "engine's round", "over the bare loop"]]
+    rows = [["engine", "p", "its round", "bare loops (its round over theirs)"]]
     for bench in found:
         for row in bench.extra_info["rows"]:
-            bare, whole = row["bare loop"], row["engine"]
-            cells = f"{row['p']:,}", _time(bare), _time(whole), f"{whole / bare:.2f}×"
+            whole = row["engine"]
+            bare = [
+                f"{name.removeprefix('bare, ')} {_time(time)} ({whole / time:.2f}×)"
+                for name, time in row.items()
+                if name.startswith("bare")
+            ]
+            cells = f"{row['p']:,}", _time(whole), "; ".join(bare)
             rows.append([bench.extra_info["engine"], *cells])
     return "A round of 16 workers, the first 13 of which suffice, without the gradients", rows
 

@@ -97,9 +97,9 @@ def main():
         code = fastgc.Uncoded(N, tolerance=S / N)  # a load of 1: nothing to encode
         bare = Bare(p)  # forks, and so comes before there are threads
         with LocalCluster(code, [0] * N, nothing, p) as cluster:
-            times = {"bare loop": [], "engine": []}
+            times = {"bare": [], "engine": []}
             for _ in range(BLOCKS):
-                times["bare loop"] += timed(bare.step, theta, out, rounds)
+                times["bare"] += timed(bare.step, theta, out, rounds)
                 times["engine"] += timed(cluster.step, theta, out, rounds)
         bare.close()
         rows.append({"p": p, **{name: float(np.median(each)) for name, each in times.items()}})

@@ -1,12 +1,12 @@
 """A round of the MPI engine beside the bare loops of MPI programs that move the same bytes.
 
-Run as ``mpiexec -n 17 python benches/mpi_loop.py 10 10000 1000000``, for 16 workers and these
-gradient dimensions. Prints JSON: of each dimension and loop the median of a round, in seconds, and
-the ratio of the engine's to the faster bare loop's. The loops take turns, in blocks of rounds.
+Run as ``mpiexec -n 17 python benches/mpi_loop.py``, for 16 workers, or with gradient dimensions of
+your own. Prints JSON: a row for each dimension, medians of a round of each loop, in seconds. The
+loops take turns, in blocks of rounds.
 
 A bare loop hands the parameters to all workers that have answered and takes the first f messages of
 the round; who answers an older round is handed the newest. ``waiting`` leaves it to MPI to wait, as
-programs do that have a processor for each rank. ``yielding`` tests, and yields in between, as they
+programs do that have a processor for each rank; ``yielding`` tests, and yields in between, as they
 must where ranks outnumber processors.
 """
 
@@ -107,23 +107,22 @@ def engine_master(comm, p, rounds):
 
 def compare(comm, p):
     """The medians of each loop, on rank 0."""
-    seconds = {"waiting": [], "yielding": [], "engine": []}
+    seconds = {"bare, waiting": [], "bare, yielding": [], "engine": []}
     rounds = ROUNDS.get(p, 10)
     for _ in range(BLOCKS):
         for loop, taken in seconds.items():
             if loop == "engine":
                 taken += [] if MPICluster.serve(comm) else engine_master(comm, p, rounds)
             elif comm.rank:
-                bare_worker(comm, p, loop == "waiting")
+                bare_worker(comm, p, loop == "bare, waiting")
             else:
-                taken += bare_master(comm, p, rounds, loop == "waiting")
+                taken += bare_master(comm, p, rounds, loop == "bare, waiting")
     if comm.rank:
         return None
-    medians = {loop: float(np.median(taken)) for loop, taken in seconds.items()}
-    return medians | {"ratio": medians["engine"] / min(medians["waiting"], medians["yielding"])}
+    return {"p": p, **{loop: float(np.median(taken)) for loop, taken in seconds.items()}}
 
 
 if __name__ == "__main__":
-    figures = {size: compare(MPI.COMM_WORLD, int(size)) for size in sys.argv[1:]}
+    rows = [compare(MPI.COMM_WORLD, int(size)) for size in sys.argv[1:] or ROUNDS]
     if MPI.COMM_WORLD.rank == 0:
-        print(json.dumps(figures))
+        print(json.dumps(rows))

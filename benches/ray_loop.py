@@ -1,9 +1,9 @@
 """A round of the Ray engine against bare loops that move the same bytes, block by block in turns.
 
-``python benches/ray_loop.py`` prints medians as JSON, in seconds: of the bare loop, of one whose
-workers also write their messages and whose master reads and adds them, of a step, and of its part
-before decoding. For what lies in the object store is not read by being moved. Gradients are zero,
-each worker has one, and some need not come.
+``python benches/ray_loop.py`` prints JSON: a row for each size, medians in seconds, of the bare
+loop, of one whose workers also write their messages and whose master reads and adds them (what lies
+in the object store is not read by being moved), and of the engine. Gradients are zero, each worker
+has one, and some need not come.
 """
 
 from __future__ import annotations
@@ -79,24 +79,20 @@ def block(function, theta, rounds):
 
 def compare(code, size, blocks, rounds):
     theta, out = np.zeros(size), np.empty(size)
-    waits = []
     with RayCluster(code, [0] * code.k, Zero(), size) as cluster:
         bare = Bare(code.n, code.threshold, size)
-
-        def step(theta):
-            waits.append(cluster.step(theta, out).wait_seconds)
-
-        forms = {"bare": bare.move, "bare, added": bare.add, "step": step}
+        forms = {
+            "bare": bare.move,
+            "bare, adding": bare.add,
+            "engine": lambda theta: cluster.step(theta, out),
+        }
         times = {name: [] for name in forms}
         for _ in range(blocks):
             for name, function in forms.items():
                 function(theta)  # late calls of the other's last round end meanwhile
                 times[name] += block(function, theta, rounds)
         bare.close()
-    medians = {name: float(np.median(each)) for name, each in times.items()}
-    medians["wait"] = float(np.median(waits))
-    ratios = {f"step / {name}": medians["step"] / medians[name] for name in forms if name != "step"}
-    return {"p": size, **medians, **ratios}
+    return {"p": size, **{name: float(np.median(each)) for name, each in times.items()}}
 
 
 def main():
@@ -108,11 +104,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     arguments = parser.parse_args()
     code = Uncoded(arguments.workers, tolerance=arguments.stragglers / arguments.workers)
-    results = [
+    rows = [
         compare(code, size, arguments.blocks, arguments.rounds if size < 10**6 else 5)
         for size in arguments.sizes
     ]
-    print(json.dumps({"code": repr(code), "ray": ray.__version__, "rounds": results}, indent=1))
+    print(json.dumps(rows))
 
 
 if __name__ == "__main__":
