@@ -27,7 +27,11 @@ from fastgc.engines import LocalCluster
 from fastgc.engines.interface import Event, Kind
 from fastgc.errors import CorruptMessageError
 
-FAULTS = {"kill": 0.15, "stop": 0.15}  # seconds between two, on average
+# Seconds between two faults, on average: a new actor takes as many as hundreds of new processes.
+FAULTS = {
+    "LocalCluster": {"kill": 0.15, "stop": 0.15},
+    "RayCluster": {"kill": 4.0, "stop": 1.0},
+}
 
 
 def processes():
@@ -82,8 +86,18 @@ def open_descriptors():
 
 
 def pids(cluster):
-    """The pid of each worker that has a process now."""
-    return cluster._transport.pids()
+    """The pids of workers that run now."""
+    if isinstance(cluster, LocalCluster):
+        return list(cluster._transport.pids().values())
+    return [pid for pid in descendants() if title(pid).startswith("ray::_WorkerActor")]
+
+
+def title(pid):
+    """What a process calls itself."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 class Chaos(threading.Thread):
@@ -95,7 +109,8 @@ class Chaos(threading.Thread):
         self._over = threading.Event()
 
     def run(self):
-        due = {what: self._rng.exponential(mean) for what, mean in FAULTS.items()}
+        faults = FAULTS[type(self._cluster).__name__]
+        due = {what: self._rng.exponential(mean) for what, mean in faults.items()}
         stopped = {}
         now = 0.0
         while not self._over.wait(0.005):
@@ -103,14 +118,14 @@ class Chaos(threading.Thread):
             for pid in [pid for pid, until in stopped.items() if until <= now]:
                 self._signal(pid, signal.SIGCONT)
                 del stopped[pid]
-            for what, mean in FAULTS.items():
+            for what, mean in faults.items():
                 if due[what] > now:
                     continue
                 due[what] = now + self._rng.exponential(mean)
                 running = pids(self._cluster)
                 if not running:
                     continue
-                pid = int(self._rng.choice(list(running.values())))
+                pid = int(self._rng.choice(running))
                 if what == "kill" and self._signal(pid, signal.SIGKILL):
                     self._counts["killed"] += 1
                 elif what == "stop" and pid not in stopped and self._signal(pid, signal.SIGSTOP):
@@ -261,17 +276,20 @@ def main(arguments=None):
     rng, counts = np.random.default_rng(options.seed), Counter()
     with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
         pass  # starts what stays for the life of the program: the fork server and its helper
-    before, below = resources(), descendants()
-    until = time.monotonic() + options.seconds
-    while (left := until - time.monotonic()) > 0:
-        episode(engine, rng, min(options.each, left), counts)
-    gc.collect()
-    after = resources()
+    # Ray is started once: each of its starts leaves two sockets of its own in this process.
+    below = descendants()
+    with engine(fastgc.Uncoded(1), [0], np.multiply, 1):
+        before = resources()
+        until = time.monotonic() + options.seconds
+        while (left := until - time.monotonic()) > 0:
+            episode(engine, rng, min(options.each, left), counts)
+        gc.collect()
+        after = resources()
     deadline = time.monotonic() + 5.0
     while descendants() - below and time.monotonic() < deadline:
         time.sleep(0.05)
     counts["LEAKED: processes"] = len(descendants() - below)
-    counts["LEAKED: descriptors"] = after[0] - before[0]
+    counts["LEAKED: descriptors"] = max(0, after[0] - before[0])
     counts["LEAKED: shared memory"] = after[1] - before[1] + len(abandoned(after[2] - before[2]))
     for what, count in sorted(counts.items()):
         print(f"{count:8d}  {what}")
