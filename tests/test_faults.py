@@ -1,5 +1,6 @@
 """Workers that die, stop and come back. No test passes or fails by how fast anything is."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 from fastgc import (
     BinaryCode,
+    CyclicRepetition,
     FractionalRepetition,
     Grouped,
     NonFiniteMessageError,
@@ -19,10 +21,11 @@ from fastgc import (
     Uncoded,
     WorkerFailedError,
 )
-from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines import LocalCluster, SimulatedCluster, master
 from fastgc.engines.interface import Event, Kind
 from fastgc.engines.master import Master
 from fastgc.errors import CorruptMessageError
+from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend
 
@@ -38,7 +41,8 @@ def pid_of(worker):
 def kill(worker):
     pid = pid_of(worker)
     if pid is not None:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class Remote:
@@ -92,33 +96,36 @@ def test_the_dead_come_back():
 
 
 @pytest.mark.parametrize("code", [ReedSolomon(5, stragglers=2), BinaryCode(6, stragglers=2)])
-def test_kills_at_any_moment_change_nothing(code):
+def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     """The same bits as a run that nothing happened to, with the same survivors."""
+    monkeypatch.setattr(master, "_LONGEST_PAUSE", 0.05)
     rng = np.random.default_rng(5)
     shards = list(rng.standard_normal((code.k, 40)))
-    thetas = rng.standard_normal((150, 40))
-    found, received = np.empty((150, 40)), []
+    thetas, found, received = [], [], []
     over = threading.Event()
 
     def killer():
         chance = np.random.default_rng(6)
         while not over.wait(chance.exponential(0.02)):
-            kill(int(chance.integers(code.n)))
+            pid = cluster._transport.pids().get(int(chance.integers(code.n)))
+            if pid is not None and len(cluster._lost) < code.stragglers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
-    thread = threading.Thread(target=killer)
-    with LocalCluster(code, shards, np.multiply, 40) as cluster:
+    with LocalCluster(code, shards, np.multiply, 40, patience=np.inf) as cluster:
+        thread = threading.Thread(target=killer)
         thread.start()
         try:
-            for theta, out in zip(thetas, found, strict=True):
-                report = cluster.step(theta, out)
-                received.append(report.received)
+            while cluster._deaths < 12:
+                thetas.append(rng.standard_normal(40))
+                found.append(np.empty(40))
+                received.append(cluster.step(thetas[-1], found[-1]).received)
                 time.sleep(0.002)
         finally:
             over.set()
             thread.join()
-    assert report.deaths > 10
-    np.testing.assert_allclose(found, thetas * np.sum(shards, axis=0), atol=1e-12)
-    again = np.empty_like(found)
+    np.testing.assert_allclose(found, np.array(thetas) * np.sum(shards, axis=0), atol=1e-12)
+    again = np.empty((len(found), 40))
     with LocalCluster(code, shards, np.multiply, 40, survivors=received.__getitem__) as cluster:
         for theta, out in zip(thetas, again, strict=True):
             cluster.step(theta, out)
@@ -135,7 +142,6 @@ def test_patience_with_too_many_dead(tmp_path):
     with pytest.raises(NotDecodableError, match=r"have died and were waited for 0.5 s") as caught:
         cluster.step(np.ones(2), np.empty(2))
     assert len(cluster._lost) > 1
-    assert cluster._deaths > len(cluster._lost)
     assert caught.value.missing >= 1
 
 
@@ -253,6 +259,81 @@ def test_killed_while_stopped():
         steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out)
 
 
+def end_fork_server():
+    from multiprocessing import forkserver
+
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    os.waitpid(forkserver._forkserver._forkserver_pid, 0)
+    forkserver._forkserver._forkserver_pid = None
+
+
+def runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for_ends(*pids):
+    """Of processes that are ending, where nobody is left who would tell that they have."""
+    while any(runs(pid) for some in pids for pid in some):
+        time.sleep(0.01)
+
+
+def test_workers_outlive_the_fork_server():
+    """It ends, and none of them does: none is taken for dead, or started twice."""
+    code, out = ReedSolomon(3, stragglers=1), np.empty(2)
+    with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
+        before = cluster._transport.pids()
+        end_fork_server()
+        for _ in range(20):
+            report = cluster.step(np.ones(2), out)
+            np.testing.assert_allclose(out, 3.0)
+        assert report.deaths == 0
+        os.kill(before[1], signal.SIGKILL)  # started again by another fork server
+        steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out)
+        assert report.deaths <= 1
+        after = cluster._transport.pids()
+    assert after[1] != before[1]
+    wait_for_ends(before.values(), after.values())
+
+
+def test_close_ends_workers_of_a_fork_server_that_has_ended():
+    hang = Remote("lambda theta, shard, out: __import__('time').sleep(600)")
+    cluster = LocalCluster(Uncoded(2), [0, 0], hang, 1, timeout=0.2)
+    running = cluster._transport.pids().values()
+    end_fork_server()
+    with pytest.raises(TimeoutError):
+        cluster.step(np.ones(1), np.empty(1))
+    wait_for_ends(running)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12
+def test_a_fork_of_the_master_leaves_the_cluster_alone():
+    code, out = Uncoded(2), np.empty(2)
+    with LocalCluster(code, [1.0] * 2, np.multiply, 2) as cluster:
+        fork = multiprocessing.get_context("fork").Process(target=cluster.close)
+        fork.start()
+        fork.join()
+        assert fork.exitcode == 0
+        for _ in range(5):
+            report = cluster.step(np.ones(2), out)
+            np.testing.assert_array_equal(out, 2.0)
+        assert report.deaths == 0
+
+
+def test_restarts_leave_no_descriptor_open():
+    code, out = ReedSolomon(2, stragglers=1), np.empty(1)
+    with LocalCluster(code, [1.0] * 2, np.multiply, 1) as cluster:
+        before = len(os.listdir("/proc/self/fd"))
+        for deaths in range(1, 6):
+            os.kill(cluster._transport.pids()[1], signal.SIGKILL)
+            back = lambda report, n=deaths: report.deaths == n and 1 in report.survivors  # noqa: E731
+            steps_until(cluster, back, out)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_data_beyond_what_a_pipe_holds():
     """The master never waits for a new process to read them: here that would be for ever."""
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
@@ -308,6 +389,8 @@ def message(worker, round, value=1.0, index=0):
 
 
 NOTHING = []  # what listen() tells between rounds
+COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone can answer
+REAL = CyclicRepetition(3, stragglers=1)  # any two of them
 
 
 def script(code, told, **options):
@@ -356,8 +439,6 @@ def test_what_was_sent_before_a_death_is_not_asked_for_again():
 
 
 def test_pauses_grow_until_a_message_comes(monkeypatch):
-    from fastgc.engines import master
-
     now = 0.0
     monkeypatch.setattr(master.time, "perf_counter", lambda: now)
     cluster = script(BinaryCode(2, stragglers=1), [NOTHING])
@@ -410,26 +491,146 @@ def test_late_messages_of_several(monkeypatch):
     assert cluster.done[-1] == ("hand", 1, 0)
 
 
-def test_patience_ends_while_others_are_waited_for(monkeypatch):
-    """It is counted from the death that made them too few, and begins anew after a return."""
-    from fastgc.engines import master
+@pytest.fixture
+def passing(monkeypatch):
+    """Lets time pass where it is written between the events of a script, and only there."""
+    now = [0.0]
 
-    class Clock:
-        now = 0.0
+    def timed(cluster):
+        listen = cluster.listen
 
-        def perf_counter(self):
-            self.now += 0.25
-            return self.now
+        def listen_and_pass(seconds):
+            if not (cluster.told and isinstance(cluster.told[0], float)):
+                return listen(seconds)
+            passed = min(seconds, cluster.told[0])
+            now[0] += passed
+            cluster.told[0] -= passed
+            if cluster.told[0] <= 0.0:
+                cluster.told.pop(0)
+            return []
 
-    monkeypatch.setattr(master, "time", Clock())
-    died, joined = Event(Kind.DIED, 0), Event(Kind.JOINED, 0)
-    cluster = script(
-        Uncoded(2), [NOTHING, [died], [joined], [died], *[NOTHING] * 200], patience=5.0
-    )
+        cluster.listen = listen_and_pass
+        return cluster, now
+
+    monkeypatch.setattr(master.time, "perf_counter", lambda: now[0])
+    return timed
+
+
+def test_patience_is_spent_while_those_at_work_are_too_few(passing):
+    """Not after a return, and not anew by those who come back only to die again."""
+    died, joined = [Event(Kind.DIED, 0)], [Event(Kind.JOINED, 0)]
+    told = [NOTHING, died, 3.0, joined, 100.0, died, 50.0]
+    cluster, now = passing(script(Uncoded(2), told, patience=5.0))
+    restarts = []
+    cluster.restart = lambda worker: restarts.append((worker, now[0]))
     with pytest.raises(NotDecodableError, match=r"were waited for 5\.0 s"):
         cluster.step(np.ones(1), np.empty(1))
-    assert cluster._deaths == 2
-    assert 5.0 <= master.time.now <= 20.0
+    assert now[0] == pytest.approx(105.0)
+    assert restarts == [(0, 0.0), (0, pytest.approx(103.1))]
+
+
+def test_patience_begins_with_the_first_death_that_matters(passing):
+    told = [NOTHING, [Event(Kind.DIED, 0)], 7.0, [Event(Kind.DIED, 1)], 3.0]
+    told += [[Event(Kind.DIED, 2)], 50.0]
+    cluster, now = passing(script(ReedSolomon(4, stragglers=1), told, patience=5.0))
+    with pytest.raises(NotDecodableError, match=r"^workers \[0, 1, 2\] have died") as caught:
+        cluster.step(np.ones(1), np.empty(1))
+    assert now[0] == pytest.approx(12.0)
+    assert caught.value.missing == 2
+
+
+def test_each_round_has_its_patience(passing):
+    died, joined = [Event(Kind.DIED, 0)], [Event(Kind.JOINED, 0)]
+    told = []
+    for number in range(3):
+        told += [NOTHING, died, 4.0, joined, [message(0, number), message(1, number)]]
+    cluster, _ = passing(script(Uncoded(2), told, patience=5.0))
+    for number in range(3):
+        assert cluster.step(np.ones(1), np.empty(1)).deaths == number + 1
+
+
+def test_the_corrupt_are_not_counted_on_while_others_work(passing):
+    told = [NOTHING, [Event(Kind.DIED, 1)], [message(0, 0, np.nan)], 50.0]  # 2 is stopped
+    cluster, now = passing(script(REAL, told, verify=True, patience=5.0))
+    with pytest.raises(NotDecodableError, match=r"^workers \[1\] have died"):
+        cluster.step(np.ones(1), np.empty(1))
+    assert now[0] == pytest.approx(5.0)
+
+
+def test_verification_has_patience_with_the_dead(passing):
+    told = [NOTHING, [message(0, 0), Event(Kind.DIED, 1)], 50.0]
+    code, out = FractionalRepetition(2, 1, stragglers=1), np.empty(1)
+    cluster, now = passing(script(code, told, verify=True, patience=5.0))
+    report = cluster.step(np.ones(1), out)
+    assert (out[0], report.verified, now[0]) == (1.0, False, pytest.approx(5.0))
+
+
+def test_a_tracker_does_not_wait_for_the_dead():
+    code = REAL
+    rnd = code.round(1, tracker=StabilityTracker(1e-30, "wait"))
+    heard = [message(0, 0), message(1, 0)]
+    cluster = script(code, [NOTHING, [Event(Kind.DIED, 2)], heard])
+    assert cluster.collect(np.ones(1), rnd).lost == (2,)
+    assert rnd.decodable
+    assert not rnd.ready
+
+
+def test_deaths_while_starting(passing):
+    """Each is counted, its worker listed once, and it joins only once it was started again."""
+    died, joined = [Event(Kind.DIED, 0)], [Event(Kind.JOINED, 0)]
+    told = [NOTHING, died, died, joined, 0.2, joined, died, [message(1, 0)]]
+    cluster, _ = passing(script(BinaryCode(2, stragglers=1), told))
+    report = cluster.step(np.ones(1), np.empty(1))
+    assert (report.deaths, report.lost, report.refused) == (3, (0,), 1)
+    assert cluster.done.count(("restart", 0)) == 2
+
+
+def test_who_is_late_or_not_asked(passing):
+    """Rounds are handed to who is asked and free; when the time is out, the silent are named."""
+    code = Grouped.repetition(6, 2)  # groups of three
+    rnd = code.group_round(1)
+    cluster, now = passing(
+        script(code, [NOTHING, [message(0, 0), message(3, 0), message(0, 0)]], timeout=10.0)
+    )
+    rnd.reset([0, 1])
+    cluster.collect(np.ones(1), rnd, rnd.workers)
+    cluster.done.clear()
+    cluster.told += [[Event(Kind.DIED, 2)], [message(4, 0)], 4.0, [Event(Kind.LEFT, 1, 0)], 50.0]
+    rnd.reset([0])
+    match = r"after 10.0 s; not heard from workers \[0, 1\], lost workers \[2\]"
+    with pytest.raises(TimeoutError, match=match):
+        cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert cluster.done == [("restart", 2), ("publish", 1, {0}), ("hand", 0, 0), ("hand", 1, 0)]
+    assert now[0] == pytest.approx(10.0)
+    assert (cluster._stale, cluster._refused) == (1, 1)
+
+
+def test_two_rounds_in_hand():
+    """One that left the older of them is at the newer, and is not handed it again."""
+    cluster = script(COPIES, [NOTHING, [message(0, 0)], NOTHING])
+    cluster.ahead = 2
+    cluster.step(np.ones(1), np.empty(1))
+    cluster.told += [[Event(Kind.LEFT, 1, 0)], [message(1, 1)]]
+    cluster.step(np.ones(1), np.empty(1))
+    assert cluster.done.count(("hand", 1, 0)) == 2
+
+
+def test_a_worker_that_sent_what_is_not_finite_is_out_of_the_round():
+    """With all it sends, if that is more than one message."""
+    told = [NOTHING, [message(0, 0, np.nan, 0), message(0, 0, 7.0, 1)]]
+    told += [[message(worker, 0, 1.0, index)] for worker in (1, 2) for index in (0, 1)]
+    cluster = script(Uncoded(3, load=2), told, verify=True)
+    report = cluster.step(np.ones(1), np.empty(1))
+    assert report.corrupt == (0,)
+    assert report.survivors.tolist() == [1, 2]
+
+
+def test_too_few_are_asked_dead_or_alive():
+    """Nobody waits for the dead where it would not help."""
+    cluster = script(ReedSolomon(4, stragglers=1), [[Event(Kind.DIED, 0)]])
+    with pytest.raises(NotDecodableError, match=r"^2 messages do not determine"):
+        cluster.collect(np.ones(1), cluster._code.round(1), [0, 2])
+    assert cluster.done == []
 
 
 @pytest.mark.parametrize(
@@ -462,6 +663,40 @@ def test_unsuitable_survivors(chosen, error, match):
         cluster.step(np.ones(1), np.empty(1))
 
 
+def test_a_survivor_that_died_after_it_was_heard():
+    """Its message is there, if not yet taken by the round."""
+    told = [NOTHING, [message(0, 0)], [Event(Kind.DIED, 0)], [message(1, 0)]]
+    cluster = script(Uncoded(2), told, patience=0, survivors=lambda round: [1, 0])
+    out = np.empty(1)
+    report = cluster.step(np.ones(1), out)
+    assert (out[0], report.lost, report.received.tolist()) == (2.0, (0,), [1, 0])
+
+
+@pytest.mark.parametrize("partial", ["raise", "best"])
+def test_a_survivor_that_died_before(partial):
+    told = [NOTHING, [message(1, 0)], [Event(Kind.DIED, 0)]]
+    cluster = script(Uncoded(2), told, patience=0, survivors=lambda round: [0, 1], partial=partial)
+    match = r"workers \[0\] have died.*messages \[0\] are among the survivors that were chosen"
+    with pytest.raises(NotDecodableError, match=match) as caught:
+        cluster.step(np.ones(1), np.empty(1))
+    assert caught.value.missing == 1
+
+
+@pytest.mark.parametrize("partial", ["raise", "best"])
+@pytest.mark.parametrize(
+    ("values", "error", "match"),
+    [
+        ([1.0, np.nan, 1.0], NonFiniteMessageError, "message of worker 1 is not finite"),
+        ([1.0, 5.0, 1.0], CorruptMessageError, r"messages of workers \[1\] are corrupt, and among"),
+    ],
+)
+def test_nothing_stands_in_for_a_survivor_that_was_chosen(partial, values, error, match):
+    told = [NOTHING, [message(worker, 0, value) for worker, value in enumerate(values)]]
+    cluster = script(COPIES, told, verify=True, partial=partial, survivors=lambda round: [1, 2, 0])
+    with pytest.raises(error, match=match):
+        cluster.step(np.ones(1), np.empty(1))
+
+
 def test_survivors_that_take_no_part():
     code = Grouped([Uncoded(1), Uncoded(1)])
     rnd = code.group_round(1)
@@ -481,9 +716,6 @@ def test_a_limit_of_open_files_is_named(monkeypatch):
             LocalCluster(Uncoded(50), [1.0] * 50, np.multiply, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone can answer
 
 
 def test_a_corrupt_worker_is_a_straggler_of_its_round():
@@ -547,6 +779,65 @@ def test_too_few_that_are_not_corrupt():
     match = r"messages of workers \[0, 1\] are corrupt, and the others are too few for round 0"
     with pytest.raises(NotDecodableError, match=match):
         cluster.step(np.ones(1), np.empty(1))
+
+
+@pytest.mark.parametrize("events", [[0, 1], [1, 0]], ids=["corrupt first", "dead first"])
+@pytest.mark.parametrize("patience", [0, 0.01])
+def test_some_are_corrupt_and_others_dead(events, patience):
+    """Those whose messages were dropped are not counted on, though they live."""
+    told = [[message(0, 0, np.nan)], [Event(Kind.DIED, 1)]]
+    cluster = script(
+        FractionalRepetition(3, 1, stragglers=2),
+        [NOTHING, *(told[i] for i in events), [Event(Kind.DIED, 2)]],
+        verify=True,
+        patience=patience,
+    )
+    listen = cluster.listen
+    cluster.listen = lambda seconds: listen(0.0)
+    with pytest.raises(
+        NotDecodableError, match=r"^workers \[1, 2\] have died.*too few for round 0"
+    ):
+        cluster.step(np.ones(1), np.empty(1))
+
+
+def test_simulated_survivors_have_to_be_finite():
+    options = {"verify": True, "survivors": lambda round: [0, 1]}
+    shards, out = [1.0, np.nan], np.empty(1)
+    with (
+        SimulatedCluster(Uncoded(2), shards, np.multiply, 1, **options) as cluster,
+        pytest.raises(NonFiniteMessageError),
+    ):
+        cluster.step(np.ones(1), out)
+
+
+def test_simulated_workers_that_were_asked_must_suffice():
+    """Also where an approximation would do for want of time."""
+    code = ReedSolomon(4, stragglers=1)
+    with (
+        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, partial="best") as cluster,
+        pytest.raises(NotDecodableError, match="2 messages do not determine"),
+    ):
+        cluster.collect(np.ones(1), code.round(1), [0, 2])
+
+
+def test_simulated_messages_that_are_not_finite():
+    code, out = FractionalRepetition(3, 1, stragglers=2), np.empty(1)
+    calls = []
+
+    def gradient(theta, shard, out):
+        calls.append(1)
+        out[:] = np.nan
+
+    with (
+        SimulatedCluster(code, [1.0], gradient, 1, verify=True) as cluster,
+        pytest.raises(NotDecodableError),
+    ):
+        cluster.step(np.ones(1), out)
+    with (
+        SimulatedCluster(code, [1.0], gradient, 1) as cluster,
+        pytest.raises(NonFiniteMessageError, match="worker 0"),
+    ):
+        cluster.step(np.ones(1), out)
 
 
 def test_simulated_rounds_are_verified():

@@ -17,13 +17,14 @@ import pickle
 import select
 import selectors
 import signal
+import socket
 import struct
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import reduction
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Self
 
@@ -45,7 +46,7 @@ _NONE = -1
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
 _TRACEBACK_BYTES = 1 << 14
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
-_FILES = 3  # of each worker: its commands, its sentinel, and what its pipes take while it starts
+_FILES = 3  # of each worker: its line, and two that multiprocessing keeps
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -61,8 +62,8 @@ class LocalCluster(Master):
     The processes come from the ``forkserver`` of ``multiprocessing``, so as always a script has to
     guard its start with ``if __name__ == "__main__":``. The fork server is started with one BLAS
     thread per process, n workers being parallel enough; if the program has started it before, it
-    keeps the number it has. A program that itself calls ``os.fork`` while a cluster is open keeps
-    the workers alive for as long as the fork lives.
+    keeps the number it has. A program that itself calls ``os.fork`` while a cluster is open leaves
+    it to the parent: should that die without closing it, the workers live as long as the fork.
 
     A cluster belongs to one thread at a time. Leaving the ``with`` block, ``close()``, an error in
     a round, the end of the program and even its sudden death all end the workers, and the shared
@@ -86,6 +87,7 @@ class _Processes:
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.messages == 1 else 2
+        self._master = os.getpid()
         self._task = task
         self._first = code._first
         self._number = _NONE
@@ -100,7 +102,10 @@ class _Processes:
             task.message_dtype,
         )
         self._processes: list[BaseProcess | None] = [None] * code.n
-        self._commands: list[Connection | None] = [None] * code.n
+        self._pids: dict[int, int] = {}
+        # A line each, for its orders. It breaks when the worker dies, whereas the sentinel of the
+        # process breaks also when the fork server does, which workers outlive.
+        self._lines: list[Connection | None] = [None] * code.n
         self._resources = contextlib.ExitStack()
         try:
             self._start()
@@ -118,7 +123,8 @@ class _Processes:
             raise
 
     def close(self) -> None:
-        self._resources.close()
+        if os.getpid() == self._master:  # else in a fork of it, which they do not work for
+            self._resources.close()
 
     def _start(self) -> None:
         resources = self._resources
@@ -128,14 +134,14 @@ class _Processes:
         for rows in (self._slots, self._thetas, self._tracebacks, self._newest):
             resources.callback(rows.clear)
         self._selector = resources.enter_context(selectors.DefaultSelector())
-        # The write end stays open here too: deaths are told by the sentinels, not by its closing.
+        # The write end stays open here too: deaths are told by the lines, not by its closing.
         results, self._announce = (
             resources.enter_context(end) for end in self._context.Pipe(duplex=False)
         )
         self._results = results.fileno()
         os.set_blocking(self._results, False)
         self._selector.register(results, selectors.EVENT_READ, None)
-        resources.callback(_stop, self._processes, self._commands)
+        resources.callback(_stop, self._processes, self._lines, self._pids)
 
         environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYTHONSAFEPATH")}
         common = pickle.dumps((kernels.backend(), environment, self._task.without_data()))
@@ -148,8 +154,7 @@ class _Processes:
             self._launch(worker)
 
     def _launch(self, worker: int) -> None:
-        inbox, command = self._context.Pipe(duplex=False)
-        self._commands[worker] = command
+        inbox, self._lines[worker] = self._context.Pipe()
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
         pickled = pickle.dumps(self._task.data(worker), pickle.HIGHEST_PROTOCOL)
@@ -171,22 +176,26 @@ class _Processes:
             )
             process.start()
         self._processes[worker] = process
-        self._selector.register(process.sentinel, selectors.EVENT_READ, worker)
+        assert process.pid is not None
+        self._pids[worker] = process.pid
+        self._selector.register(self._line(worker), selectors.EVENT_READ, worker)
+
+    def _line(self, worker: int) -> Connection:
+        line = self._lines[worker]
+        assert line is not None
+        return line
 
     def restart(self, worker: int) -> None:
-        process, command = self._processes[worker], self._commands[worker]
+        process, line = self._processes[worker], self._line(worker)
         assert process is not None
-        assert command is not None
-        process.join()
-        process.close()
-        command.close()
-        self._processes[worker] = self._commands[worker] = None
+        self._processes[worker] = self._lines[worker] = None
+        line.close()
+        _release(process)
         self._launch(worker)
 
     def pids(self) -> dict[int, int]:
-        """Of each worker that runs, as far as is known."""
-        running = enumerate(self._processes)
-        return {i: each.pid for i, each in running if each is not None and each.pid is not None}
+        """Of each worker that runs, as far as is known; from any thread."""
+        return self._pids.copy()
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
@@ -197,18 +206,17 @@ class _Processes:
         self._newest[0][0] = self._number = number
 
     def hand(self, worker: int, first: int, delay: float) -> None:
-        command = self._commands[worker]
-        assert command is not None
-        with contextlib.suppress(BrokenPipeError):  # its sentinel reports the death
-            os.write(command.fileno(), _COMMAND.pack(self._number, self._buffer, first, delay))
+        order = _COMMAND.pack(self._number, self._buffer, first, delay)
+        with contextlib.suppress(ConnectionError):  # listen() tells of the death
+            os.write(self._line(worker).fileno(), order)
 
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []
         happened = self._selector.select(min(seconds, _LONGEST_WAIT))
         if not happened:
             return events
-        # Read after select(): what a dead worker announced was in the pipe before its sentinel
-        # fired, and so stands in front of its death.
+        # Read after select(): what a dead worker announced was in the pipe before its line broke,
+        # and so stands in front of its death.
         with contextlib.suppress(BlockingIOError):
             announced = os.read(self._results, _INBOX_BYTES)
             for kind, worker, index, number in _ANNOUNCEMENT.iter_unpack(announced):
@@ -223,6 +231,7 @@ class _Processes:
         for key, _ in happened:
             if key.data is not None:
                 self._selector.unregister(key.fileobj)
+                del self._pids[key.data]
                 events.append(Event(Kind.DIED, key.data))
         return events
 
@@ -332,19 +341,39 @@ def _restore_environment(before: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _stop(processes: Sequence[BaseProcess | None], commands: Sequence[Connection | None]) -> None:
-    for command in commands:
-        if command is not None:
-            command.close()  # the end of its commands ends a worker, even one that sleeps
-    started = [process for process in processes if process is not None]
-    for insist in (None, BaseProcess.terminate, BaseProcess.kill):
+def _stop(
+    processes: Sequence[BaseProcess | None],
+    lines: Sequence[Connection | None],
+    pids: dict[int, int],
+) -> None:
+    running = {i: line for i, line in enumerate(lines) if line is not None}
+    for line in running.values():
+        # The end of its orders ends a worker, even one that sleeps. Its death can still be told.
+        orders = socket.socket(fileno=line.fileno())
+        with contextlib.suppress(OSError):  # some systems refuse once it is dead
+            orders.shutdown(socket.SHUT_WR)
+        orders.detach()
+    for insist in (None, signal.SIGTERM, signal.SIGKILL):
+        for i in running.keys() & pids.keys():
+            if insist is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids[i], insist)
         deadline = time.monotonic() + _GRACE
-        for process in started:
-            if insist is not None and process.is_alive():
-                insist(process)
-        for process in started:
-            process.join(max(0.0, deadline - time.monotonic()))
-    for process in started:
+        while running and (left := deadline - time.monotonic()) > 0:
+            broken = wait(running.values(), left)
+            running = {i: line for i, line in running.items() if line not in broken}
+    for each in lines:
+        if each is not None:
+            each.close()
+    for process in processes:
+        if process is not None:
+            _release(process)
+
+
+def _release(process: BaseProcess) -> None:
+    """Close what is kept for a process whose line is broken."""
+    process.join(_GRACE)
+    with contextlib.suppress(ValueError):  # "still running": the fork server hangs
         process.close()
 
 

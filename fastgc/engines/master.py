@@ -16,7 +16,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from ..codes import Code, Round
 from ..delays import DelayModel
-from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
+from ..errors import (
+    CorruptMessageError,
+    NonFiniteMessageError,
+    NotDecodableError,
+    WorkerFailedError,
+)
 from .interface import (
     Batch,
     Collected,
@@ -91,8 +96,8 @@ class Master:
         those of an earlier run, ``RoundReport.received``, say, whose gradients come out the same to
         the last bit. Default: those that come first.
     patience : float
-        Seconds that a round waits for the dead to come back where the living are too few. Workers
-        are not restarted at all if it is 0.
+        Seconds that a round waits, all in all, for the dead to come back where the living are too
+        few. Workers are not restarted at all if it is 0.
     partial : "raise" or "best"
         What to do when the patience is at its end, or the time is out: raise, or make do with the
         best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
@@ -152,6 +157,7 @@ class Master:
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
         self._lost: list[int] = []
         self._deaths = 0
+        self._left = self._patience  # in this round
         self._idle_deaths = [0] * code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
@@ -251,7 +257,7 @@ class Master:
         target = gradient if self._decoded is None else self._decoded
         residual = 0.0
         try:
-            if self._round.decodable:
+            if self._round.decodable or self._partial == "raise":
                 self._round.gradient(out=target)
             else:
                 residual = self._round.best(out=target).residual
@@ -316,17 +322,20 @@ class Master:
         if self._survivors is not None:
             assert not isinstance(rnd, Chosen)
             rnd = Chosen(rnd, self._survivors(number), asked, self._partial)
+        elif len(asked) < self._code.n:
+            rnd.require(self._code.messages_of(asked))
         self._stale = self._refused = 0
         while self._next(-math.inf) is not None:
             pass  # what has come since the last round; there, as here, late messages are counted
         self._heard.clear()
-        hope = self._hope(rnd, asked, math.inf)
+        self._left = self._patience
 
         self._transport.publish(number, theta, set().union(*self._busy.values()))
         start = time.perf_counter()
         deadline = math.inf if self._timeout is None else start + self._timeout
         for worker in self._live & asked:
             self._hand(worker, delays[worker])
+        hope = self._hope(rnd, asked, math.inf)
         first, arrived = self._code._first, dict[int, float]()
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
@@ -334,7 +343,7 @@ class Master:
         while not ready:
             event = self._next(min(deadline, hope))
             if event is None:
-                self._check_over(rnd, hope <= deadline)
+                self._give_up(rnd, asked, hope <= deadline)
                 break
             worker = event.worker
             if event.kind == Kind.DIED:
@@ -347,9 +356,11 @@ class Master:
                     try:
                         ready = rnd.receive(worker, event.message, event.index)
                     except NonFiniteMessageError:
-                        if not self._verify:
+                        if not self._verify or isinstance(rnd, Chosen):
                             raise
                         bad.append(worker)
+                    if self._verify and self._lost:  # they may have to stand in for the corrupt
+                        hope = self._hope(rnd, asked, hope)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
@@ -357,10 +368,12 @@ class Master:
             if not ready and asked.isdisjoint(self._busy):  # nobody is at work
                 if asked.isdisjoint(self._lost) or (rnd.decodable and not self._verify):
                     # A tracker may want more messages than there will be.
-                    self._make_do(rnd, bad)
+                    self._make_do(
+                        rnd, asked, f"messages of workers {bad + rnd.corrupt} are corrupt"
+                    )
                     break
-                if hope == math.inf and self._verify:  # the dead could still tell who is corrupt
-                    hope = time.perf_counter() + self._patience
+                if hope == math.inf:  # the dead could still tell who is corrupt
+                    hope = time.perf_counter() + self._left
         wait = time.perf_counter() - start
         received = rnd.survivors
         senders = dict.fromkeys(self._senders[received].tolist())
@@ -377,7 +390,7 @@ class Master:
             self._deaths,
             self._refused,
             0.0 if rnd.decodable else math.nan,
-            tuple(bad + rnd.corrupt),
+            tuple(dict.fromkeys(bad + rnd.corrupt)),
             self._verify and rnd.verified,
         )
 
@@ -483,47 +496,47 @@ class Master:
     def _hope(self, rnd: Collected | Chosen, asked: set[int], before: float) -> float:
         """Until when to wait for the dead, where the others are too few; `before`: as decided.
 
-        NotDecodableError if those asked would be too few even then.
+        Patience is spent by the round, not by the death: those who come back only to die again
+        would else be waited for without end.
         """
-        if not self._lost and len(asked) == self._code.n:
-            return math.inf
-        try:
-            rnd.require(np.union1d(self._code.messages_of(self._live & asked), rnd.survivors))
-        except NotDecodableError as error:
-            if asked.isdisjoint(self._lost):
-                raise
-            self._too_few = error
-            return min(before, time.perf_counter() + self._patience)
+        if not asked.isdisjoint(self._lost):
+            try:
+                rnd.require(self._within_reach(rnd, asked))
+            except NotDecodableError:
+                return min(before, time.perf_counter() + self._left)
+        if before < math.inf:
+            self._left = max(0.0, before - time.perf_counter())
         return math.inf
 
-    def _make_do(self, rnd: Collected | Chosen, bad: list[int]) -> None:
-        """Raise unless the round can do with what came, now that nothing more will."""
-        if rnd.decodable or (self._partial == "best" and rnd.survivors.size):
+    def _within_reach(self, rnd: Collected | Chosen, asked: set[int]) -> NDArray[np.int64]:
+        """Messages that came, and those of who is at work."""
+        return np.union1d(self._code.messages_of(asked & self._busy.keys()), rnd.survivors)
+
+    def _give_up(self, rnd: Collected | Chosen, asked: set[int], hopeless: bool) -> None:
+        """Wait no longer: for the dead, if hopeless, else because the time is out."""
+        if hopeless:
+            waited = f" and were waited for {self._patience} s" if self._patience else ""
+            self._make_do(rnd, asked, f"workers {self._lost} have died{waited}")
+        elif not self._enough(rnd):
+            raise TimeoutError(
+                f"round {self._number} was not decodable after {self._timeout} s; not heard from "
+                f"workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
+            )
+
+    def _make_do(self, rnd: Collected | Chosen, asked: set[int], why: str) -> None:
+        """Raise unless the round can do with what came; `why` it is no more."""
+        if self._enough(rnd):
             return
         try:
-            rnd.require(rnd.survivors)
+            rnd.require(self._within_reach(rnd, asked))
         except NotDecodableError as error:
             raise NotDecodableError(
-                f"messages of workers {bad + rnd.corrupt} are corrupt, and the others are too few "
-                f"for round {self._number}: {error}",
+                f"{why}, and the others are too few for round {self._number}: {error}",
                 error.missing,
             ) from None
 
-    def _check_over(self, rnd: Collected | Chosen, hopeless: bool) -> None:
-        """Raise unless the round can make do with what came, now that it waits no longer."""
-        if rnd.decodable or (self._partial == "best" and rnd.survivors.size):
-            return
-        if not hopeless:
-            raise TimeoutError(
-                f"round {self._number} was not decodable after {self._timeout} s; "
-                f"not heard from workers {sorted(self._busy)}, lost workers {self._lost}"
-            )
-        waited = f" and were waited for {self._patience} s" if self._patience else ""
-        raise NotDecodableError(
-            f"workers {self._lost} have died{waited}, and the others are too few for round "
-            f"{self._number}: {self._too_few}",
-            self._too_few.missing,
-        )
+    def _enough(self, rnd: Collected | Chosen) -> bool:
+        return rnd.decodable or (self._partial == "best" and rnd.survivors.size > 0)
 
 
 class Chosen:
@@ -586,17 +599,27 @@ class Chosen:
             self._held[number] = message
             self._missing.remove(number)
             if not self._missing:
-                for m in self._chosen.tolist():
-                    self._round.receive(code.sender(m)[0], self._held[m], code.sender(m)[1])
+                self._pass_on()
         return self.ready
 
+    def _pass_on(self) -> None:
+        """Let the round take them; nothing can stand in for one that is corrupt."""
+        for m in self._chosen.tolist():
+            worker, index = self._round.code.sender(m)
+            self._round.receive(worker, self._held[m], index)
+            if self._round.corrupt:
+                raise CorruptMessageError(
+                    f"messages of workers {self._round.corrupt} are corrupt, and among the "
+                    "survivors that were chosen",
+                    tuple(self._round.corrupt),
+                )
+
     def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages hold those that were chosen."""
-        missing = np.setdiff1d(self._chosen, messages)
-        if missing.size:
+        """Raise NotDecodableError unless these messages hold those chosen that did not come yet."""
+        missing = sorted(self._missing.difference(messages.tolist()))
+        if missing:
             raise NotDecodableError(
-                f"messages {missing.tolist()} are among the survivors that were chosen",
-                missing.size,
+                f"messages {missing} are among the survivors that were chosen", len(missing)
             )
 
 

@@ -14,6 +14,7 @@ from .._arrays import check_cost, check_dtype, check_index, check_real, check_ve
 from ..codes import Code
 from ..codes.plans import Encoder
 from ..delays import DelayModel
+from ..errors import NonFiniteMessageError
 from .interface import (
     Batch,
     Collected,
@@ -111,7 +112,7 @@ first_round, survivors, patience, partial, verify
             patience,
             partial,
         )
-        self._survivors, self._partial = survivors, partial
+        self._survivors, self._partial, self._verify = survivors, partial, bool(verify)
         self._timeout = math.inf if limit is None else limit
         self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
         self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
@@ -195,8 +196,11 @@ first_round, survivors, patience, partial, verify
         given: Collected | Chosen = rnd
         if self._survivors is not None:
             given = Chosen(rnd, self._survivors(self._number), set(workers), self._partial)
+        elif not asked.all():
+            rnd.require(np.flatnonzero(asked[sender]))
         partials = _Partials(self, theta)
         arrivals: dict[int, float] = {}
+        bad: list[int] = []  # workers whose messages are not finite
         messages, end = 0, 0.0
         due = np.flatnonzero(asked[sender])
         for number in due[np.argsort(arrival[due], kind="stable")].tolist():
@@ -205,9 +209,14 @@ first_round, survivors, patience, partial, verify
                 break
             worker, index = code.sender(number)
             messages, end = messages + 1, after
-            if given.wants(worker):
-                given.receive(worker, partials.message(worker, index), index)
+            if worker not in bad and given.wants(worker):
                 arrivals[number] = end
+                try:
+                    given.receive(worker, partials.message(worker, index), index)
+                except NonFiniteMessageError:
+                    if not self._verify or isinstance(given, Chosen):
+                        raise
+                    bad.append(worker)
         if not given.ready:
             end = self._give_up(given, due, messages, end)
         self._pass(due, arrival, end)
@@ -223,7 +232,7 @@ first_round, survivors, patience, partial, verify
             received,
             np.array([arrivals[m] for m in received.tolist()]),
             residual=0.0 if rnd.decodable else math.nan,
-            corrupt=tuple(rnd.corrupt),
+            corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
         )
 
