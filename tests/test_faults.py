@@ -504,6 +504,8 @@ def passing(monkeypatch):
                 return listen(seconds)
             passed = min(seconds, cluster.told[0])
             now[0] += passed
+            if passed:
+                cluster.done.append(("pass", passed))
             cluster.told[0] -= passed
             if cluster.told[0] <= 0.0:
                 cluster.told.pop(0)
@@ -595,12 +597,19 @@ def test_who_is_late_or_not_asked(passing):
     rnd.reset([0, 1])
     cluster.collect(np.ones(1), rnd, rnd.workers)
     cluster.done.clear()
-    cluster.told += [[Event(Kind.DIED, 2)], [message(4, 0)], 4.0, [Event(Kind.LEFT, 1, 0)], 50.0]
+    cluster.told += [[Event(Kind.DIED, 2)], 4.0, [message(4, 0), Event(Kind.LEFT, 1, 0)], 50.0]
     rnd.reset([0])
     match = r"after 10.0 s; not heard from workers \[0, 1\], lost workers \[2\]"
     with pytest.raises(TimeoutError, match=match):
         cluster.collect(np.ones(1), rnd, rnd.workers)
-    assert cluster.done == [("restart", 2), ("publish", 1, {0}), ("hand", 0, 0), ("hand", 1, 0)]
+    assert cluster.done == [
+        ("restart", 2),
+        ("publish", 1, {0}),
+        ("hand", 0, 0),
+        ("pass", 4.0),
+        ("hand", 1, 0),
+        ("pass", 6.0),
+    ]
     assert now[0] == pytest.approx(10.0)
     assert (cluster._stale, cluster._refused) == (1, 1)
 
@@ -798,6 +807,33 @@ def test_some_are_corrupt_and_others_dead(events, patience):
         NotDecodableError, match=r"^workers \[1, 2\] have died.*too few for round 0"
     ):
         cluster.step(np.ones(1), np.empty(1))
+
+
+def test_a_corrupt_worker_is_out_of_the_round():
+    """With all that it sends from then on."""
+    told = [NOTHING, [message(0, 0, 5.0, 0)], [message(1, 0, 1.0, index) for index in range(3)]]
+    told += [[message(2, 0, 1.0, 0), message(2, 0, 1.0, 1)]]  # who has partition 0, too
+    told += [[message(0, 0, 1.0, 1)], [message(2, 0, 1.0, 2)]]
+    out = np.empty(1)
+    report = script(Uncoded(3, load=3), told, verify=True).step(np.ones(1), out)
+    assert (out[0], report.corrupt, report.verified, report.messages) == (3.0, (0,), True, 8)
+
+
+def test_what_is_stale_or_refused_is_counted_once():
+    told = [NOTHING, [message(0, 0), message(0, 0)]]
+    told += [NOTHING, [message(1, 0), message(0, 9), message(1, 1)], NOTHING, [message(1, 2)]]
+    cluster = script(COPIES, told)
+    reports = [cluster.step(np.ones(1), np.empty(1)) for _ in range(3)]
+    assert [(report.stale, report.refused) for report in reports] == [(0, 0), (1, 2), (0, 0)]
+
+
+def test_simulated_workers_that_are_not_finite():
+    code, out = Uncoded(2), np.empty(1)
+    with SimulatedCluster(
+        code, [1.0, np.nan], np.multiply, 1, verify=True, partial="best"
+    ) as cluster:
+        report = cluster.step(np.ones(1), out)
+    assert (out[0], report.corrupt, report.messages) == (1.0, (1,), 2)
 
 
 def test_simulated_survivors_have_to_be_finite():
