@@ -1,5 +1,6 @@
 /* The public functions: what is the same at every SIMD level, and the choice of one. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,19 +97,20 @@ static int supported(const char *name)
     return !strcmp(name, "baseline");
 }
 
-static const fgc_level *active;
+/* Of two threads that both get to level() first, each stores the same pointer. */
+static _Atomic(const fgc_level *) active;
 
 static const fgc_level *level(void)
 {
-    /* Two threads may both get here first: they store the same pointer. */
-    if (!active) {
-        const fgc_level *best = levels;
+    const fgc_level *best = atomic_load_explicit(&active, memory_order_relaxed);
+    if (!best) {
+        best = levels;
         for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
             if (supported(levels[i].name))
                 best = levels + i;
-        active = best;
+        atomic_store_explicit(&active, best, memory_order_relaxed);
     }
-    return active;
+    return best;
 }
 
 const char *fgc_simd(void) { return level()->name; }
@@ -117,7 +119,7 @@ int fgc_simd_select(const char *name)
 {
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
         if (!strcmp(levels[i].name, name) && supported(name)) {
-            active = levels + i;
+            atomic_store_explicit(&active, levels + i, memory_order_relaxed);
             return 1;
         }
     return 0;

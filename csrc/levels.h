@@ -8,7 +8,9 @@
 #define FGC_JOIN(name, level) FGC_JOIN2(name, level)
 #define FGC_AT_LEVEL(name) FGC_JOIN(name, FGC_LEVEL)
 
-#if defined(__GNUC__) || defined(__clang__)
+#ifdef FGC_SANITIZED /* where checks of all that is inlined take minutes to compile */
+#define FGC_INLINE inline
+#elif defined(__GNUC__) || defined(__clang__)
 #define FGC_INLINE inline __attribute__((always_inline))
 #else
 #define FGC_INLINE inline
