@@ -1,0 +1,166 @@
+"""Memory stays flat over 100 000 rounds.
+
+Objects of Python's are counted; what compiled code holds is seen in the process as a whole.
+"""
+
+import gc
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import interpolation, optimizers, stability, vandermonde
+
+ROUNDS = 100_000
+
+# Sixteen bytes, the least that malloc gives, leaked a round are 1.6 MB.
+RESIDENT_BYTES = 1 << 20
+BLOCKS = 200  # of memory that belong to objects
+
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/proc/self/statm"), reason="memory is read from /proc, of Linux"
+)
+
+
+def _resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def assert_flat(step, rounds):
+    """Neither objects nor bytes are more than before, once the first rounds have filled caches."""
+    for _ in range(1000):
+        step()
+    gc.collect()
+    blocks, resident = sys.getallocatedblocks(), _resident()
+    for _ in range(rounds):
+        step()
+    gc.collect()
+    blocks, resident = sys.getallocatedblocks() - blocks, _resident() - resident
+    assert blocks < BLOCKS, f"{blocks} more blocks after {rounds} rounds"
+    assert resident < RESIDENT_BYTES, f"{resident} more bytes after {rounds} rounds"
+
+
+def _rounds(backend):
+    return ROUNDS // 10 if backend == "numpy" else ROUNDS  # which takes ten times as long
+
+
+def test_training(backend):
+    """What a round consists of: two workers encode, the master decodes, and takes a step."""
+    code = fastgc.ReedSolomon(3, stragglers=1)
+    encoders = [(code.encoder(i, 6), code.partitions(i).tolist()) for i in range(2)]
+    rnd, gradient, g = code.round(6), np.empty(6), np.ones(6)
+    optimizer = optimizers.SGD(1e-9, momentum=0.5)
+    optimizer.reset(np.zeros(6))
+
+    def step():
+        rnd.reset()
+        for worker, (encoder, parts) in enumerate(encoders):
+            encoder.reset()
+            for j in parts:
+                encoder.add(j, g)
+            rnd.receive(worker, encoder.message())
+        optimizer.step(rnd.gradient(out=gradient))
+
+    assert_flat(step, _rounds(backend))
+
+
+def test_plans_of_hot_loops(backend):
+    code = fastgc.BinaryCode(4, stragglers=1)
+    messages, heard = np.ones((4, 6)), np.array([0, 1, 3])
+    bound, decoder = code.bind(messages, out=np.empty(6)), code.decoder()
+
+    def step():
+        bound(heard)
+        decoder(heard)
+
+    assert_flat(step, _rounds(backend))
+
+
+DECODED = np.array([2, 0])
+NODES = np.linspace(-1, 1, 5)
+CODE = fastgc.ReedSolomon(3, stragglers=1)
+ADAPTIVE = optimizers.GCADA(2, optimizers.AMSGrad(1e-9), max_age=3)
+
+
+def _refused():
+    try:
+        CODE.decode([0], np.ones((1, 6)))
+    except fastgc.NotDecodableError:
+        return
+    raise AssertionError
+
+
+def _adapted():
+    for group in ADAPTIVE.selected:
+        ADAPTIVE.receive(group, np.ones(6))
+    ADAPTIVE.step()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda: CODE.decode(DECODED, np.ones((2, 6))),
+        lambda: CODE.encode(1, np.ones((2, 6))),
+        lambda: CODE.best_vector(DECODED[:1]),
+        lambda: CODE.decoding_vector(DECODED, method="vandermonde"),
+        lambda: vandermonde.solve(NODES, NODES),
+        lambda: interpolation.functional(NODES, NODES / 3),
+        _refused,
+        _adapted,
+    ],
+    ids=["decode", "encode", "best", "vandermonde", "solve", "functional", "refused", "adapted"],
+)
+def test_all_else(step):
+    ADAPTIVE.reset(np.zeros(6))
+    assert_flat(step, ROUNDS // 20)
+
+
+@pytest.mark.any_backend
+def test_a_tracker_grows_by_what_it_lists():
+    tracker, messages = stability.StabilityTracker(), np.ones((3, 2))
+    rounds = 500
+
+    def step():
+        CODE.decode([0, 1, 2], messages, tracker=tracker)
+
+    with pytest.raises(AssertionError, match="more blocks"):
+        assert_flat(step, rounds)
+    tracker.rounds.clear()
+
+    def forgetful():
+        step()
+        tracker.rounds.clear()
+
+    assert_flat(forgetful, rounds)
+
+
+@pytest.mark.parametrize("leak", [object, lambda: np.empty(2)], ids=["an object", "an array"])
+@pytest.mark.any_backend
+def test_leaks_of_objects_are_seen(leak):
+    """Even one of every tenth round."""
+    kept = []
+    with pytest.raises(AssertionError, match="more blocks"):
+        assert_flat(lambda: kept.append(leak()), ROUNDS // 100)
+
+
+@pytest.mark.any_backend
+def test_leaks_of_compiled_code_are_seen():
+    """The least that malloc gives, never freed while the test runs."""
+    cffi = pytest.importorskip("cffi")
+    ffi = cffi.FFI()
+    ffi.cdef("void *malloc(size_t); void free(void *);")
+    c = ffi.dlopen(None)
+    addresses = np.zeros(ROUNDS + 1000, np.uintp)
+    addresses.fill(1)  # so that the array itself is resident
+    count = iter(range(addresses.size))
+
+    def step():
+        addresses[next(count)] = int(ffi.cast("uintptr_t", c.malloc(16)))
+
+    with pytest.raises(AssertionError, match="more bytes"):
+        assert_flat(step, ROUNDS)
+    for address in addresses.tolist():
+        c.free(ffi.cast("void *", address))
