@@ -1,0 +1,263 @@
+"""Calls from many Python threads at once: results are those of one thread alone."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from code_table import SMALL, SMALL_IDS, Job
+from kernel_table import COMPLETIONS, KERNELS, STEPS
+
+import fastgc
+from fastgc.kernels import threads
+
+THREADS = 8
+LONG = [kernel for kernel in KERNELS if kernel.name.startswith("combine")]
+
+
+@pytest.fixture
+def number_of_threads():
+    before = threads.get_num_threads()
+    yield
+    threads.set_num_threads(before)
+
+
+def at_once(task, count=THREADS):
+    """``[task(0), task(1), ...]``, each in a thread of its own; they begin together."""
+    start, results, errors = threading.Barrier(count), [None] * count, []
+
+    def work(number):
+        start.wait()
+        try:
+            results[number] = task(number)
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+        assert not worker.is_alive(), "a thread waits for ever"
+    if errors:
+        raise errors[0]
+    return results
+
+
+def assert_same(found, expected):
+    if isinstance(expected, dict):
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(expected, list | tuple):
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "kernel", [*KERNELS, *COMPLETIONS, *(step for step, _ in STEPS)], ids=lambda kernel: kernel.name
+)
+def test_kernels(kernel):
+    """On arguments of their own, and on those that all threads share."""
+    for dtype in kernel.dtypes:
+        own = [
+            kernel.make(np.random.default_rng(seed), 67, 5, np.dtype(dtype).type)
+            for seed in range(THREADS)
+        ]
+        expected = [kernel.run(arguments) for arguments in own]
+
+        def task(number, own=own):
+            return [(kernel.run(own[number]), kernel.run(own[0])) for _ in range(5)]
+
+        for number, pairs in enumerate(at_once(task)):
+            for mine, shared in pairs:
+                assert_same(mine, expected[number])
+                assert_same(shared, expected[0])
+
+
+def test_pool_of_many_callers_while_its_size_changes(monkeypatch, number_of_threads):
+    monkeypatch.setattr(threads, "THRESHOLD_BYTES", 1)
+    rng = np.random.default_rng(0)
+    calls = [
+        (kernel, kernel.make(rng, 6000, 3, np.float32)) for kernel in (LONG[0], LONG[4], LONG[-1])
+    ]
+    steps = [(step, step.make(rng, 6000, 1, np.float32)) for step, _ in STEPS]
+    expected = [kernel.run(arguments) for kernel, arguments in calls]
+    written = [step.run(arguments)[0] for step, arguments in steps]
+    ended = threading.Event()
+
+    def change():
+        for number in range(10**6):
+            threads.set_num_threads(1 + number % 5)
+            time.sleep(0)
+            if ended.is_set():
+                return
+
+    def task(number):
+        for _ in range(10):
+            for (kernel, arguments), result in zip(calls, expected, strict=True):
+                assert_same(kernel.run(arguments), result)
+            for (step, arguments), result in zip(steps, written, strict=True):
+                assert_same(step.run(arguments)[0], result)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        at_once(task)
+    finally:
+        ended.set()
+        changer.join()
+
+
+@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+def test_one_code(code):
+    """A new one, so that threads find nothing prepared; some of the calls are refused meanwhile."""
+    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # by this backend
+    job = Job(code)
+    sets = [np.random.default_rng(seed).permutation(code.message_count) for seed in range(THREADS)]
+    expected = [job.decode(survivors) for survivors in sets]
+    trust = [code.trust(survivors) for survivors in sets]
+
+    def task(number):
+        mine = [job.messages[m] for m in sets[number]]
+        assert new.trust(sets[number]) == trust[number]
+        for _ in range(3):
+            assert_same(new.decode(sets[number], mine, p=job.p), expected[number])
+            with pytest.raises(ValueError, match="a second time"):
+                new.decode([0, 0], job.messages[:1] * 2, p=job.p)
+            rnd = new.round(job.p)
+            for m in sets[number]:
+                rnd.receive(*_sent(new, job, m))
+            assert_same(rnd.gradient(), expected[number])
+            worker, index = new.sender(0)
+            partials = [job.partials[j] for j in new.partitions(worker, index)]
+            assert_same(new.encode(worker, partials, index=index), job.messages[0])
+
+    at_once(task)
+
+
+def _sent(code, job, m):
+    worker, index = code.sender(m)
+    return worker, job.messages[m], index
+
+
+COLD = """
+import threading
+import numpy as np
+import fastgc
+
+start, wrong = threading.Barrier(8), []
+code = fastgc.ReedSolomon(6, stragglers=2)
+nodes, g = np.arange(1.0, 5.0), np.arange(30.0).reshape(6, 5)
+
+def first():
+    start.wait()
+    try:
+        messages = [code.encode(i, g[code.partitions(i)]) for i in (4, 0, 5, 2)]
+        np.testing.assert_allclose(code.decode([4, 0, 5, 2], messages, p=5), g.sum(axis=0))
+        solved = fastgc.vandermonde.solve(nodes, nodes**2)
+        np.testing.assert_allclose(solved, [0, 0, 1, 0], atol=1e-12)
+        optimizer = fastgc.optimizers.SGD(0.5)
+        optimizer.reset(np.ones(3))
+        optimizer.step(np.ones(3))
+        np.testing.assert_array_equal(optimizer.theta, [0.5] * 3)
+    except BaseException as error:
+        wrong.append(error)
+
+threads = [threading.Thread(target=first) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(fastgc.backend(), wrong)
+"""
+
+
+def test_first_calls_of_a_process(backend):
+    """Backends load, kernels are compiled, and codes prepare what they keep, in all threads."""
+    found = subprocess.run(
+        [sys.executable, "-c", COLD],
+        env=os.environ | {"FASTGC_BACKEND": backend},
+        cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (found.stdout, found.stderr) == (f"{backend} []\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork_while_the_pool_is_at_work(monkeypatch, number_of_threads):
+    """Children find no threads, whatever those of their parent were doing, and start their own."""
+    monkeypatch.setattr(threads, "THRESHOLD_BYTES", 1)
+    threads.set_num_threads(3)
+    kernel = LONG[0]
+    arguments = kernel.make(np.random.default_rng(1), 6000, 3, np.float64)
+    expected = kernel.run(arguments)
+    ended = threading.Event()
+
+    def work():
+        while not ended.is_set():
+            kernel.run(arguments)
+
+    callers = [threading.Thread(target=work) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    try:
+        for _ in range(5):
+            assert _child(lambda: np.array_equal(kernel.run(arguments), expected))
+    finally:
+        ended.set()
+        for caller in callers:
+            caller.join()
+
+
+def _child(task):
+    """Whether a task is true in a child of fork, within half a minute."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads: that is it
+        pid = os.fork()
+    if not pid:
+        try:
+            os._exit(0 if task() else 1)
+        finally:
+            os._exit(2)
+    deadline = time.monotonic() + 30
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) == 0
+        if time.monotonic() > deadline:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            return False
+        time.sleep(0.01)
+
+
+@pytest.mark.any_backend
+def test_simd_levels_change_while_kernels_run():
+    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
+    before = c_backend.simd()
+    levels = [name for name in ("baseline", "avx2", "avx512") if c_backend.select_simd(name)]
+    x = np.arange(1000.0)
+
+    def task(number):
+        for i in range(200):
+            assert c_backend.select_simd(levels[(number + i) % len(levels)])
+            assert c_backend.square_sum(x) == 332833500.0
+
+    try:
+        at_once(task)
+    finally:
+        assert c_backend.select_simd(before)
+
+
+@pytest.mark.any_backend
+def test_errors_in_threads_are_seen():
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda number: 1 // number)
