@@ -1,6 +1,7 @@
 """The chaos command, for a few seconds. For longer: ``python -m tests.chaos``."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ spec.loader.exec_module(chaos)
 
 
 def counts_of(output):
-    pairs = [line.split(maxsplit=1) for line in output.splitlines()]
-    return {what: int(count) for count, what in pairs}
+    """Ray's own notices stand between the lines, too."""
+    return {what: int(count) for count, what in re.findall(r"^ *(\d+)  (.*)$", output, re.M)}
 
 
 def test_processes(capsys):
@@ -50,3 +51,11 @@ def test_it_sees_what_is_left(capsys, monkeypatch):
     for cluster in left:
         cluster.close()
     assert min(count for what, count in counts.items() if "LEAKED" in what) > 0
+
+
+def test_actors(capfd):
+    pytest.importorskip("ray")
+    status = chaos.main(["--engine", "ray", "--seconds", "15", "--each", "15", "--seed", "3"])
+    counts = counts_of(capfd.readouterr().out)
+    assert status == 0, counts
+    assert min(counts[what] for what in ("rounds", "run again", "killed", "stopped")) > 0
