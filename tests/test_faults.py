@@ -819,6 +819,13 @@ def test_a_corrupt_worker_is_out_of_the_round():
     assert (out[0], report.corrupt, report.verified, report.messages) == (3.0, (0,), True, 8)
 
 
+def test_one_of_several_messages_that_comes_twice():
+    told = [NOTHING, [message(0, 0, 1.0, 0), message(0, 0, 9.0, 0), message(0, 0, 2.0, 1)]]
+    out = np.empty(1)
+    report = script(Uncoded(1, 2, load=2), told).step(np.ones(1), out)
+    assert (out[0], report.messages, report.refused) == (3.0, 2, 1)
+
+
 def test_what_is_stale_or_refused_is_counted_once():
     told = [NOTHING, [message(0, 0), message(0, 0)]]
     told += [NOTHING, [message(1, 0), message(0, 9), message(1, 1)], NOTHING, [message(1, 2)]]

@@ -391,7 +391,7 @@ class Master:
             self._refused,
             0.0 if rnd.decodable else math.nan,
             tuple(dict.fromkeys(bad + rnd.corrupt)),
-            self._verify and rnd.verified,
+            rnd.verified,
         )
 
     def _hand(self, worker: int, delay: float) -> None:
