@@ -2,12 +2,14 @@
 
 import itertools
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS, Job, claims_all_that_spans, spans
 
-from fastgc import LagrangeCode, NotDecodableError, ReedSolomon, Uncoded
+from fastgc import BinaryCode, LagrangeCode, NotDecodableError, ReedSolomon, Uncoded
+from fastgc.stability import worst_survivors
 
 EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
@@ -372,3 +374,47 @@ def test_trust_of_extreme_messages():
         for i in range(4):
             received.receive(i, np.full(2, size))
         assert received.trust().relative_error == expected
+
+
+HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # more than any memory holds, in 8 bytes
+
+
+@pytest.mark.any_backend
+def test_survivors_far_more_than_messages_are_refused_at_once():
+    code = BinaryCode(4, stragglers=1)
+    for verb in (code.decodable, code.trust, code.best_vector):
+        with pytest.raises(ValueError, match="names worker 1 a second time"):
+            verb(HUGE)
+
+
+@pytest.mark.any_backend
+def test_messages_of_no_workers():
+    code = Uncoded(3, load=2)
+    np.testing.assert_array_equal(code.messages_of([2, 0]), code.messages_of(iter([0, 2])))
+    for workers, error, text in [
+        ([3], ValueError, "worker 3 does not exist"),
+        ([-1], ValueError, "worker -1 does not exist"),
+        ([0.0], TypeError, "must be an integer"),
+        (np.array([True]), TypeError, "must be an integer"),
+    ]:
+        with pytest.raises(error, match=text):
+            code.messages_of(workers)
+
+
+@pytest.mark.any_backend
+def test_seeds_are_numbers():
+    code = BinaryCode(4, stragglers=1)
+    for verb in (code.recovery, partial(worst_survivors, code)):
+        with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
+            verb(seed=-1)
+        with pytest.raises(TypeError, match="seed must be an integer, not None"):
+            verb(seed=None)
+
+
+@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+def test_decoders_fill_no_more_than_they_hold(code):
+    decoder = code.decoder()
+    decoder.survivors[:] = np.arange(code.message_count)
+    for f in (-1, code.message_count + 1, 1 << 40):
+        with pytest.raises(ValueError, match="f must be in 0"):
+            decoder.fill(f)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc import BinaryCode, CyclicRepetition, LinearCode, NotDecodableError, ReedSolomon
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    InstabilityWarning,
+    LinearCode,
+    NotDecodableError,
+    ReedSolomon,
+)
 
 pytestmark = pytest.mark.any_backend
 
@@ -212,3 +219,9 @@ def test_missing_is_a_lower_bound():
     with pytest.raises(NotDecodableError) as caught:
         code.decoding_vector([0])
     assert caught.value.missing == 2  # blocks of two partitions
+
+
+def test_coefficients_near_the_end_of_float64():
+    with pytest.warns(InstabilityWarning, match="numerically unstable"):
+        code = LinearCode(np.diag([1e308, 1e308, 1e308]), stragglers=0)
+    assert code.threshold == 3

@@ -24,9 +24,9 @@ from .._arrays import (
     Output,
     as_array,
     as_rows,
+    at_least,
     check_dtype,
     check_index,
-    check_integer,
     check_vector,
     check_workers,
     is_half,
@@ -200,7 +200,7 @@ class Code(ABC):
     def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
         """Numbers of all messages of these workers, ascending."""
         heard = np.zeros(self.n, dtype=bool)
-        heard[list(workers)] = True
+        heard[[check_index("worker", worker, self.n) for worker in workers]] = True
         return np.flatnonzero(np.repeat(heard, self.message_counts))
 
     def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
@@ -885,9 +885,7 @@ class Code(ABC):
             Rounds to average over.
         seed : int
         """
-        trials = check_integer("trials", trials)
-        if trials < 1:
-            raise ValueError(f"trials must be at least 1, not {trials}")
+        trials, seed = at_least("trials", trials, 1), at_least("seed", seed, 0)
         workers = messages = 0
         for heard in self._random_sets(trials, seed):
             messages += len(heard)
@@ -915,8 +913,10 @@ class Code(ABC):
 
     def _check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
         checked = check_workers("survivors", survivors)
-        # One comparison for both ends of the range: negative numbers wrap to huge ones.
         count = self.message_count
+        # Of more than there are messages, these hold one that does not exist or is named twice.
+        checked = checked[: count + 1]
+        # One comparison for both ends of the range: negative numbers wrap to huge ones.
         if checked.size and checked.view(np.uint64).max() >= count:
             outside = checked.view(np.uint64) >= count
             self._raise_outside(checked, int(np.argmax(outside)))

@@ -90,6 +90,8 @@ def describe(text: str) -> str:
 
 def check_name(text: str) -> None:
     """Raise ValueError unless the text names a code, whatever its arguments."""
+    if not isinstance(text, str):
+        raise TypeError(f"a code's name must be text, not {text!r}")
     name = text.partition(":")[0]
     if name not in NAMES:
         raise ValueError(f"unknown code {name!r}: choose among {', '.join(NAMES)}")

@@ -211,8 +211,9 @@ class LagrangeCode(Code):
         padded[: len(values)] = values
         blocks = padded.reshape(P, K, -1)
         # message by message, and in each polynomial by polynomial
-        coded = np.matmul(basis, blocks).swapaxes(0, 1).reshape(-1, rows, *values.shape[1:])
-        return list(coded)
+        with np.errstate(over="ignore", invalid="ignore"):  # messages say whose are not finite
+            coded = np.matmul(basis, blocks)
+        return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
     def compute(
         self,

@@ -181,7 +181,7 @@ class LinearCode(Code):
         return a, U[:, rank:].conj().T
 
     def _rank(self, singular: NDArray[np.float64]) -> int:
-        least = singular[0] * max(self.n, self.k) * np.finfo(np.float64).eps
+        least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
         return int((singular > least).sum())
 
     def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:

@@ -76,7 +76,9 @@ class Decoder:
         return self.vector[:f]
 
     def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for ``self.survivors[:f]``."""
+        """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
+        if not 0 <= f <= self.survivors.size:
+            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
         self._fill(f, method)
         return self.vector[:f]
 
