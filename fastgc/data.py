@@ -57,6 +57,10 @@ class Dataset:
             ("test", self.X_test, self.y_test),
         ):
             where = f"{self.name}: {part} set"
+            if not (isinstance(X, np.ndarray) and isinstance(y, np.ndarray)):
+                raise TypeError(
+                    f"{where}: expected NumPy arrays, got {type(X).__name__} and {type(y).__name__}"
+                )
             if X.ndim != 2 or y.ndim != 1:
                 raise ValueError(
                     f"{where}: expected X of shape (N, features) and y of shape (N,), "
@@ -146,6 +150,7 @@ def load(
         raise ValueError(f"dtype must be float32 or float64, got {dtype}")
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
+    seed = at_least("seed", seed, 0)
     path = Path(source)
     if source == "digits":
         name, arrays = "digits", _digits()
@@ -243,6 +248,7 @@ class MiniBatches:
         ValueError
             If the partition has fewer samples.
         """
+        partition, round = at_least("partition", partition, 0), at_least("round", round, 0)
         held = len(shard[0])
         if self.size > held:
             raise ValueError(

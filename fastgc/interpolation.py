@@ -196,7 +196,8 @@ def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[
     if values.ndim not in (1, 2) or len(values) != nodes.size:
         m = nodes.size
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {values.shape}")
-    return np.asarray(basis(nodes, points) @ values)
+    with np.errstate(over="ignore", invalid="ignore"):  # of values that are not finite, or large
+        return np.asarray(basis(nodes, points) @ values)
 
 
 def _count(m: int) -> int:

@@ -17,6 +17,10 @@ Array = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
 
 
+# Where samples or parameters are not finite, or too large, results are not: that says it.
+_quiet = np.errstate(over="ignore", invalid="ignore")
+
+
 class Model(Protocol):
     """What training asks of a model with a flat parameter vector theta.
 
@@ -93,6 +97,7 @@ class _LinearClassifier:
         """Length of theta, (features + 1) * classes."""
         return (self.features + 1) * self.classes
 
+    @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
         """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
 
@@ -106,10 +111,17 @@ class _LinearClassifier:
         gradient : array, shape (size,)
             The decoded gradient.
         """
+        theta, total = as_array("theta", theta), view_of("gradient", gradient)
+        if not theta.shape == total.shape == (self.size,):
+            raise ValueError(
+                f"theta and gradient must have shape ({self.size},), "
+                f"got {theta.shape} and {total.shape}"
+            )
         if self.l2:
             weights = slice(0, self.features * self.classes)
-            gradient[weights] += self.l2 * theta[weights]
+            total[weights] += self.l2 * theta[weights]
 
+    @_quiet
     def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
         """Class of the highest score of each sample, shape (m,); the lowest among equals."""
         classes: NDArray[np.intp] = self._scores(theta, X).argmax(axis=1)
@@ -130,6 +142,7 @@ class _LinearClassifier:
             )
         if X.ndim != 2 or X.shape[1] != self.features:
             raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
+        _check_real(X)
         table = theta.reshape(self.features + 1, self.classes)
         scores: Array = X.astype(theta.dtype, copy=False) @ table[:-1]
         scores += table[-1]
@@ -194,6 +207,7 @@ class SoftmaxRegression(_LinearClassifier):
         """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
         return _largest_eigenvalue(X) / 2
 
+    @_quiet
     def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the gradient of the cross entropy.
 
@@ -220,8 +234,8 @@ class SoftmaxRegression(_LinearClassifier):
                 f"out must be a contiguous {theta.dtype} array of shape {theta.shape}, "
                 f"got {total.dtype} of shape {total.shape}"
             )
-        X = X.astype(theta.dtype, copy=False)
         residual = self._shifted_logits(theta, X)
+        X = X.astype(theta.dtype, copy=False)
         np.exp(residual, out=residual)
         residual /= residual.sum(axis=1, keepdims=True)
         residual[np.arange(len(y)), y] -= 1
@@ -244,6 +258,7 @@ class SoftmaxRegression(_LinearClassifier):
         """
         self.gradient(theta, *shard, out=out)
 
+    @_quiet
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
         """Mean cross entropy, in nats, without the penalty.
 
@@ -321,6 +336,7 @@ class LeastSquares(_LinearClassifier):
         """
         least_squares_gradient(theta, *shard, out=out)
 
+    @_quiet
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
         """Mean over the samples of half the squared distance, without the penalty."""
         X, y = self._checked(X, y, least=1)
@@ -329,11 +345,19 @@ class LeastSquares(_LinearClassifier):
         return float(np.sum(np.square(residual), dtype=np.float64) / (2 * len(y)))
 
 
+def _check_real(X: Array) -> None:
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X must be real numbers, not {X.dtype}")
+
+
 def _largest_eigenvalue(X: Array) -> float:
     """Of A'A / N, A the N samples with a column of ones, by power iteration."""
     X = as_array("X", X)
+    if X.ndim != 2:
+        raise ValueError(f"X must have shape (m, features), got {X.shape}")
     if not len(X):
         raise ValueError("X holds no sample")
+    _check_real(X)
     A = np.ones((len(X), X.shape[1] + 1))
     A[:, :-1] = X
     vector = np.random.default_rng(0).standard_normal(A.shape[1])
@@ -350,6 +374,7 @@ def _largest_eigenvalue(X: Array) -> float:
     return value / len(X)
 
 
+@_quiet
 def least_squares_gradient(
     theta: ArrayLike, X: ArrayLike, y: ArrayLike, out: Output | None = None
 ) -> NDArray[Any]:

@@ -436,3 +436,17 @@ def test_mini_batches_larger_than_the_partition():
     message = "mini-batches of 41 samples cannot be drawn from partition 5, which has 40"
     with pytest.raises(ValueError, match=message):
         drawn(41, partition=5)
+
+
+def test_what_is_no_array_is_refused():
+    X, y = np.ones((2, 3)), np.array([0, 1])
+    with pytest.raises(TypeError, match="test set: expected NumPy arrays, got list and ndarray"):
+        Dataset("some", X, y, X.tolist(), y)
+
+
+def test_mini_batches_of_no_partition():
+    for partition_, round_ in ((-1, 0), (0, -1)):
+        with pytest.raises(ValueError, match="must be at least 0, not -1"):
+            MiniBatches(1)((np.ones(3),), partition_, round_)
+    with pytest.raises(TypeError, match="round must be an integer"):
+        MiniBatches(1)((np.ones(3),), 0, np.arange(2))

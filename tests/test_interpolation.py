@@ -194,3 +194,9 @@ def test_out():
 def test_public_names():
     for name in interpolation.__all__:
         assert getattr(interpolation, name).__doc__
+
+
+def test_values_that_are_not_finite_stay_so():
+    found = interpolation.evaluate([0, 1], [np.inf, 1], [0.5, 1])
+    assert found[0] == np.inf
+    assert np.isnan(found[1])

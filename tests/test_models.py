@@ -1,6 +1,7 @@
 """Models: gradients against differences, against mpmath, and against sums of their parts."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -332,3 +333,26 @@ def test_smoothness_of_softmax_is_a_bound(scale):
     assert MODEL.smoothness(X) == LEAST.smoothness(X) / 2
     if scale == 0:  # where all classes are as likely: 1 / classes
         assert largest == pytest.approx(LEAST.smoothness(X) / 3, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
+def test_samples_that_are_none_are_refused(kind):
+    model = kind(2, 2)
+    theta, y = np.zeros(6), np.array([0, 1])
+    for X, error in ((np.zeros(2), ValueError), (np.zeros((2, 2), complex), TypeError)):
+        for call in (model.smoothness, partial(model.predict, theta)):
+            with pytest.raises(error, match="X must"):
+                call(X)
+    with pytest.raises(TypeError, match="X must be real numbers, not complex128"):
+        model.error(theta, np.zeros((2, 2), complex), y)
+    with pytest.raises(ValueError, match="theta and gradient must have shape"):
+        model.add_regularisation(theta, np.zeros(5))
+
+
+@pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
+def test_numbers_that_are_not_finite_give_such_without_a_warning(kind):
+    """Warnings are errors here: a worker would end by one, where its message names it."""
+    model = kind(2, 2)
+    X, y = np.array([[np.inf, 1], [1, 2]]), np.array([0, 1])
+    assert not np.isfinite(model.gradient(np.ones(6), X, y)).all()
+    assert not np.isfinite(model.loss(np.ones(6), X, y))
