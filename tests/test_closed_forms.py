@@ -564,3 +564,18 @@ def test_whole_numbers_are_wanted():
         threshold_mean(5, 2.5, SHIFTED, 1)
     with pytest.raises(TypeError, match="needed must be an integer"):
         received_mean([1, 1], SHIFTED, 1.5)
+
+
+def test_whole_numbers_of_numpy_are_as_good():
+    """Those without a sign, and small ones, which overflow at 127."""
+    for kind in (np.uint64, np.int8):
+        assert coupon_threshold(100, kind(7)) == coupon_threshold(100, 7)
+        assert fastgc.planning.round_time(
+            kind(4), 6, Pareto(1, 2), 0.1
+        ) == fastgc.planning.round_time(4, 6, Pareto(1, 2), 0.1)
+
+
+def test_extreme_scales():
+    assert selected_mean([1.0, 2.0], 0.3, 4, scale=5e-324) == 2 / 5
+    model = ShiftedExponential(0.5, 2.0)
+    assert total_cdf(1e308, 3, 2, 4, model) == 1

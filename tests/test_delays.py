@@ -683,3 +683,16 @@ def test_without_scipy_the_extra_is_named(monkeypatch):
     with pytest.raises(ImportError, match=r'pip install "fastgc\[planning\]"'):
         Empirical([1, 2]).order_statistic_mean(1, 2)
     assert Pareto(1, 2).order_statistic_mean(1, 2) == pytest.approx(4 / 3)
+
+
+def test_times_beyond_all_scales_have_probabilities():
+    for model in (ShiftedExponential(1.0, 10.0), Exponential(0.1), Pareto(1e-3, 2.0)):
+        assert model.cdf(1e308) == 1
+        assert model.survival(1e308) < 1e-300
+
+
+def test_weights_are_numbers():
+    models = [Exponential(1.0), Exponential(2.0)]
+    with pytest.raises(TypeError, match="weights must be real numbers, not complex128"):
+        Mixture(models, np.array([0.5, 0.5], complex))
+    assert Mixture(models, np.array([0.5, 0.5])).weights == (0.5, 0.5)

@@ -230,7 +230,7 @@ def test_what_is_recorded(monkeypatch, per):
     [
         ([1.0, 2.0], 0.0, r"rounds and workers, not of shape \(2,\)"),
         ([[1.0, -2.0]], 0.0, "positive seconds"),
-        ([[1.0, 2.0]], -1.0, "cost must be seconds"),
+        ([[1.0, 2.0]], -1.0, "cost must be finite and not negative"),
     ],
 )
 def test_bad_recordings(times, cost, text, tmp_path):
@@ -257,3 +257,12 @@ def test_per_computation_delays_are_paid_for_every_partition():
     assert found.best.code.load == 1
     loads = times_of(found, "rs")
     assert loads[7].wait > 7 * loads[0].wait / 2
+
+
+def test_names_and_recordings_of_other_types():
+    with pytest.raises(TypeError, match="a code's name must be text, not None"):
+        planning.plan(4, codes=[None])
+    with pytest.raises(TypeError, match="times must be real numbers, not complex128"):
+        planning.Recording(np.ones((2, 2), complex), 0.0)
+    with pytest.raises(TypeError):  # no descriptor of an open file, which would be closed
+        planning.Recording.read(1)

@@ -324,3 +324,15 @@ def test_means_that_just_exist():
     simulate(ReedSolomon(5, stragglers=2), heavy, rounds=10)
     with pytest.raises(ValueError, match="does not exist"):
         simulate(ReedSolomon(5, stragglers=1), heavy, rounds=10)
+
+
+def test_costs_beyond_a_double_are_refused():
+    with pytest.raises(ValueError, match="cost is too large for loads up to 2"):
+        simulate(BinaryCode(4, stragglers=1), cost=1e308)
+
+
+def test_quantiles_are_of_real_numbers():
+    simulation = simulate(BinaryCode(4, stragglers=1), cost=0.1, rounds=3)
+    for verb in (simulation.quantile, simulation.cdf):
+        with pytest.raises(TypeError, match="must be real numbers, not complex128"):
+            verb(1j)

@@ -104,7 +104,7 @@ def fit(
         raise ValueError(f"unknown kind of model {unknown[0]!r}: choose from {', '.join(_KINDS)}")
     if not kinds:
         raise ValueError(f"kinds must name a model at least: choose from {', '.join(_KINDS)}")
-    draws = at_least("draws", draws, 1)
+    draws, seed = at_least("draws", draws, 1), at_least("seed", seed, 0)
     per: Per = "round"
     if loads is not None:
         per = "computation"

@@ -10,6 +10,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import check_reals
 from .empirical import Empirical
 from .models import Delays, Distribution, Per, check_probabilities
 
@@ -43,11 +44,10 @@ class Mixture(Distribution):
 
     def __init__(self, models: Sequence[Distribution], weights: Sequence[float]) -> None:
         object.__setattr__(self, "models", _check_models(models))
-        object.__setattr__(self, "weights", tuple(weights))
-        if len(self.weights) != len(self.models):
-            raise ValueError(
-                f"{len(self.models)} models need as many weights, got {len(self.weights)}"
-            )
+        each = check_reals("weights", weights)
+        if each.shape != (len(self.models),):
+            raise ValueError(f"{len(self.models)} models need as many weights, got {each.size}")
+        object.__setattr__(self, "weights", tuple(each.tolist()))
         total = math.fsum(self.weights)
         if not (min(self.weights) > 0 and abs(total - 1) < 1e-9):
             raise ValueError(

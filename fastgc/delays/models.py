@@ -253,11 +253,13 @@ class _Continuous(Distribution):
     def _time(self, hazard: Array) -> Array: ...
 
     def cdf(self, t: ArrayLike) -> Array:
-        probability: Array = -np.expm1(-self._hazard(check_reals("t", t)))
+        with np.errstate(over="ignore"):  # of hazards, whose probabilities are exact all the same
+            probability: Array = -np.expm1(-self._hazard(check_reals("t", t)))
         return probability
 
     def survival(self, t: ArrayLike) -> Array:
-        probability: Array = np.exp(-self._hazard(check_reals("t", t)))
+        with np.errstate(over="ignore"):
+            probability: Array = np.exp(-self._hazard(check_reals("t", t)))
         return probability
 
     def quantile(self, q: ArrayLike) -> Array:

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import check_real, check_reals
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
@@ -44,15 +46,14 @@ class Recording:
     per: Per = "round"
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.times, dtype=np.float64)
+        times = check_reals("times", self.times)
         if times.ndim != 2 or not times.size:
             raise ValueError(
                 f"times must be an array of rounds and workers, not of shape {times.shape}"
             )
         if not ((times > 0) & (times < np.inf)).all():
             raise ValueError("times must be positive seconds")
-        if not 0 <= self.cost < np.inf:
-            raise ValueError(f"cost must be seconds, not negative, not {self.cost}")
+        check_real("cost", self.cost)
         check_per(self.per)
         object.__setattr__(self, "times", times)
 
@@ -79,7 +80,7 @@ class Recording:
         ValueError
             If the file holds something else.
         """
-        with open(path, encoding="utf-8") as file:
+        with Path(path).open(encoding="utf-8") as file:
             try:
                 held = json.load(file)
                 if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():

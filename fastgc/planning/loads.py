@@ -229,7 +229,7 @@ def generalised_bcc(
     _check_countable(k)
     shifts, rates = _parameters(delays)
     limit = k if limit is None else limit
-    if not 1 <= check_integer("limit", limit) <= k:
+    if not 1 <= (limit := check_integer("limit", limit)) <= k:
         raise ValueError(f"limit must be in 1 .. k = {k}, not {limit}")
     if needed is None:
         needed = max(k, math.floor(k * math.log(k)))

@@ -117,7 +117,7 @@ def round_time(
         If a parameter is of a wrong type.
     """
     n, k = _check_sizes(n, k)
-    if not 1 <= check_integer("f", f) <= n:
+    if not 1 <= (f := check_integer("f", f)) <= n:
         raise ValueError(f"f must be in 1 .. n = {n}, not {f}")
     check_delays(delays)
     cost = check_real("cost", cost)

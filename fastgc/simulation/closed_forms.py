@@ -265,7 +265,8 @@ def total_mean(
 
 def _check_batch(load: int, batch: int) -> tuple[int, int]:
     load = at_least("load", load, 1)
-    if not 1 <= check_integer("batch", batch) <= load:
+    batch = check_integer("batch", batch)
+    if not 1 <= batch <= load:
         raise ValueError(f"batch must be in 1 .. load = {load}, not {batch}")
     return load, batch
 
@@ -286,7 +287,8 @@ def _check_total(
 def _pmf(t: NDArray[np.float64], work: _Work, batch: int) -> NDArray[np.float64]:
     sent = np.arange(batch, work.load + 1, batch)
     fewer = np.zeros((*t.shape, sent.size + 2))  # probability to have sent fewer than s
-    fewer[..., 1:-1] = work.survival(t[..., np.newaxis] * work.load / sent)
+    with np.errstate(over="ignore"):
+        fewer[..., 1:-1] = work.survival(t[..., np.newaxis] * work.load / sent)
     fewer[..., -1] = 1
     return np.diff(fewer)
 
@@ -502,7 +504,7 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
-    if check_integer("n", n) < b:
+    if (n := check_integer("n", n)) < b:
         raise ValueError(f"{b} batches need {b} workers at least, not {n}")
     with np.errstate(divide="ignore"):
         again = np.log(np.arange(b) / b)  # heard of d batches, the next worker has one of them
@@ -520,7 +522,8 @@ def coupon_mean(k: int, load: int, n: int) -> float:
 
 def _check_load(k: int, load: int) -> tuple[int, int]:
     k = at_least("k", k, 1)
-    if not 1 <= check_integer("load", load) <= k:
+    load = check_integer("load", load)
+    if not 1 <= load <= k:
         raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
     return k, load
 
@@ -619,8 +622,9 @@ def selected_mean(
     max_age = at_least("max_age", max_age, 1)
     c = check_real("c", c, positive=True)
     scale = check_real("scale", L.size if scale is None else scale, positive=True)
-    thresholds = c / (np.arange(1, max_age + 1) * scale**2)
-    d = np.count_nonzero(L[:, np.newaxis] ** 2 <= thresholds, axis=1)
+    with np.errstate(over="ignore", divide="ignore"):
+        thresholds = c / (np.arange(1, max_age + 1) * np.square(scale))
+        d = np.count_nonzero(L[:, np.newaxis] ** 2 <= thresholds, axis=1)
     return float(np.sum(1 / (d + 1)))
 
 

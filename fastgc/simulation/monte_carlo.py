@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import at_least, check_cost, check_real
+from .._arrays import at_least, check_cost, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
@@ -83,12 +83,13 @@ class Simulation:
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
         """Time in seconds within which this fraction of the rounds was over, elementwise."""
-        return np.asarray(np.quantile(self.times, np.asarray(q, dtype=np.float64)))
+        return np.asarray(np.quantile(self.times, check_reals("q", q)))
 
     def cdf(self, t: ArrayLike) -> NDArray[np.float64]:
         """Fraction of the rounds that were over after t seconds, elementwise."""
         over: NDArray[np.float64] = (
-            np.searchsorted(np.sort(self.times), np.asarray(t), side="right") / self.times.size
+            np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
+            / self.times.size
         )
         return over
 
@@ -157,7 +158,10 @@ def simulate(
         raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
-    work = check_cost(code.n, cost) * code.loads
+    with np.errstate(over="ignore"):
+        work = check_cost(code.n, cost) * code.loads
+    if not np.isfinite(work).all():
+        raise ValueError(f"cost is too large for loads up to {code.loads.max()}: {cost!r}")
     require_mean(code, delays, interrupted)
     plan = completion_plan(code)
     if plan is None and method == "kernel":
