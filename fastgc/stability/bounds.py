@@ -142,7 +142,7 @@ def error_bound(
         except OverflowError:
             return math.inf
     vector = _checked(vector, checked)
-    if check_integer("terms", terms) < 0:
+    if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
     return assess(code, checked, vector, dtype, streaming=streaming, terms=terms)[0].bound
 

@@ -6,12 +6,13 @@ import csv
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import check_dtype, check_integer
+from .._arrays import at_least, check_dtype, check_integer
 from ..codes import Code
 from ..errors import NotDecodableError
 from .bounds import amplification
@@ -110,8 +111,7 @@ def compare(
     unknown = [pattern for pattern in patterns if pattern not in PATTERNS]
     if unknown:
         raise ValueError(f"unknown pattern {unknown[0]!r}: choose among {', '.join(PATTERNS)}")
-    if check_integer("sets", sets) < 1:
-        raise ValueError(f"sets must be at least 1, not {sets}")
+    sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
     rows = []
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
@@ -191,7 +191,7 @@ def _measure(
 
 def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> None:
     """Write rows to a CSV file with a line of headings."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(StabilityRow._fields)
         writer.writerows(rows)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import as_array, check_dtype, is_half
+from .._arrays import as_array, at_least, check_dtype, is_half
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
 from ..models import least_squares_gradient
@@ -124,7 +124,7 @@ class Experiment:
     ) -> None:
         self.code = code
         self.dtype = check_dtype(dtype, halves=True)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(at_least("seed", seed, 0))
         half = is_half(self.dtype)
         kind = np.dtype(np.float32) if half else self.dtype
         sent = self.dtype if half else None

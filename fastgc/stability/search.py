@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_integer
+from .._arrays import at_least, check_integer
 from ..codes import Code
 from ..errors import NotDecodableError
 from .bounds import amplification
@@ -84,9 +84,9 @@ def worst_survivors(
     s = code.stragglers if stragglers is None else check_integer("stragglers", stragglers)
     if not 0 <= s < code.n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
-    if check_integer("trials", trials) < 0:
+    if (trials := check_integer("trials", trials)) < 0:
         raise ValueError(f"trials must not be negative, but is {trials}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(at_least("seed", seed, 0))
     worst, size, found = np.empty(0, dtype=np.int64), -math.inf, "contiguous"
 
     def measure(lost: Numbers) -> float:

@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ def write_jsonl(trackers: Mapping[str, StabilityTracker], path: str | os.PathLik
 
 
 def _write(path: str | os.PathLike[str], *runs: tuple[dict[str, str], StabilityTracker]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+    with Path(path).open("w", encoding="utf-8") as file:
         for head, tracker in runs:
             for each in tracker.rounds:
                 line = {
