@@ -278,3 +278,10 @@ def test_from_compiled_code():
         nodes = nodes_of(rng, 14, complex_)
         b = rng.standard_normal(14).astype(nodes.dtype)
         np.testing.assert_allclose(moments(nodes, b), solve(nodes, b, True), rtol=1e-9)
+
+
+def test_any_truth_transposes():
+    nodes, b = np.arange(3.0), np.ones(3)
+    expected = vandermonde.solve(nodes, b, transpose=True)
+    for truth in (1, "yes", memoryview(b"x")):
+        np.testing.assert_array_equal(vandermonde.solve(nodes, b, transpose=truth), expected)

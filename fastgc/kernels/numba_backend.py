@@ -802,7 +802,7 @@ def solve_vandermonde(
         leja_order(nodes, order)
     shape = nodes.size, -1
     finite = _solve_vandermonde(
-        nodes, b.reshape(shape), order, transpose, out.reshape(shape), forced
+        nodes, b.reshape(shape), order, bool(transpose), out.reshape(shape), forced
     )
     return bool(finite) and bool(np.isfinite(nodes).all())
 
