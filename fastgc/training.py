@@ -296,11 +296,12 @@ def train(
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
     until : float, optional
         Training loss at which to end before `rounds` are over.
-    engine : "local", "mpi", "simulated" or callable
+    engine : "local", "mpi", "ray", "simulated" or callable
         Processes of this machine; the ranks of an MPI job (`fastgc.engines.mpi.MPICluster`), which
-        all call this function, and all but rank 0 get a history without rounds; workers simulated
-        by `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
-        `fastgc.engines.Cluster`, given the arguments that `LocalCluster` takes.
+        all call this function, and all but rank 0 get a history without rounds; actors of Ray
+        (`fastgc.engines.RayCluster`); workers simulated by `fastgc.engines.SimulatedCluster`, in
+        simulated time; or what makes a `fastgc.engines.Cluster`, given the arguments that
+        `fastgc.engines.master.Master` takes.
     survivors : History, sequence of Record or callable, optional
         The run to decode as: each gradient from the messages that were used there, in that order,
         so that parameters come out the same to the last bit. Or ``survivors(round)``, which gives
