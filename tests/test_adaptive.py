@@ -68,7 +68,9 @@ class Algorithm1:
         right = self.c * sum(
             self.square(k + 1 - d, k - d) for d in range(1, min(self.max_age, k) + 1)
         )
-        for group, (age, constant) in enumerate(zip(self.ages(), self.constants(), strict=True)):
+        # c = 0 asks whether the point has moved, whatever is known of the gradients
+        constants = self.constants() if self.c else [1.0] * len(self.gradients)
+        for group, (age, constant) in enumerate(zip(self.ages(), constants, strict=True)):
             wanted = True
             if age < self.max_age and constant is not None:
                 left = constant * self.square(k, k - age)
