@@ -22,8 +22,9 @@ from fastgc import (
     WorkerFailedError,
 )
 from fastgc.engines import LocalCluster, SimulatedCluster, master
-from fastgc.engines.interface import Event, Kind
+from fastgc.engines.interface import Event, Kind, Task
 from fastgc.engines.master import Master
+from fastgc.engines.worker import Worker
 from fastgc.errors import CorruptMessageError
 from fastgc.stability import StabilityTracker
 
@@ -354,6 +355,51 @@ def test_data_beyond_what_a_pipe_holds():
             cluster.step(np.ones(2), out)
         os.kill(stopped[0], signal.SIGCONT)
         steps_until(cluster, lambda report: 1 in report.survivors, out)
+
+
+def test_parameters_of_rounds_in_use_stay():
+    with LocalCluster(ReedSolomon(2, stragglers=1), [1.0] * 2, np.multiply, 3) as cluster:
+        transport = cluster._transport
+        for number in range(5):
+            transport.publish(number, np.full(3, float(number)), {0, 2})
+        for number in (0, 2, 4):
+            held = transport._thetas[transport._buffers[number]]
+            np.testing.assert_array_equal(held, float(number))
+        del held
+
+
+def test_a_worker_begins_with_the_message_that_it_is_handed():
+    with LocalCluster(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
+        transport = cluster._transport
+        transport.publish(0, np.ones(1), set())
+        transport.hand(0, 1, 0.0)
+        events = []
+        while len(events) < 2:
+            events += transport.listen(np.inf)
+        assert [event.index for event in events] == [1, 2]
+        assert [float(event.message[0]) for event in events] == [2.0, 4.0]
+        del events
+
+
+def test_processes_that_are_known_to_be_dead_have_no_pid():
+    code, out = ReedSolomon(2, stragglers=1), np.empty(1)
+    with LocalCluster(code, [1.0] * 2, np.multiply, 1, patience=0) as cluster:
+        os.kill(cluster._transport.pids()[1], signal.SIGKILL)
+        steps_until(cluster, lambda report: report.deaths, out)
+        assert cluster._transport.pids().keys() == {0}
+
+
+@pytest.mark.parametrize(("spread", "sleeps"), [(False, [6.0, 0.0, 0.0]), (True, [2.0] * 3)])
+def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
+    code, float64 = Uncoded(1, 3, load=3), np.dtype(np.float64)
+    task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread)
+    worker = Worker(0, task, task.data(0))
+    assert [worker.sleep_before(index, 6.0) for index in range(3)] == sleeps
+    assert worker.message(np.ones(1), 1, 0) == [2.0]
+    assert worker.partition == -1
+    with pytest.raises(TypeError):
+        worker.message(np.ones(1), 2, 0)
+    assert worker.partition == 2
 
 
 class Script(Master):

@@ -273,12 +273,10 @@ def unsuitable_arguments_leave_it_open(engine: Engine) -> None:
 def strangers_are_refused(engine: Engine) -> None:
     """Messages heard already, of no round, or of no worker are counted, and change nothing."""
     code = codes.ReedSolomon(WORKERS, stragglers=1)
-    out, false = np.empty(3), np.full(3, 1e6)
+    out, false = np.empty(3), np.full(code.round(3).message_size, 1e6)
     with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
         if not isinstance(cluster, Master):
             return  # it decides on its own, and cannot be told from here what came
-        size = cluster._message_shape[0]
-        false = np.full(size, 1e6)
         first = cluster.step(np.ones(3), out)
         heard = int(first.survivors[0])
         wrong = [
