@@ -1045,7 +1045,7 @@ def _read_properties(thing):
 
 
 @contextlib.contextmanager
-def _in_time(seconds=15):
+def _in_time(seconds=120):
     """End the whole run if this does not; ``pytest -s`` says where it was."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
