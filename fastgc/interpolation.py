@@ -245,7 +245,7 @@ def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
     if not np.isfinite(offset):
         raise ValueError(f"offset must be finite, not {offset}")
     # Within an eighth of a turn of the nearest quarter, so that right angles are exact.
-    turns = 4 * (np.arange(m) + np.longdouble(offset)) / m
+    turns = 4 * (np.arange(m) + np.fmod(np.longdouble(offset), m)) / m
     quarter = np.rint(turns)
     angle = (turns - quarter) * (_PI / 2)
     near = (np.cos(angle) + 1j * np.sin(angle)).astype(np.complex128)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arrays import Output, as_array, view_of
+from ._arrays import Output, as_array, at_least, check_real, view_of
 
 __all__ = ["LeastSquares", "Model", "SoftmaxRegression", "least_squares_gradient"]
 
@@ -85,12 +85,9 @@ class _LinearClassifier:
     l2: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.features < 1:
-            raise ValueError(f"features must be at least 1, got {self.features}")
-        if self.classes < 2:
-            raise ValueError(f"classes must be at least 2, got {self.classes}")
-        if not 0 <= self.l2 < math.inf:
-            raise ValueError(f"l2 must be finite and not negative, got {self.l2}")
+        object.__setattr__(self, "features", at_least("features", self.features, 1))
+        object.__setattr__(self, "classes", at_least("classes", self.classes, 2))
+        object.__setattr__(self, "l2", check_real("l2", self.l2))
 
     @property
     def size(self) -> int:

@@ -175,3 +175,8 @@ def test_any_number_of_types():
 def test_impossible(arguments, says):
     with pytest.raises(ValueError, match=says):
         BinaryCode(**arguments)
+
+
+def test_speeds_are_real():
+    with pytest.raises(TypeError, match="speeds must be real numbers, not complex128"):
+        BinaryCode(3, stragglers=1, speeds=[1j, 1, 1])

@@ -442,3 +442,11 @@ def test_require_looks_at_the_groups_that_take_part():
     assert rnd.survivors.size == 0
     rnd.reset([])
     rnd.require(np.array([], dtype=np.int64))
+
+
+def test_rounds_require_numbers_of_messages():
+    rnd = Grouped.repetition(4, 2).group_round(3)
+    rnd.reset([0])
+    rnd.require([0])
+    with pytest.raises(TypeError, match="messages must be integers"):
+        rnd.require([0.0])

@@ -200,3 +200,11 @@ def test_values_that_are_not_finite_stay_so():
     found = interpolation.evaluate([0, 1], [np.inf, 1], [0.5, 1])
     assert found[0] == np.inf
     assert np.isnan(found[1])
+
+
+def test_roots_far_around_the_circle():
+    """A turn more, or 2^100 of them, changes nothing, as long as the offset is exact."""
+    expected = interpolation.roots_of_unity(8, 0.5)
+    np.testing.assert_array_equal(interpolation.roots_of_unity(8, 0.5 + 8), expected)
+    far = interpolation.roots_of_unity(8, 2.0**100)
+    np.testing.assert_array_equal(far, interpolation.roots_of_unity(8))

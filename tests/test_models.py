@@ -172,9 +172,9 @@ def test_gradient_descent_learns_separable_classes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 3), "features must be at least 1, got 0"),
-        ((4, 1), "classes must be at least 2, got 1"),
-        ((4, 3, -1.0), "l2 must be finite and not negative, got -1.0"),
+        ((0, 3), "features must be at least 1, not 0"),
+        ((4, 1), "classes must be at least 2, not 1"),
+        ((4, 3, -1.0), "l2 must be finite and not negative, not -1.0"),
         ((4, 3, float("inf")), "l2 must be finite"),
         ((4, 3, float("nan")), "l2 must be finite"),
     ],
@@ -356,3 +356,10 @@ def test_numbers_that_are_not_finite_give_such_without_a_warning(kind):
     X, y = np.array([[np.inf, 1], [1, 2]]), np.array([0, 1])
     assert not np.isfinite(model.gradient(np.ones(6), X, y)).all()
     assert not np.isfinite(model.loss(np.ones(6), X, y))
+
+
+def test_whole_numbers_of_features():
+    assert type(LeastSquares(np.int8(100), np.int8(10)).size) is int
+    assert LeastSquares(np.int8(100), np.int8(10)).size == 1010
+    with pytest.raises(TypeError, match="features must be an integer"):
+        LeastSquares(2.5, 2)

@@ -277,3 +277,10 @@ def test_bad_arguments(call, message):
 def test_arguments_of_a_wrong_type(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+def test_limit_of_what_is_no_fraction():
+    with pytest.raises(TypeError, match="alpha must be a real number"):
+        DecodeCost(1.0).limit("half", 4)
+    with pytest.raises(TypeError, match="n must be an integer"):
+        DecodeCost(1.0).limit(0.5, 4.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_index, check_integer, check_reals
 from .base import Code
 from .parity import Parity
 from .rules import Tiling
@@ -77,7 +77,7 @@ class BinaryCode(Code):
                 "of a class share the partitions"
             )
         self.n, self.k, self.stragglers = n, k, s
-        speed = np.ones(n) if speeds is None else np.asarray(speeds, dtype=np.float64)
+        speed = np.ones(n) if speeds is None else check_reals("speeds", speeds)
         if speed.shape != (n,):
             raise ValueError(f"{n} workers need {n} speeds, not an array of shape {speed.shape}")
         if not (np.isfinite(speed) & (speed > 0)).all():

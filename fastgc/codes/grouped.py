@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, check_index, check_integer, check_vector
+from .._arrays import Output, check_index, check_integer, check_vector, check_workers
 from .base import Code
 from .fractional_repetition import FractionalRepetition
 from .parity import Parity
@@ -347,7 +347,7 @@ class GroupedRound:
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages would make the round ready."""
-        code = self.code
+        code, messages = self.code, check_workers("messages", messages)
         for g in self.groups:
             mine = messages[(messages >= code._cuts[g]) & (messages < code._cuts[g + 1])]
             self._rounds[g].require(mine - code._cuts[g])

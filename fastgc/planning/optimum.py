@@ -74,6 +74,7 @@ class DecodeCost:
 
     def limit(self, alpha: float, n: int) -> float:
         """Seconds for f = (1 - alpha) n messages, leading term for large n, as in eq. (20)."""
+        alpha, n = check_real("alpha", alpha), check_integer("n", n)
         return self.seconds * _PRODUCTS[self.order][1]((1 - alpha) * n, n)
 
 
