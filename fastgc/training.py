@@ -307,8 +307,8 @@ def train(
         so that parameters come out the same to the last bit. Or ``survivors(round)``, which gives
         their numbers for the engine's rounds, from 0. Default: from the messages that come first.
     patience : float
-        Seconds that a round waits for workers that have died, which are restarted, where the others
-        are too few. 0: they are not restarted.
+        Seconds that a round waits, all in all, for workers that have died, which are restarted,
+        where the others are too few. 0: they are not restarted.
     partial : "raise" or "best"
         What to do when the patience is at its end, or the time is out: raise, or step along the
         best approximation of the gradient (`Record.residual`). Not for adaptive methods.
