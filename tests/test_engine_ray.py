@@ -531,10 +531,12 @@ PROGRAM = """
 """
 
 
-def start(body, folder, **environment):
+def start(body, folder, cwd=None, **environment):
     """Run a program, whose Ray has a folder to itself."""
+    program = textwrap.dedent(PROGRAM) + textwrap.dedent(body)
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(body)],
+        [sys.executable, "-P", "-W", "error", "-c", program],
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -542,8 +544,8 @@ def start(body, folder, **environment):
     )
 
 
-def run(body, folder, **environment):
-    with start(body, folder, **environment) as process:
+def run(body, folder, cwd=None, **environment):
+    with start(body, folder, cwd, **environment) as process:
         output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output, errors
@@ -667,3 +669,10 @@ def test_address(folder):
     finally:
         head.terminate()
         head.wait()
+
+
+def test_workers_import_what_the_program_does(folder, tmp_path):
+    """Not the fastgc that lies in the current folder, as in a checkout of it."""
+    (tmp_path / "fastgc").mkdir()
+    (tmp_path / "fastgc" / "__init__.py").write_text("raise ImportError('of the current folder')")
+    assert run("step()", folder, tmp_path)[0] == ""

@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -137,7 +138,7 @@ class _Actors:
         self._left: list[Event] = []
         self._actors: list[Any] = []
         self._resources = contextlib.ExitStack()
-        remote = ray.remote(**options)(_WorkerActor)
+        remote = ray.remote(**options)(_actor_class([os.path.abspath(path) for path in sys.path]))
         try:
             self._resources.enter_context(_connection(ray, address, task.code.n))
             shards = [ray.put(shard) for shard in task.shards]
@@ -247,7 +248,32 @@ class _Actors:
         return events
 
 
-class _WorkerActor:
+def _actor_class(path: list[str]) -> type:
+    """Class of the actors: one that imports from where this process does.
+
+    Ray lets it look in the current folder first, which may be a checkout of fastgc that is not the
+    one installed. Being local, this class is pickled by value, and comes before any import.
+    """
+
+    class _WorkerActor:
+        def __init__(self) -> None:
+            import sys
+
+            sys.path[:0] = path
+            from fastgc.engines.ray import _Side
+
+            self._side = _Side()
+
+        def start(self, *arguments: Any) -> Any:
+            return self._side.start(*arguments)
+
+        def message(self, *arguments: Any) -> Any:
+            return self._side.message(*arguments)
+
+    return _WorkerActor
+
+
+class _Side:
     """What runs in the process of a worker."""
 
     def __init__(self) -> None:
