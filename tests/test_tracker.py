@@ -275,13 +275,13 @@ def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
     code = ReedSolomon(8, stragglers=3)
     hopeless = StabilityTracker(limit=1e-18, action="wait")
     theta, out = np.ones(3), np.empty(3)
-    with cluster(code, hopeless) as run:
+    with cluster(code, hopeless, patience=0) as run:
         with pytest.warns(InstabilityWarning):
             report = run.step(theta, out)
         assert report.messages == 8
         np.testing.assert_allclose(out, 36)
         # With two gone, the six others are all that will come.
-        for process in run._processes[:2]:
+        for process in run._transport._processes[:2]:
             process.kill()
             process.join()
         with pytest.warns(InstabilityWarning):
