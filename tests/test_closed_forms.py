@@ -570,6 +570,9 @@ def test_whole_numbers_of_numpy_are_as_good():
     """Those without a sign, and small ones, which overflow at 127."""
     for kind in (np.uint64, np.int8):
         assert coupon_threshold(100, kind(7)) == coupon_threshold(100, 7)
+        model = Pareto(1, 3)
+        assert received_mean([60, 70], model, kind(100)) == received_mean([60, 70], model, 100)
+        assert total_mean(40, 4, kind(100), model) == total_mean(40, 4, 100, model)
         assert fastgc.planning.round_time(
             kind(4), 6, Pareto(1, 2), 0.1
         ) == fastgc.planning.round_time(4, 6, Pareto(1, 2), 0.1)
@@ -579,3 +582,5 @@ def test_extreme_scales():
     assert selected_mean([1.0, 2.0], 0.3, 4, scale=5e-324) == 2 / 5
     model = ShiftedExponential(0.5, 2.0)
     assert total_cdf(1e308, 3, 2, 4, model) == 1
+    with pytest.raises(ValueError, match="cost is too large for a load of 2"):
+        total_cdf(1.0, 3, 2, 4, model, cost=1e308)

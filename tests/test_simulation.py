@@ -329,6 +329,17 @@ def test_means_that_just_exist():
 def test_costs_beyond_a_double_are_refused():
     with pytest.raises(ValueError, match="cost is too large for loads up to 2"):
         simulate(BinaryCode(4, stragglers=1), cost=1e308)
+    with pytest.raises(ValueError, match="and 100 rounds"):
+        simulate(BinaryCode(4, stragglers=1), cost=1e306, rounds=100)
+    assert simulate(BinaryCode(4, stragglers=1), cost=1e200).standard_error > 0
+
+
+def test_any_truth_interrupts():
+    one, other = (
+        simulate(BinaryCode(4, stragglers=1), Exponential(1.0), rounds=5, interrupted=truth)
+        for truth in (True, memoryview(b"x"))
+    )
+    np.testing.assert_array_equal(one.times, other.times)
 
 
 def test_quantiles_are_of_real_numbers():

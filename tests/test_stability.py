@@ -652,3 +652,9 @@ def test_lagrange_codes_decode_from_messages_that_are_spread(nodes):
     assert stability.measured_error(code, F).relative < 1e-14
     everything = fastgc.interpolation.functional(code.beta[F], code.alpha)
     assert np.linalg.norm(everything) > 1e3 * np.linalg.norm(vector)
+
+
+def test_errors_of_codes_of_the_data_are_those_of_real_data():
+    code = LagrangeCode(4, load=2)
+    with pytest.raises(TypeError, match="measured on real data, not complex"):
+        stability.measured_error(code, range(4), dtype=np.complex64)

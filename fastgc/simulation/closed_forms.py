@@ -88,7 +88,7 @@ def threshold_cdf(
     TypeError
         If a parameter is of a wrong type.
     """
-    load = _check_threshold(n, threshold, load)
+    n, threshold, load = _check_threshold(n, threshold, load)
     if isinstance(delays, Heterogeneous):
         return received_cdf(t, [load] * n, delays, threshold * load, cost=cost)
     [work] = _works(delays, [load], cost)
@@ -122,17 +122,17 @@ def threshold_mean(
     TypeError
         If a parameter is of a wrong type.
     """
-    load = _check_threshold(n, threshold, load)
+    n, threshold, load = _check_threshold(n, threshold, load)
     check_delays(delays)
     cost = check_real("cost", cost)
     return _seconds(delays, delays.order_statistic_mean(threshold, n), load, cost)
 
 
-def _check_threshold(n: int, threshold: int, load: int) -> int:
+def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
     n = at_least("n", n, 1)
-    if not 1 <= check_integer("threshold", threshold) <= n:
+    if not 1 <= (threshold := check_integer("threshold", threshold)) <= n:
         raise ValueError(f"threshold must be in 1 .. n = {n}, not {threshold}")
-    return at_least("load", load, 1)
+    return n, threshold, at_least("load", load, 1)
 
 
 # ----------------------------------------------------- any number of messages, whoever sends them
@@ -223,7 +223,8 @@ def total_cdf(
     -----
     O(threshold^2 log n) for each t.
     """
-    groups = _check_total(n, load, threshold, delays, batch, cost)
+    n, load, threshold, batch = _check_total(n, load, threshold, batch)
+    groups = Counter(_works(delays, [load] * n, cost))
     return _each(lambda t: 1 - _total_late(t, groups, batch, threshold), t)
 
 
@@ -257,7 +258,8 @@ def total_mean(
     TypeError
         If a parameter is of a wrong type.
     """
-    groups = _check_total(n, load, threshold, delays, batch, cost)
+    n, load, threshold, batch = _check_total(n, load, threshold, batch)
+    groups = Counter(_works(delays, [load] * n, cost))
     tail = _tail_index(delays, [load // batch] * n, threshold)
     fractions = np.arange(batch, load + 1, batch) / load
     return _mean(lambda t: _total_late(t, groups, batch, threshold), groups, fractions, tail)
@@ -271,17 +273,15 @@ def _check_batch(load: int, batch: int) -> tuple[int, int]:
     return load, batch
 
 
-def _check_total(
-    n: int, load: int, threshold: int, delays: Delays, batch: int, cost: float
-) -> Counter[_Work]:
+def _check_total(n: int, load: int, threshold: int, batch: int) -> tuple[int, int, int, int]:
     n = at_least("n", n, 1)
     load, batch = _check_batch(load, batch)
     most = n * (load // batch)
-    if not 1 <= check_integer("threshold", threshold) <= most:
+    if not 1 <= (threshold := check_integer("threshold", threshold)) <= most:
         raise ValueError(
             f"threshold must be in 1 .. {most}, the messages of {n} workers, not {threshold}"
         )
-    return Counter(_works(delays, [load] * n, cost))
+    return n, load, threshold, batch
 
 
 def _pmf(t: NDArray[np.float64], work: _Work, batch: int) -> NDArray[np.float64]:
@@ -349,7 +349,8 @@ def received_cdf(
     -----
     O(n needed) for each t.
     """
-    groups = _check_received(loads, delays, needed, cost)
+    each, needed = _check_received(loads, needed)
+    groups = Counter(work for work in _works(delays, each, cost) if work.load)
     return _each(lambda t: 1 - _received_late(t, groups, needed), t)
 
 
@@ -376,18 +377,19 @@ def received_mean(loads: ArrayLike, delays: Delays, needed: int, *, cost: float 
     TypeError
         If a parameter is of a wrong type.
     """
-    groups = _check_received(loads, delays, needed, cost)
-    tail = _tail_index(delays, np.asarray(loads).tolist(), needed)
+    each, needed = _check_received(loads, needed)
+    groups = Counter(work for work in _works(delays, each, cost) if work.load)
+    tail = _tail_index(delays, each, needed)
     return _mean(lambda t: _received_late(t, groups, needed), groups, np.ones(1), tail)
 
 
-def _check_received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Counter[_Work]:
+def _check_received(loads: ArrayLike, needed: int) -> tuple[list[int], int]:
     each = np.asarray(loads)
     if each.ndim != 1 or not each.size or each.dtype.kind not in "iu" or each.min() < 0:
         raise ValueError(f"loads must be integers from 0, one for each worker, not {loads!r}")
-    if not 1 <= check_integer("needed", needed) <= each.sum():
+    if not 1 <= (needed := check_integer("needed", needed)) <= each.sum():
         raise ValueError(f"needed must be in 1 .. sum of the loads = {each.sum()}, not {needed}")
-    return Counter([work for work in _works(delays, each.tolist(), cost) if work.load])
+    return each.tolist(), needed
 
 
 def _received_late(t: float, groups: Counter[_Work], needed: int) -> float:
@@ -721,6 +723,8 @@ def _works(delays: Delays, loads: Sequence[int], cost: float) -> list[_Work]:
                 "closed forms need workers that are independent of each other, which under "
                 f"{model!r} they are not: simulate, or pool the samples"
             )
+        if not math.isfinite(cost * load):
+            raise ValueError(f"cost is too large for a load of {load}: {cost}")
         works.append(_Work(model, load, cost))
     return works
 

@@ -59,7 +59,8 @@ class Simulation:
     def standard_error(self) -> float:
         """Standard error of `mean`, were the rounds independent; NaN from one round."""
         rounds = self.times.size
-        return float(self.times.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
+        with np.errstate(over="ignore"):  # of squares
+            return float(self.times.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
 
     @property
     def mean_messages(self) -> float:
@@ -160,8 +161,12 @@ def simulate(
     receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
     with np.errstate(over="ignore"):
         work = check_cost(code.n, cost) * code.loads
-    if not np.isfinite(work).all():
-        raise ValueError(f"cost is too large for loads up to {code.loads.max()}: {cost!r}")
+        bounded = np.isfinite(work * rounds).all()
+    if not bounded:
+        raise ValueError(
+            f"cost is too large for loads up to {code.loads.max()} and {rounds} rounds: {cost!r}"
+        )
+    interrupted = bool(interrupted)
     require_mean(code, delays, interrupted)
     plan = completion_plan(code)
     if plan is None and method == "kernel":

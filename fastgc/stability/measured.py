@@ -91,6 +91,8 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
             "X, y and theta must be of shape (N, features), (N,) and (features,), not "
             f"{X.shape}, {y.shape}, {theta.shape}"
         )
+    if "c" in (X.dtype.kind, y.dtype.kind, theta.dtype.kind):
+        raise TypeError("errors of codes of the data are measured on real data, not complex")
     computed = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
     rows = -(-len(X) // code.k)
     unit = math.sqrt(code.k) * _largest_pair(X, y, theta, rows)
