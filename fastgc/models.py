@@ -137,17 +137,21 @@ class _LinearClassifier:
                 f"theta must be a float32 or float64 array of shape ({self.size},), "
                 f"got {theta.dtype} of shape {theta.shape}"
             )
-        if X.ndim != 2 or X.shape[1] != self.features:
-            raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
-        _check_real(X)
+        self._check_samples(X)
         table = theta.reshape(self.features + 1, self.classes)
         scores: Array = X.astype(theta.dtype, copy=False) @ table[:-1]
         scores += table[-1]
         return scores
 
+    def _check_samples(self, X: Array) -> None:
+        if X.ndim != 2 or X.shape[1] != self.features:
+            raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
+        _check_real(X)
+
     def _checked(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Labels]:
         """Samples and labels as arrays, if every sample has one of the classes."""
         X, y = as_array("X", X), as_array("y", y)
+        self._check_samples(X)
         if y.shape != (len(X),) or y.dtype.kind not in "iu":
             raise ValueError(
                 f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"

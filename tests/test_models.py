@@ -345,6 +345,10 @@ def test_samples_that_are_none_are_refused(kind):
                 call(X)
     with pytest.raises(TypeError, match="X must be real numbers, not complex128"):
         model.error(theta, np.zeros((2, 2), complex), y)
+    with pytest.raises(ValueError, match=r"X must have shape \(m, 2\), got \(2, 1\)"):
+        LeastSquares(2, 2).prepare(
+            np.ones((2, 1)), y
+        )  # which would fit two columns by broadcasting
     with pytest.raises(ValueError, match="theta and gradient must have shape"):
         model.add_regularisation(theta, np.zeros(5))
 
