@@ -175,7 +175,7 @@ class History:
 
 def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
     """Write runs to a file, as a JSON list of `History.to_dict`."""
-    with open(path, "w", encoding="utf-8") as file:
+    with open(os.fspath(path), "w", encoding="utf-8") as file:
         listed = [json_ready(history.to_dict()) for history in histories]
         json.dump(listed, file, indent=1, allow_nan=False)
         file.write("\n")
@@ -189,7 +189,7 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
     ValueError
         If the file holds anything else.
     """
-    with open(path, encoding="utf-8") as file:
+    with open(os.fspath(path), encoding="utf-8") as file:
         try:
             listed = json.load(file)
             return [
