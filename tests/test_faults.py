@@ -183,7 +183,8 @@ def test_without_any_message_there_is_no_best(tmp_path):
     doomed = tmp_path / "doomed"
     doomed.write_text("1.0")
     cluster = LocalCluster(Uncoded(2), [1.0, 1.0], fatal(doomed), 2, patience=0.2, partial="best")
-    with pytest.raises(NotDecodableError, match=r"workers \[[01], [01]\] have died"):
+    # one of the two may just be back
+    with pytest.raises(NotDecodableError, match=r"workers \[[01](, [01])?\] have died"):
         cluster.step(np.ones(2), np.empty(2))
 
 
