@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from remote import Remote
 
 from fastgc import (
     BinaryCode,
@@ -36,19 +37,6 @@ from fastgc.stability import StabilityTracker
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
 
 ABSENT = 600.0
-
-
-class Remote:
-    """A callable that workers evaluate from its source, since they cannot import a test module."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def __reduce__(self):
-        return eval, (self.source,)
-
-    def __call__(self, theta, shard, out):
-        raise AssertionError("not for the master")
 
 
 class Delays:

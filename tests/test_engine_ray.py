@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from remote import Remote
 
 import fastgc
 from fastgc import (
@@ -42,19 +43,6 @@ pytestmark = pytest.mark.any_backend  # one test below asks what backend workers
 
 ABSENT = 600.0
 PATIENCE = 120.0  # seconds for a restart on a busy machine
-
-
-class Remote:
-    """A callable that workers evaluate from its source, since they cannot import a test module."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def __reduce__(self):
-        return eval, (self.source,)
-
-    def __call__(self, theta, shard, out):
-        raise AssertionError("not for the master")
 
 
 class Delays:

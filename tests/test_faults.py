@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from remote import Remote
 
 from fastgc import (
     BinaryCode,
@@ -44,19 +45,6 @@ def kill(worker):
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-class Remote:
-    """A gradient that workers evaluate from its source, since they cannot import a test module."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def __reduce__(self):
-        return eval, (self.source,)
-
-    def __call__(self, theta, shard, out):
-        raise AssertionError("not for the master")
 
 
 def fatal(path):
