@@ -1,0 +1,313 @@
+"""The comparison tables: a function makes each from the benchmarks that ran."""
+
+from __future__ import annotations
+
+
+def _time(value):
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def _vectors(done):
+    """Decoding vectors: a row for each n, a column for each method."""
+    titles = {
+        "linalg": "numpy.linalg.solve",
+        "solve": "solve, with its system",
+        "vandermonde": "Björck–Pereyra O(f²)",
+        "lookup": "lookup O(f²)",
+        "locator": "locator O(f·s)",
+        "prepared": "locator, prepared",
+        "fft": "fft O(n log n)",
+    }
+    cells = {}
+    for bench in done.values():
+        if (bench.group or "").startswith("decoding vector, "):
+            info = bench.extra_info
+            cells.setdefault((info["n"], info["s"]), {})[info["method"]] = bench
+    if not cells:
+        return None
+    rows = [["n, s", *titles.values()]]
+    for (n, s), found in sorted(cells.items()):
+        solvers = [found[m] for m in ("linalg", "linalg, all threads") if m in found]
+        if solvers:
+            found["linalg"] = min(solvers, key=lambda bench: bench.stats.median)
+        row = [f"{n}, {s}"]
+        for method in titles:
+            if method not in found:
+                row.append("–")
+                continue
+            time, error = found[method].stats.median, found[method].extra_info["error"]
+            ratio = ""
+            if "linalg" in found and method != "linalg":
+                ratio = found["linalg"].stats.median / time
+                ratio = f"{ratio:.0f}×, " if ratio >= 10 else f"{ratio:.2g}×, "
+            row.append(f"{_time(time)} ({ratio}{error:.0e})")
+        rows.append(row)
+    return (
+        "Decoding vectors: time (times as fast as numpy.linalg.solve on a prepared system, with "
+        "one BLAS thread or all, whichever is faster; largest relative error of an entry)",
+        rows,
+    )
+
+
+def _calls(done):
+    """One decoding vector by each backend, and what the facade adds to the C function."""
+    found = [b for b in done.values() if (b.group or "").startswith("locator by backend")]
+    if not found:
+        return None
+    raw = {b.extra_info["n"]: b.stats.median for b in found if b.extra_info["call"] == "C function"}
+    rows = [["locator", "n", "time", "over the C function", "error"]]
+    for bench in sorted(found, key=lambda b: (b.extra_info["n"], b.stats.median)):
+        info, time = bench.extra_info, bench.stats.median
+        over = _time(time - raw[info["n"]]) if time > raw.get(info["n"], time) else "–"
+        rows.append([info["call"], str(info["n"]), _time(time), over, f"{info['error']:.0e}"])
+    return "One call for a decoding vector", rows
+
+
+def _vandermonde(done):
+    """Vandermonde solves: a row for each size, a column for each solver."""
+    cells = {}
+    for bench in done.values():
+        if (bench.group or "").startswith("vandermonde, "):
+            info = bench.extra_info
+            cells.setdefault((info["kind"], info["f"]), {})[info["solver"]] = bench
+    if not cells:
+        return None
+    solvers = {
+        "from the nodes": "with its matrix",
+        "Björck–Pereyra": "Björck–Pereyra",
+        "Björck–Pereyra, order given": "order given",
+    }
+    rows = [["nodes, f", "numpy.linalg.solve", *solvers.values()]]
+    for (kind, f), found in sorted(cells.items(), reverse=False):
+        lapack = [bench for solver, bench in found.items() if solver.startswith("linalg")]
+        best = min(lapack, key=lambda bench: bench.stats.median, default=None)
+        if best is None:
+            continue
+        row = [f"{kind}, {f}", f"{_time(best.stats.median)} ({best.extra_info['error']:.0e})"]
+        for solver in solvers:
+            if solver not in found:
+                row.append("–")
+                continue
+            time, error = found[solver].stats.median, found[solver].extra_info["error"]
+            row.append(f"{_time(time)} ({best.stats.median / time:.1f}×, {error:.0e})")
+        rows.append(row)
+    return (
+        "Vandermonde solves: time, the order of the nodes included (times as fast as "
+        "numpy.linalg.solve on a prepared matrix, with one BLAS thread or all, whichever is "
+        "faster; largest error over the largest entry)",
+        rows,
+    )
+
+
+def _lagrange(done):
+    """Lagrange kernels: a row for each, a column for each number of nodes."""
+    cells = {}
+    for bench in done.values():
+        if "lagrange" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault(info["lagrange"], {})[info["m"]] = bench
+    if not cells:
+        return None
+    sizes = sorted({m for found in cells.values() for m in found})
+    rows = [["kernel", *(f"{m} nodes" for m in sizes)]]
+    for kernel, found in cells.items():
+        row = [kernel]
+        for m in sizes:
+            if m not in found:
+                row.append("–")
+                continue
+            time, info = found[m].stats.median, found[m].extra_info
+            ratio = info["numpy_seconds"] / time
+            row.append(f"{_time(time)} ({ratio:.1f}×, {info['error']:.0e})")
+        rows.append(row)
+    return (
+        "Lagrange kernels, for bases with as many points (times as fast as NumPy's best form; "
+        "largest relative error of a value)",
+        rows,
+    )
+
+
+def _completion(done):
+    cells = {}
+    for bench in done.values():
+        if "followed_seconds" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault(info["rule"], {})[info["backend"]] = bench
+    if not cells:
+        return None
+    backends = list(dict.fromkeys(name for found in cells.values() for name in found))
+    rows = [["rule", *backends]]
+    for rule, found in cells.items():
+        row = [rule.removeprefix("completion ")]
+        for name in backends:
+            if name not in found:
+                row.append("–")
+                continue
+            info = found[name].extra_info
+            time = found[name].stats.median / info["rounds"]
+            row.append(f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)")
+        rows.append(row)
+    return "A simulated round (times as fast as following its messages in Python)", rows
+
+
+def _stability(done):
+    found = [b for b in done.values() if "worst_error" in b.extra_info]
+    if not found:
+        return None
+    rows = [["code", "messages", "median error", "worst error", "trust() said", "decode"]]
+    for bench in found:
+        info = bench.extra_info
+        errors = [info[key] for key in ("median_error", "worst_error", "median_trust")]
+        rows.append(
+            [
+                info["code"],
+                info["dtype"],
+                *(f"{error:.0e}" for error in errors),
+                _time(bench.stats.median),
+            ]
+        )
+    return (
+        "Relative error of the decoded gradient, 200 random survivor sets; time for 64 elements",
+        rows,
+    )
+
+
+def _combinations(done):
+    found = [b for b in done.values() if "against" in b.extra_info]
+    if not found:
+        return None
+    rows = [["what", "time", "GB/s", "of read bandwidth", "NumPy's best", "ratio", "error"]]
+    for bench in found:
+        info = bench.extra_info
+        rows.append(
+            [
+                info["what"],
+                _time(bench.stats.median),
+                f"{info['bytes'] / bench.stats.median / 1e9:.1f}",
+                f"{info['read_seconds'] / bench.stats.median:.0%}",
+                info["against"],
+                f"{info['against_seconds'] / bench.stats.median:.2f}×",
+                f"{info['error']:.0e}",
+            ]
+        )
+    return "Encoding and decoding (ratio: how many times the other form's time)", rows
+
+
+def _steps(done):
+    found = [b for b in done.values() if "step" in b.extra_info]
+    if not found:
+        return None
+    forms = dict.fromkeys(form for bench in found for form in bench.extra_info["forms"])
+    rows = [["step", "time", "GB/s", "of read bandwidth", *forms]]
+    for bench in found:
+        info, time = bench.extra_info, bench.stats.median
+        row = [
+            info["step"],
+            _time(time),
+            f"{info['bytes'] / time / 1e9:.1f}",
+            f"{info['read_seconds'] / time:.0%}",
+        ]
+        row += [f"{info['forms'][form] / time:.1f}×" for form in forms]
+        rows.append(row)
+    return (
+        "Steps of optimizers (bytes: read and written; ratios: how many times the time other forms "
+        "take, NumPy's with temporaries and without, and PyTorch's)",
+        rows,
+    )
+
+
+def _hot_loops(done):
+    """What a round costs besides the gradients: a row for each loop and piece."""
+    cells = {}
+    for bench in done.values():
+        if "loop" in bench.extra_info:
+            info = bench.extra_info
+            found = cells.setdefault((info["loop"], info["piece"]), {})
+            found[info["code"]] = bench.stats.median / info["of_a_round"]
+    if not cells:
+        return None
+    codes = list(dict.fromkeys(code for found in cells.values() for code in found))
+    rows = [["loop", "what", *codes]]
+    for names, found in cells.items():
+        rows.append([*names, *(_time(found[c]) if c in found else "–" for c in codes)])
+    return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
+
+
+def _adaptive(done):
+    found = [b for b in done.values() if "adaptive" in b.extra_info]
+    if not found:
+        return None
+    rows = [["round of G-CADA", "time", "gradients", "AMSGrad alone", "of that", "NumPy", "ratio"]]
+    for bench in found:
+        info = bench.extra_info
+        time = bench.stats.median / info["rounds"]
+        rows.append(
+            [
+                info["adaptive"],
+                _time(time),
+                f"{info['asked']:.1f}",
+                _time(info["step_seconds"]),
+                f"{time / info['step_seconds']:.1f}×",
+                _time(info["numpy_seconds"]),
+                f"{info['numpy_seconds'] / time:.0f}×",
+            ]
+        )
+    return (
+        "Rounds of G-CADA at the master in float32: gradients received, the step and the next "
+        "selection (times the optimizer's step alone; NumPy: both sides of eq. (9) and the sum "
+        "from what is kept)",
+        rows,
+    )
+
+
+def _engines(done):
+    """Rounds of each engine beside its bare loops."""
+    found = [bench for bench in done.values() if bench.group == "engines"]
+    if not found:
+        return None
+    rows = [["engine", "p", "its round", "bare loops (its round over theirs)"]]
+    for bench in found:
+        for row in bench.extra_info["rows"]:
+            whole = row["engine"]
+            bare = [
+                f"{name.removeprefix('bare, ')} {_time(time)} ({whole / time:.2f}×)"
+                for name, time in row.items()
+                if name.startswith("bare")
+            ]
+            cells = f"{row['p']:,}", _time(whole), "; ".join(bare)
+            rows.append([bench.extra_info["engine"], *cells])
+    return "A round of 16 workers, the first 13 of which suffice, without the gradients", rows
+
+
+def _compilation(done):
+    found = [b for b in done.values() if b.group == "start"]
+    rows = [["start", "time"]]
+    rows += [[b.extra_info["what"], _time(b.stats.median)] for b in found]
+    for bench in done.values():
+        if (bench.group or "").startswith("compile: "):
+            info = bench.extra_info
+            state = "compiling" if info["state"] == "cold" else "compiled before"
+            title = f"first call of numba's {info['kernel']} ({state})"
+            rows.append([title, _time(info["first_call"])])
+    if len(rows) == 1:
+        return None
+    return "Start-up (whole processes) and compilation (first calls)", rows
+
+
+TABLES = (
+    _vectors,
+    _calls,
+    _vandermonde,
+    _lagrange,
+    _completion,
+    _stability,
+    _combinations,
+    _steps,
+    _adaptive,
+    _hot_loops,
+    _engines,
+    _compilation,
+)
