@@ -131,6 +131,7 @@ def test_facade(benchmark, note, n, s, call):
             ffi.from_buffer("int64_t[]", survivors),
             ffi.from_buffer("double[]", vector),
             ffi.new("int64_t *"),
+            c_backend._work(code._plan),
             lib.FGC_LOCATOR,
             survivors.size,
         )

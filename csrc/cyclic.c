@@ -9,6 +9,14 @@ typedef double vector __attribute__((vector_size(FGC_VECTOR)));
 typedef double vector; /* on which the same expressions mean the same */
 #endif
 
+static FGC_INLINE double power_of_two(int64_t e) /* -1022 <= e <= 1023 */
+{
+    const uint64_t bits = (uint64_t)(1023 + e) << 52;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* Eight independent chains hide the latency of a multiplication. */
 enum { LANES = sizeof(vector) / sizeof(double), CHAINS = 8 };
 
@@ -27,41 +35,83 @@ static FGC_INLINE void block(const double *at, const int64_t *index, int64_t cou
         memcpy(product + v * LANES, &acc[v], sizeof acc[v]);
 }
 
-/* product[i] 2^exponent[i] = product over j of table[m + i - index[j]], i = 0 .. m-1.
+/* product[i] = product over j of table[i - index[j]], i = 0 .. len-1.
  *
- * `table` spans offsets -m .. m-1, so that the cyclic reads of one index j are one contiguous slice:
- * no gather. `product` and `exponent` have room for m rounded up to FGC_PAD. Zero factors are
- * allowed and give zero. */
-void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t m, const int64_t *index,
-                                      int64_t count, double *product, int64_t *exponent)
+ * The cyclic reads of one index are one contiguous slice: no gather. `product` has room for len
+ * rounded up to FGC_PAD, and as many entries of the table are read. Zero factors are allowed and give
+ * zero, what is beyond a double's range 0 or Inf. */
+void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index,
+                                      int64_t count, double *product)
 {
-    const int64_t padded = (m + LANES - 1) / LANES * LANES;
-    for (int64_t i = 0; i < padded; i++) {
+    const int64_t padded = (len + LANES - 1) / LANES * LANES;
+    int64_t exponent[FGC_CHUNK];
+    const int scaled = count > FGC_RUN;
+    for (int64_t i = 0; i < padded; i++)
         product[i] = 1.0;
-        exponent[i] = 0;
-    }
+    if (scaled)
+        memset(exponent, 0, (size_t)padded * sizeof *exponent);
     for (int64_t done = 0; done < count; done += FGC_RUN) {
         const int64_t run = count - done < FGC_RUN ? count - done : FGC_RUN;
-        const double *at = table + m;
         int64_t i = 0;
         for (; i + CHAINS * LANES <= padded; i += CHAINS * LANES)
-            block(at + i, index + done, run, product + i, CHAINS);
+            block(table + i, index + done, run, product + i, CHAINS);
         for (; i + 2 * LANES <= padded; i += 2 * LANES)
-            block(at + i, index + done, run, product + i, 2);
+            block(table + i, index + done, run, product + i, 2);
         for (; i < padded; i += LANES)
-            block(at + i, index + done, run, product + i, 1);
+            block(table + i, index + done, run, product + i, 1);
         if (done + FGC_RUN >= count)
-            return;
+            break;
         for (i = 0; i < padded; i++) {
-            uint64_t bits, scale;
-            double factor;
+            uint64_t bits;
             memcpy(&bits, product + i, sizeof bits);
             const int64_t biased = (int64_t)(bits >> 52 & 0x7ff);
             const int64_t e = biased ? biased - 1023 : 0; /* zero stays zero */
-            scale = (uint64_t)(1023 - e) << 52;
-            memcpy(&factor, &scale, sizeof factor);
-            product[i] *= factor;
+            product[i] *= power_of_two(-e);
             exponent[i] += e;
         }
+    }
+    if (scaled) /* in two steps, neither of which leaves the range unless both together do */
+        for (int64_t i = 0; i < padded; i++) {
+            const int64_t most = 2 * 1022;
+            int64_t e = exponent[i] < most ? exponent[i] : most;
+            e = e > -most ? e : -most;
+            product[i] = product[i] * power_of_two(e / 2) * power_of_two(e - e / 2);
+        }
+}
+
+/* value[i] = size[i] base step[0] .. step[STEPS-1] in turn: i strides on from the phase `turn` (in
+ * steps of pi/m), times scale and i^quarter. Phases lie apart in a table that does not fit a cache where
+ * m is large: one of STEPS is looked up, the others are so many strides ahead of it. */
+void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_t stride,
+                            int quarter, double scale, const double *size, int64_t len,
+                            double *value)
+{
+    enum { STEPS = 16 };
+    const int64_t circle = 2 * m;
+    double re[STEPS], im[STEPS];
+    int64_t t = 0;
+    for (int r = 0; r < STEPS; r++) {
+        re[r] = phase[2 * t];
+        im[r] = phase[2 * t + 1];
+        t += stride;
+        t -= t >= circle ? circle : 0;
+    }
+    const int64_t leap = t;
+    for (int64_t i = 0; i < len; i += STEPS) {
+        const double x = scale * phase[2 * turn], y = scale * phase[2 * turn + 1];
+        const double bx = quarter == 0 ? x : quarter == 1 ? -y : quarter == 2 ? -x : y;
+        const double by = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? -y : -x;
+        turn += leap;
+        turn -= turn >= circle ? circle : 0;
+        if (i + STEPS <= len)
+            for (int r = 0; r < STEPS; r++) {
+                value[2 * (i + r)] = size[i + r] * (bx * re[r] - by * im[r]);
+                value[2 * (i + r) + 1] = size[i + r] * (bx * im[r] + by * re[r]);
+            }
+        else
+            for (int r = 0; r < len - i; r++) {
+                value[2 * (i + r)] = size[i + r] * (bx * re[r] - by * im[r]);
+                value[2 * (i + r) + 1] = size[i + r] * (bx * im[r] + by * re[r]);
+            }
     }
 }

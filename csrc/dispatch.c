@@ -8,7 +8,9 @@
 
 typedef struct {
     const char *name;
-    void (*cyclic_product)(const double *, int64_t, const int64_t *, int64_t, double *, int64_t *);
+    void (*cyclic_product)(const double *, int64_t, const int64_t *, int64_t, double *);
+    void (*turn)(const double *, int64_t, int64_t, int64_t, int, double, const double *, int64_t,
+                 double *);
     int (*combine_float)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
                          int64_t, int64_t, int, float *);
     int (*combine_double)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
@@ -45,6 +47,7 @@ typedef struct {
 #define LEVEL(level)                                                                               \
     {#level,                                                                                       \
      fgc_cyclic_product_##level,                                                                   \
+     fgc_turn_##level,                                                                             \
      fgc_combine_float_##level,                                                                    \
      fgc_combine_double_##level,                                                                   \
      fgc_combine_half_##level,                                                                     \
@@ -254,11 +257,20 @@ fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
                                    out);
 }
 
+static int64_t modulo(int64_t a, int64_t m) { return (a % m + m) % m; }
+
+static int64_t count_marks(const unsigned char *present, int64_t m)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < m; i++)
+        count += present[i];
+    return count;
+}
+
 /* The vector's entries of block b, by the lookup or else by the locator. present[] marks the block's
  * survivors (from its first worker on); value[] receives (re, im) for each of its workers. */
 static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
-                         const unsigned char *present, int64_t *index, double *product,
-                         int64_t *exponent, double *value)
+                         const unsigned char *present, int64_t *index, double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b];
     const int64_t circle = 2 * m; /* phases are multiples of pi / m */
@@ -270,37 +282,23 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
         sum += factor * i;
     }
     const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
-    level()->cyclic_product(table, m, index, count, product, exponent);
 
     /* Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
      * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
     const int64_t sign = method == FGC_LOOKUP ? -1 : 1;
     const int64_t factors = method == FGC_LOOKUP ? count - 1 : count;
     const double scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m;
-    const int64_t stride = ((sign * code->q[b] * count) % circle + circle) % circle;
-    int64_t turn = (-sign * code->q[b] * (sum % circle)) % circle;
-    turn = (turn + circle) % circle;
-    const int64_t quarter = ((-sign * factors) % 4 + 4) % 4; /* times i^quarter */
+    const int64_t stride = modulo(sign * code->q[b] * count, circle);
+    const int64_t turn = modulo(-sign * code->q[b] * (sum % circle), circle);
+    const int quarter = (int)modulo(-sign * factors, 4);
     const double *phase = code->phase + code->phase_offset[b];
-    /* i^quarter (x + iy): swapped for odd quarters, with these signs. */
-    const int64_t swap = quarter & 1;
-    const double sign_x = quarter >= 2 ? -scale : scale;
-    const double sign_y = quarter == 1 || quarter == 2 ? -scale : scale;
-    const int scaled = count > FGC_RUN;
     /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
-    if (scaled)
-        for (int64_t i = 0; i < m; i++)
-            product[i] = ldexp(product[i], (int)exponent[i]);
-    enum { CHAINS = 4 }; /* of turns: each waits for its last one only */
-    const int64_t leap = CHAINS * stride % circle;
-    for (int64_t c = 0; c < CHAINS; c++, turn = (turn + stride) % circle) {
-        int64_t t = turn;
-        for (int64_t i = c; i < m; i += CHAINS) {
-            value[2 * i + swap] = sign_x * product[i] * phase[2 * t];
-            value[2 * i + 1 - swap] = sign_y * product[i] * phase[2 * t + 1];
-            const int64_t wrapped = t + leap - circle;
-            t = wrapped < 0 ? t + leap : wrapped;
-        }
+    for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+        const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+        double product[FGC_CHUNK + FGC_PAD];
+        level()->cyclic_product(table + m + lo, len, index, count, product);
+        level()->turn(phase, m, (turn + lo * stride) % circle, stride, quarter, scale, product, len,
+                      value + 2 * lo);
     }
 }
 
@@ -334,87 +332,196 @@ static void keep_spread(const double *sine, int64_t m, int64_t need, unsigned ch
         present[i] = present[i] == KEPT;
 }
 
-/* FGC_SPREAD's second look at block b, decoded by the locator: whether it was decoded again. */
-static int respread(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
-                    double *product, int64_t *exponent, double *value)
+/* Block b by FGC_SPREAD: whether survivors were chosen, as those of the best vector are not all. */
+static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
+                        double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b], need = code->need[b];
-    int64_t count = 0;
+    const int64_t count = count_marks(present, m);
+    decode_block(code, 2 * count < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, value);
+    if (count == need)
+        return 0;
     double norm = 0;
     for (int64_t i = 0; i < m; i++)
-        if (present[i]) {
-            count++;
+        if (present[i])
             norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
-        }
-    if (count == need || norm <= 1 + 1e-9) /* no matter how it is rounded */
+    if (norm <= 1 + 1e-9) /* no matter how it is rounded */
         return 0;
-    keep_spread(code->sine + code->offset[b], m, need, present, product);
-    decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, product,
-                 exponent, value);
+    keep_spread(code->sine + code->offset[b], m, need, present, value);
+    decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, value);
     for (int64_t i = 0; i < m; i++)
         if (!present[i])
             value[2 * i] = value[2 * i + 1] = 0;
     return 1;
 }
 
-fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, fgc_method method, int64_t f)
+/* How many survivors are missing, all blocks together. */
+static int64_t missing(const fgc_cyclic *code, const unsigned char *present)
 {
-    const int64_t n = code->workers, room = n + FGC_PAD;
-    /* index, product, exponent, then (re, im), then the survivors' marks */
-    char *work = malloc((size_t)room * (5 * sizeof(double) + 1));
-    if (!work)
-        return FGC_NO_MEMORY;
-    int64_t *index = (int64_t *)work, *exponent = index + room;
-    double *product = (double *)(exponent + room), *value = product + room;
-    unsigned char *present = (unsigned char *)(value + 2 * room);
-    fgc_status status = FGC_OK;
+    int64_t more = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b];
+        const int64_t count = count_marks(present + s, code->start[b + 1] - s);
+        if (count < code->need[b])
+            more += code->need[b] - count;
+    }
+    return more;
+}
 
+fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,
+                    int64_t *where, int64_t f)
+{
+    const int64_t n = code->workers;
     memset(present, 0, (size_t)n);
-    int64_t l = 0;
-    for (; l < f; l++) {
+    for (int64_t l = 0; l < f; l++) {
         const int64_t i = survivors[l];
-        if ((uint64_t)i >= (uint64_t)n || present[i])
-            break;
+        if ((uint64_t)i >= (uint64_t)n || present[i]) {
+            *where = l;
+            return (uint64_t)i >= (uint64_t)n ? FGC_OUT_OF_RANGE : FGC_DUPLICATE;
+        }
         present[i] = 1;
     }
-    if (l < f) {
-        status = survivors[l] < 0 || survivors[l] >= n ? FGC_OUT_OF_RANGE : FGC_DUPLICATE;
-        *where = l;
+    *where = missing(code, present);
+    return *where ? FGC_TOO_FEW : FGC_OK;
+}
+
+/* (re, im) for each worker from the survivors' marks; whether some block's survivors were chosen. */
+static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned char *present,
+                         int64_t *index, double *value)
+{
+    int chosen = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b];
+        if (method == FGC_SPREAD)
+            chosen |= spread_block(code, b, present + s, index, value + 2 * s);
+        else
+            decode_block(code, method, b, present + s, index, value + 2 * s);
     }
-    if (!status) {
-        int64_t missing = 0;
-        for (int64_t b = 0; b < code->blocks; b++) {
-            int64_t count = 0;
-            for (int64_t i = code->start[b]; i < code->start[b + 1]; i++)
-                count += present[i];
-            if (count < code->need[b])
-                missing += code->need[b] - count;
-        }
-        *where = missing;
-        if (missing)
-            status = FGC_TOO_FEW;
+    return chosen;
+}
+
+/* out[l] = value[survivors[l]], complex. */
+static void gather(const double *value, const int64_t *survivors, double *out, int64_t f)
+{
+    for (int64_t l = 0; l < f; l++) {
+        out[2 * l] = value[2 * survivors[l]];
+        out[2 * l + 1] = value[2 * survivors[l] + 1];
     }
-    if (!status) {
-        int again = 0;
-        for (int64_t b = 0; b < code->blocks; b++) {
-            const int64_t s = code->start[b];
-            decode_block(code, method, b, present + s, index, product, exponent, value + 2 * s);
-            if (method == FGC_SPREAD)
-                again |= respread(code, b, present + s, index, product, exponent, value + 2 * s);
+}
+
+/* Of f complex numbers, the last that is not finite; -1 if all are. */
+static int64_t last_beyond(const double *out, int64_t f)
+{
+    int64_t beyond = 0;
+    for (int64_t l = 0; l < 2 * f; l++)
+        beyond |= !isfinite(out[l]);
+    if (beyond)
+        for (int64_t l = f; l-- > 0;)
+            if (!isfinite(out[2 * l]) || !isfinite(out[2 * l + 1]))
+                return l;
+    return -1;
+}
+
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
+                               int64_t *where, void *work, fgc_method method, int64_t f)
+{
+    const int64_t n = code->workers;
+    double *value = work;
+    int64_t *index = (int64_t *)(value + 2 * n);
+    unsigned char *present = (unsigned char *)(index + n);
+    const fgc_status status = fgc_mark(code, survivors, present, where, f);
+    if (status)
+        return status;
+    const int chosen = decode_marked(code, method, present, index, value);
+    gather(value, survivors, out, f);
+    /* One run of factors stays within a double. */
+    if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)
+        return FGC_OK;
+    const int64_t beyond = last_beyond(out, f);
+    if (beyond < 0)
+        return FGC_OK;
+    *where = beyond;
+    return FGC_OVERFLOW;
+}
+
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
+                                int64_t *where, fgc_method method, int64_t rounds)
+{
+    const int64_t n = code->workers;
+    int64_t *index = malloc((size_t)n * sizeof *index);
+    if (!index)
+        return FGC_NO_MEMORY;
+    for (int64_t r = 0; r < rounds; r++) {
+        unsigned char *const present = masks + r * n;
+        double *const value = out + 2 * r * n;
+        where[r] = missing(code, present);
+        if (where[r])
+            continue;
+        decode_marked(code, method, present, index, value);
+        for (int64_t i = 0; i < n; i++)
+            if (!present[i])
+                value[2 * i] = value[2 * i + 1] = 0;
+        if (last_beyond(value, n) >= 0)
+            where[r] = -1;
+    }
+    free(index);
+    return FGC_OK;
+}
+
+fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
+                            const unsigned char *present, const double *size, double *out,
+                            int64_t *where, void *work, int64_t f)
+{
+    const int64_t n = code->workers;
+    double *const value = work;
+    unsigned char *const odd = (unsigned char *)(value + 2 * n);
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s;
+        const int64_t q = modulo(code->q[b], m), circle = 2 * m;
+        /* With residues r = q (i-j) mod m all sines of pi r / m are positive, and the angles add up:
+         * sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m. */
+        int64_t lost = 0, sum = 0, x = 0;
+        memset(odd, 0, (size_t)m);
+        for (int64_t i = 0; i < m; i++) {
+            if (!present[s + i]) {
+                odd[x] = 1;
+                lost++;
+                sum += x;
+            }
+            x += q;
+            x -= x >= m ? m : 0;
         }
-        for (l = 0; l < f; l++) {
-            out[2 * l] = value[2 * survivors[l]];
-            out[2 * l + 1] = value[2 * survivors[l] + 1];
+        unsigned char above = 0;
+        for (int64_t y = m; y-- > 0;) {
+            const unsigned char here = odd[y];
+            odd[y] = above;
+            above ^= here;
         }
-        /* One run of factors stays within a double. */
-        if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN || again)
-            for (l = 0; l < 2 * f; l++)
-                if (!isfinite(out[l])) {
-                    *where = l / 2;
-                    status = FGC_OVERFLOW;
+        /* x = q i less a multiple of m, of which too only the parity counts. */
+        const int64_t stride = modulo(lost * q, circle), turn = modulo(-sum, circle);
+        const int quarter = (int)modulo(-lost, 4);
+        unsigned char wrapped = 0;
+        x = 0;
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            double product[FGC_CHUNK];
+            for (int64_t i = 0; i < len; i++) {
+                const double sign[2] = {1, -1};
+                product[i] = sign[odd[x] ^ wrapped] * size[s + lo + i];
+                x += q;
+                if (x >= m) {
+                    x -= m;
+                    wrapped ^= (unsigned char)(lost & 1);
                 }
+            }
+            level()->turn(code->phase + code->phase_offset[b], m, (turn + lo * stride) % circle,
+                          stride, quarter, 1.0, product, len, value + 2 * (s + lo));
+        }
     }
-    free(work);
-    return status;
+    gather(value, survivors, out, f);
+    const int64_t beyond = last_beyond(out, f);
+    if (beyond < 0)
+        return FGC_OK;
+    *where = beyond;
+    return FGC_OVERFLOW;
 }

@@ -24,8 +24,9 @@ typedef enum {
 typedef enum {
     FGC_LOCATOR, /* product over the stragglers, O(f s) */
     FGC_LOOKUP,  /* Algorithm 3: product over the other survivors, O(f^2) */
-    FGC_SPREAD   /* locator; blocks with more survivors than needed whose vector's 2-norm is over 1
-                    are decoded again from the `need` that are spread best, O(f need), others' 0 */
+    FGC_SPREAD   /* locator, or lookup where that has fewer factors; blocks with more survivors than
+                    needed whose vector's 2-norm is over 1 are decoded again from the `need` that are
+                    spread best, O(f need), others' 0 */
 } fgc_method;
 
 /* A direct sum of cyclic codes: block b is worker start[b] .. start[b+1]-1, a Reed-Solomon code of
@@ -48,9 +49,28 @@ typedef struct {
 /* The doubles of the widest vector: ones after each sine and cosecant table, so that full vectors may be read at its end. */
 enum { FGC_PAD = 8 };
 
+/* Work space: so many bytes for each worker. */
+enum { FGC_WORK = 25 };
+
 /* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. */
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, fgc_method method, int64_t f);
+                               int64_t *where, void *work, fgc_method method, int64_t f);
+
+/* The same for many rounds: masks[r n + i] is 1 if worker i survived round r, else 0, and row r of out
+ * becomes its vector, with 0 for those that did not. where[r] is 0, or how many more are needed (and
+ * row r is not written), or -1 if an entry does not fit a double. Masks are written by FGC_SPREAD. */
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
+                                int64_t *where, fgc_method method, int64_t rounds);
+
+/* present[i] = 1 for survivors, 0 for the others. */
+fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,
+                    int64_t *where, int64_t f);
+
+/* The vector whose entries' magnitudes are known: size[i] = |a_i| for every worker, of survivors
+ * marked by fgc_mark. */
+fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
+                            const unsigned char *present, const double *size, double *out,
+                            int64_t *where, void *work, int64_t f);
 
 /* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
 typedef enum {

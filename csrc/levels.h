@@ -39,10 +39,16 @@
  * m/pi, so that 32 of them stay inside a double's range for every m below 2^31. */
 enum { FGC_RUN = 32 };
 
+/* Workers of a block that are handled at a time, at most: their products stay in the nearest cache. */
+enum { FGC_CHUNK = 2048 };
+
 /* The functions of one SIMD level. */
 #define FGC_DECLARE_LEVEL(level)                                                                   \
-    void fgc_cyclic_product_##level(const double *table, int64_t m, const int64_t *index,          \
-                                    int64_t count, double *product, int64_t *exponent);            \
+    void fgc_cyclic_product_##level(const double *table, int64_t len, const int64_t *index,        \
+                                    int64_t count, double *product);                               \
+    void fgc_turn_##level(const double *phase, int64_t m, int64_t turn, int64_t stride,            \
+                          int quarter, double scale, const double *size, int64_t len,              \
+                          double *value);                                                          \
     int fgc_combine_float_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,        \
                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,           \
                                   int64_t out_len, int flags, float *out);                         \

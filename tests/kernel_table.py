@@ -172,7 +172,8 @@ def _decoding_vector(name, method, cut):
         survivors = arguments["survivors"]
         out = np.empty(survivors.size, np.complex128)
         if method is None:
-            kernels.fourier_vector(arguments["plan"].tables, survivors, out)
+            status = kernels.bind_fourier(arguments["plan"], survivors, out).vector(survivors.size)
+            assert status == kernels.Status.OK
         else:
             decode, where = kernels.bind_decoding_vector(arguments["plan"], survivors, out)
             status = decode(method, survivors.size)

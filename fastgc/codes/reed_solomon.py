@@ -21,7 +21,6 @@ from ..kernels.cyclic import (
     CyclicPlan,
     Status,
     cyclic_tables,
-    log_magnitudes,
     sines,
 )
 from .base import Code, VectorFunction
@@ -293,7 +292,18 @@ class ReedSolomon(Code):
         if survivors.size > self._rule.need.sum():  # a choice, which "spread" may take
             with suppress(OverflowError):
                 return super()._log_vector(survivors)
-        return log_magnitudes(self._plan.tables, survivors)
+        return self._logarithms(survivors).real
+
+    def _logarithms(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """``log a_i`` by the locator, whose entries may be beyond float64."""
+        vector = np.empty(survivors.size, dtype=np.complex128)
+        fourier = kernels.bind_fourier(self._plan, survivors, vector)
+        status = fourier.logarithms(survivors.size)
+        if status:
+            self._raise(Status(status), fourier.where[0], survivors)
+        vector.imag = np.angle(vector)
+        vector.real = fourier.size[survivors]
+        return vector
 
     def _circles(self) -> list[NDArray[np.int64]]:
         # in the order of their roots
@@ -321,8 +331,11 @@ class ReedSolomon(Code):
     ) -> VectorFunction:
         run, where = kernels.bind_decoding_vector(self._plan, survivors, vector)
         fft_below = self.n - FFT_FROM  # survivors
+        fourier: kernels.Fourier | None = None
 
         def fill(f: int, method: str) -> None:
+            nonlocal fourier
+            at = where
             auto = method == "auto"
             if auto:
                 method = "spread" if f >= fft_below else "fft"
@@ -332,16 +345,17 @@ class ReedSolomon(Code):
                 status = run(LOCATOR, f)
             elif method == "lookup":
                 status = run(LOOKUP, f)
-            elif method in ("fft", *_SOLVERS):
+            elif method == "fft":
+                if fourier is None:
+                    fourier = kernels.bind_fourier(self._plan, survivors, vector)
+                status, at = fourier.vector(f), fourier.where
+                if auto and not status and self._could_be_better(survivors[:f], vector[:f]):
+                    return fill(f, "spread")
+            elif method in _SOLVERS:
                 chosen = self._check_survivors(survivors[:f])
                 if self._rule.missing(chosen):
                     self._raise_too_few(chosen)
-                if method == "fft":
-                    kernels.fourier_vector(self._plan.tables, chosen, vector)
-                    if auto and self._could_be_better(chosen, vector[:f]):
-                        return fill(f, "spread")
-                else:
-                    vector[:f] = self._solve(chosen, _SOLVERS[method])
+                vector[:f] = self._solve(chosen, _SOLVERS[method])
                 beyond = ~np.isfinite(vector[:f])
                 if beyond.any():
                     self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -349,7 +363,7 @@ class ReedSolomon(Code):
             else:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
             if status:
-                self._raise(Status(status), where[0], survivors[:f])
+                self._raise(Status(status), at[0], survivors[:f])
 
         return fill
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from . import threads
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
-from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where, fourier_vector
+from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where
+from .fourier import Fourier, Polar
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "CompletionPlan",
     "CyclicPlan",
     "Decode",
+    "Fourier",
     "Rows",
     "Status",
     "Where",
@@ -45,9 +47,10 @@ __all__ = [
     "backend",
     "backends",
     "bind_decoding_vector",
+    "bind_fourier",
     "combine",
     "completion",
-    "fourier_vector",
+    "decoding_vectors",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -70,6 +73,24 @@ class Backend(Protocol):
     def bind_decoding_vector(
         self, plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
     ) -> tuple[Decode, Where]: ...
+
+    def bind_polar(
+        self,
+        plan: CyclicPlan,
+        survivors: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        size: NDArray[np.float64],
+        out: NDArray[np.complex128],
+    ) -> Polar: ...
+
+    def decoding_vectors(
+        self,
+        plan: CyclicPlan,
+        masks: NDArray[np.bool_],
+        method: int,
+        out: NDArray[np.complex128],
+        where: NDArray[np.int64],
+    ) -> None: ...
 
     def combine(
         self,
@@ -253,6 +274,57 @@ def bind_decoding_vector(
     once, here.
     """
     return _kernels().bind_decoding_vector(plan, survivors, out)
+
+
+def bind_fourier(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> Fourier:
+    """Prepare the decoding vector's computation by transforms on two fixed buffers."""
+    present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
+    polar = _kernels().bind_polar(plan, survivors, present, size, out)
+    return Fourier(plan, present, size, polar)
+
+
+# Below so many factors in all, threads do not repay their cost: 8 of them take a nanosecond or so.
+_THRESHOLD_FACTORS = 1 << 20
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """Decoding vectors of many rounds. Many factors are split over threads by rounds.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    masks : (rounds, n) bool array
+        The survivors of each round; C-contiguous, and overwritten if `method` is ``SPREAD``.
+    method : int
+        As of the function that `bind_decoding_vector` returns.
+    out : (rounds, n) complex128 array
+        C-contiguous; the coefficients of all workers, 0 for stragglers.
+    where : (rounds,) int64 array
+        0; or how many more survivors are needed, and the row of `out` was not written; or -1, if an
+        entry is beyond a double.
+    """
+    kernels = active or _kernels()
+    rounds, n = masks.shape
+    survivors = int(np.count_nonzero(masks))
+    factors = survivors if method == LOOKUP else min(survivors, masks.size - survivors)
+    if factors * n < _THRESHOLD_FACTORS or _active_name == "numpy":
+        kernels.decoding_vectors(plan, masks, method, out, where)
+    else:
+        threads.run(
+            lambda lo, hi: kernels.decoding_vectors(
+                plan, masks[lo:hi], method, out[lo:hi], where[lo:hi]
+            ),
+            rounds,
+            align=8,  # of the numbers written, a cache line
+        )
 
 
 def combine(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ._cffi import ffi, lib
 from .completion import Completion, CompletionPlan
 from .cyclic import CyclicPlan, Decode, Status, Where
+from .fourier import Polar
 from .rows import Rows, kind_of
 
 NO_MEMORY = Status.NO_MEMORY
@@ -18,8 +19,10 @@ NO_MEMORY = Status.NO_MEMORY
 __all__ = [
     "amsgrad",
     "bind_decoding_vector",
+    "bind_polar",
     "combine",
     "completion",
+    "decoding_vectors",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -89,7 +92,54 @@ def bind_decoding_vector(
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     where = ffi.new("int64_t *")
     # a partial adds no Python frame to the call
-    return partial(lib.fgc_decoding_vector, struct, survivors_, out_, where), where
+    decode = partial(lib.fgc_decoding_vector, struct, survivors_, out_, where, _work(plan))
+    return decode, where
+
+
+def _work(plan: CyclicPlan) -> Any:
+    return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    struct, where = _plan(plan), ffi.new("int64_t *")
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
+    size_ = ffi.from_buffer("double[]", size)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    return Polar(
+        partial(lib.fgc_mark, struct, survivors_, present_, where),
+        partial(
+            lib.fgc_polar_vector, struct, survivors_, present_, size_, out_, where, _work(plan)
+        ),
+        where,
+    )
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    status = lib.fgc_decoding_vectors(
+        _plan(plan),
+        ffi.from_buffer("unsigned char[]", masks, require_writable=True),
+        ffi.from_buffer("double[]", out, require_writable=True),
+        ffi.from_buffer("int64_t[]", where, require_writable=True),
+        method,
+        len(masks),
+    )
+    if status:
+        raise MemoryError
 
 
 def combine(

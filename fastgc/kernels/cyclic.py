@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from itertools import pairwise
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -29,8 +29,6 @@ __all__ = [
     "Status",
     "Where",
     "cyclic_tables",
-    "fourier_vector",
-    "log_magnitudes",
     "sines",
 ]
 
@@ -88,30 +86,46 @@ class CyclicPlan:
     ----------
     tables : CyclicTables
     workers : int
+    transforms : dict
+        Of (m, q): transformed tables, see `fastgc.kernels.fourier`, made when first asked for.
     c : Any
-        The C backend's view of the tables, made when first asked for.
+        The C backend's view of the tables, likewise.
     """
 
-    __slots__ = ("c", "tables", "workers")
+    __slots__ = ("c", "tables", "transforms", "workers")
 
     def __init__(self, tables: CyclicTables) -> None:
         self.tables = tables
         self.workers = int(tables.start[-1])
+        self.transforms: dict[tuple[int, int], Any] = {}
         self.c: Any = None
 
 
 def sines(m: int, q: int) -> NDArray[np.float64]:
-    """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers.
+    """``2 sin(pi q t / m)`` for t = -m .. m-1; the angle is reduced in integers."""
+    half = 2 * _sine(m, 2 * q * np.arange(m))
+    # sin(theta - pi q) = (-1)^q sin(theta)
+    return np.concatenate([half if q % 2 == 0 else -half, half])
+
+
+@lru_cache(maxsize=2)
+def _quadrant(m: int) -> NDArray[np.float64]:
+    """``sin(pi k / (2 m))``, k = 0 .. m, rounded once.
 
     In extended precision where there is one: the rounding of pi would bias every factor alike, and
     the error of a product would grow with the number of its factors instead of its root.
     """
-    turns = (q * np.arange(m)) % (2 * m)  # theta = pi turns / m
-    sign = np.where(turns < m, 2.0, -2.0)
-    turns %= m
-    half = (sign * np.sin(PI * np.minimum(turns, m - turns) / m)).astype(np.float64)
-    # sin(theta - pi q) = (-1)^q sin(theta)
-    return np.concatenate([half if q % 2 == 0 else -half, half])
+    found: NDArray[np.float64] = np.sin(PI * np.arange(m + 1) / (2 * m)).astype(np.float64)
+    found.flags.writeable = False
+    return found
+
+
+def _sine(m: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """``sin(pi k / (2 m))`` for any integers k."""
+    k = k % (4 * m)
+    half = k % (2 * m)
+    size = _quadrant(m)[np.minimum(half, 2 * m - half)]
+    return np.negative(size, out=size, where=k >= 2 * m)
 
 
 def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
@@ -123,8 +137,8 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
         if (m, q) not in offsets:
             offsets[m, q] = at, phase_at
             sine += [sines(m, q), np.ones(PAD)]
-            angle = np.pi * np.arange(2 * m) / m
-            phase.append(np.stack([np.cos(angle), np.sin(angle)], axis=1).ravel())
+            angle = 2 * np.arange(2 * m)
+            phase.append(np.stack([_sine(m, angle + m), _sine(m, angle)], axis=1).ravel())
             at += 2 * m + PAD
             phase_at += 4 * m
     table = np.concatenate(sine)
@@ -139,69 +153,3 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
         cosecant=np.divide(1.0, table, out=np.ones_like(table), where=table != 0),
         phase=np.concatenate(phase),
     )
-
-
-def _cyclic_convolution(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    m = x.size
-    rest = m
-    for prime in (2, 3, 5, 7):
-        while rest % prime == 0:
-            rest //= prime
-    # A length with a large prime factor costs several times its neighbours: pad and fold instead.
-    length = m if rest == 1 else 1 << (2 * m - 1).bit_length()
-    product = np.fft.irfft(np.fft.rfft(x, length) * np.fft.rfft(y, length), length)
-    return product if length == m else product[:m] + np.append(product[m : 2 * m - 1], 0.0)
-
-
-def _log_magnitudes(tables: CyclicTables, b: int, lost: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Logarithm of block b's locator products, without 1/m: a cyclic convolution."""
-    m = lost.size
-    half = tables.sine[tables.offset[b] + m : tables.offset[b] + 2 * m]
-    # log of the zero at t = 0 only ever reaches the stragglers' own, unused entries
-    log_table = np.log(np.abs(half), out=np.zeros(m), where=half != 0)
-    return _cyclic_convolution(lost.astype(float), log_table)
-
-
-def log_magnitudes(tables: CyclicTables, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-    """``log|a_i|`` of the decoding vector, O(n log n): cannot overflow."""
-    start = tables.start
-    lost = np.ones(int(start[-1]), dtype=bool)
-    lost[survivors] = False
-    blocks = [
-        _log_magnitudes(tables, b, lost[lo:hi]) - np.log(hi - lo)
-        for b, (lo, hi) in enumerate(pairwise(start.tolist()))
-    ]
-    found: NDArray[np.float64] = np.concatenate(blocks)[survivors]
-    return found
-
-
-def fourier_vector(
-    tables: CyclicTables, survivors: NDArray[np.int64], out: NDArray[np.complex128]
-) -> None:
-    """Quasi-linear decoding vector: the locator product's logarithm is a cyclic convolution.
-
-    NumPy for every backend: the transform is compiled already. Expects survivors that decode;
-    writes ``out[:f]``. Its error is that of the logarithms, about 1e-16 times the largest
-    ``sum_j log|1 - alpha^(i-j)|``.
-    """
-    n = int(tables.start[-1])
-    straggles = np.ones(n, dtype=bool)
-    straggles[survivors] = False
-    value = np.empty(n, dtype=np.complex128)
-    for b, q in enumerate(tables.q):
-        lo, hi = tables.start[b], tables.start[b + 1]
-        m = int(hi - lo)
-        lost = straggles[lo:hi]
-        log_size = _log_magnitudes(tables, b, lost)
-        index = np.flatnonzero(lost)
-        # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and the
-        # angles add up exactly: sum r = s x - sum(y) + m #{y > x}, x = q i mod m, y = q j mod m.
-        x = (q * np.arange(m)) % m
-        y = np.sort((q * index) % m)
-        residues = index.size * x - y.sum() + m * (index.size - np.searchsorted(y, x, side="right"))
-        turn = residues % (2 * m)
-        phase = tables.phase[tables.phase_offset[b] : tables.phase_offset[b] + 4 * m]
-        quarter = (1, -1j, -1, 1j)[index.size % 4]
-        with np.errstate(over="ignore", invalid="ignore"):
-            value[lo:hi] = np.exp(log_size) / m * (phase.view(np.complex128)[turn] * quarter)
-    out[: survivors.size] = value[survivors]

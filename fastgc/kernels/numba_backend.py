@@ -21,15 +21,18 @@ from numpy.typing import NDArray
 from . import cyclic
 from .completion import BLOCKS, CELLS
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
+from .fourier import Polar
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, kind_of
 
 __all__ = [
     "accumulate",
     "amsgrad",
     "bind_decoding_vector",
+    "bind_polar",
     "combine",
     "combine_rows",
     "decoding_vector",
+    "decoding_vectors",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -46,6 +49,8 @@ __all__ = [
 _njit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 _RUN = 32  # factors between two normalisations; see csrc/cyclic.c
+_CHUNK = 2048  # workers whose products are in the nearest cache
+_STEPS = 16  # phases that are turned by one that is looked up
 _BLOCK = 16384  # elements of a row handled at a time
 _OUT_OF_RANGE, _DUPLICATE = int(cyclic.Status.OUT_OF_RANGE), int(cyclic.Status.DUPLICATE)
 _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
@@ -55,18 +60,63 @@ _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
 
 
 @_njit
-def _cyclic_product(table, m, index, product, exponent):
-    product[:] = 1.0
-    exponent[:] = 0
-    for at in range(0, index.size, _RUN):
-        for j in index[at : at + _RUN]:
-            factors = table[m - j : 2 * m - j]
-            for i in range(m):
-                product[i] *= factors[i]
-        if at + _RUN < index.size:
-            for i in range(m):
-                product[i], shift = math.frexp(product[i])
-                exponent[i] += shift
+def _cyclic_product(table, index, product, exponent):
+    """product[i] = prod_j table[i - index[j]], for a slice of a table that begins at -m."""
+    m = table.size // 2
+    for lo in range(0, m, _CHUNK):
+        hi = min(lo + _CHUNK, m)
+        part, power = product[lo:hi], exponent[lo:hi]
+        part[:] = 1.0
+        power[:] = 0
+        for at in range(0, index.size, _RUN):
+            some = index[at : at + _RUN]
+            done = some.size - some.size % 4
+            for r in range(0, done, 4):  # four at a time: a product is read and written once
+                a = table[m + lo - some[r] : m + hi - some[r]]
+                b = table[m + lo - some[r + 1] : m + hi - some[r + 1]]
+                c = table[m + lo - some[r + 2] : m + hi - some[r + 2]]
+                d = table[m + lo - some[r + 3] : m + hi - some[r + 3]]
+                for i in range(part.size):
+                    part[i] *= (a[i] * b[i]) * (c[i] * d[i])
+            for j in some[done:]:
+                a = table[m + lo - j : m + hi - j]
+                for i in range(part.size):
+                    part[i] *= a[i]
+            if at + _RUN < index.size:
+                for i in range(part.size):
+                    part[i], shift = math.frexp(part[i])
+                    power[i] += shift
+        if index.size > _RUN:
+            for i in range(part.size):
+                part[i] = math.ldexp(part[i], power[i])
+
+
+@_njit
+def _turn(phase, m, turn, stride, quarter, size, value):
+    """value[i] = size[i] times the phase i strides on from `turn`, and i^quarter."""
+    circle = 2 * m
+    if quarter == 1:
+        unit = 1j
+    elif quarter == 2:
+        unit = -1 + 0j
+    elif quarter == 3:
+        unit = -1j
+    else:
+        unit = 1 + 0j
+    step = np.empty(_STEPS, np.complex128)
+    at = 0
+    for r in range(_STEPS):
+        step[r] = complex(phase[2 * at], phase[2 * at + 1])
+        at = (at + stride) % circle
+    for lo in range(0, m, _STEPS):  # tables of large codes are in no cache
+        base = complex(phase[2 * turn], phase[2 * turn + 1]) * unit
+        hi = min(lo + _STEPS, m)
+        to, by = value[lo:hi], size[lo:hi]
+        for r in range(to.size):
+            to[r] = by[r] * (base * step[r])
+        turn += at
+        if turn >= circle:
+            turn -= circle
 
 
 @_njit
@@ -77,32 +127,16 @@ def _decode_block(tables, b, method, present, value):
     offset = tables.offset[b]
     table = tables.cosecant if lookup else tables.sine
     product = np.empty(m)
-    exponent = np.empty(m, dtype=np.int64)
-    _cyclic_product(table[offset : offset + 2 * m], m, index, product, exponent)
+    _cyclic_product(table[offset : offset + 2 * m], index, product, np.empty(m, dtype=np.int64))
     sign = -1 if lookup else 1
     factors = index.size - 1 if lookup else index.size
-    scale = 1.0 if lookup else 1.0 / m
+    if not lookup:
+        product /= m
     circle = 2 * m
     stride = sign * q * index.size % circle
     turn = -sign * q * (index.sum() % circle) % circle
-    quarter = -sign * factors % 4
     phase = tables.phase[tables.phase_offset[b] :]
-    for i in range(m):
-        if present[i]:
-            magnitude = math.ldexp(product[i] * scale, exponent[i])
-            re = magnitude * phase[2 * turn]
-            im = magnitude * phase[2 * turn + 1]
-            if quarter == 0:
-                value[i] = complex(re, im)
-            elif quarter == 1:
-                value[i] = complex(-im, re)
-            elif quarter == 2:
-                value[i] = complex(-re, -im)
-            else:
-                value[i] = complex(im, -re)
-        turn += stride
-        if turn >= circle:
-            turn -= circle
+    _turn(phase, m, turn, stride, -sign * factors % 4, product, value)
 
 
 @_njit
@@ -127,14 +161,16 @@ def _keep_spread(sine, need, present):
 
 
 @_njit
-def _respread(tables, b, present, value):
-    need, m = tables.need[b], present.size
-    count, norm = 0, 0.0
+def _spread_block(tables, b, present, value):
+    need, m, count = tables.need[b], present.size, np.count_nonzero(present)
+    _decode_block(tables, b, LOOKUP if 2 * count < m else LOCATOR, present, value)
+    if count == need:
+        return
+    norm = 0.0
     for i in range(m):
         if present[i]:
-            count += 1
             norm += value[i].real ** 2 + value[i].imag ** 2
-    if count == need or norm <= 1 + 1e-9:
+    if norm <= 1 + 1e-9:
         return
     at = tables.offset[b]
     _keep_spread(tables.sine[at : at + 2 * m], need, present)
@@ -142,6 +178,52 @@ def _respread(tables, b, present, value):
     for i in range(m):
         if not present[i]:
             value[i] = 0
+
+
+@_njit
+def _mark(tables, survivors, present):
+    """Check and mark survivors; a status and where it applies."""
+    n = tables.start[-1]
+    present[:] = False
+    for at in range(survivors.size):
+        i = survivors[at]
+        if i < 0 or i >= n:
+            return _OUT_OF_RANGE, at
+        if present[i]:
+            return _DUPLICATE, at
+        present[i] = True
+    missing = _missing(tables, present)
+    return _TOO_FEW if missing else 0, missing
+
+
+@_njit
+def _missing(tables, present):
+    missing = 0
+    for b in range(tables.q.size):
+        count = np.count_nonzero(present[tables.start[b] : tables.start[b + 1]])
+        missing += max(0, tables.need[b] - count)
+    return missing
+
+
+@_njit
+def _decode_marked(tables, method, present, value):
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        if method == SPREAD:
+            _spread_block(tables, b, present[lo:hi], value[lo:hi])
+        else:
+            _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
+
+
+@_njit
+def _gather(value, survivors, out):
+    """The survivors' entries; a status and where it applies."""
+    status, where = 0, 0
+    for at in range(survivors.size):
+        out[at] = value[survivors[at]]
+        if not (np.isfinite(out[at].real) and np.isfinite(out[at].imag)):
+            status, where = _OVERFLOW, at
+    return status, where
 
 
 @_njit
@@ -163,32 +245,74 @@ def decoding_vector(tables, method, survivors, out):
         A `fastgc.kernels.Status` and where it applies, as in csrc/fastgc.h.
     """
     n = tables.start[-1]
-    present = np.zeros(n, dtype=np.bool_)
-    for at in range(survivors.size):
-        i = survivors[at]
-        if i < 0 or i >= n:
-            return _OUT_OF_RANGE, at
-        if present[i]:
-            return _DUPLICATE, at
-        present[i] = True
-    missing = 0
-    for b in range(tables.q.size):
-        count = present[tables.start[b] : tables.start[b + 1]].sum()
-        missing += max(0, tables.need[b] - count)
-    if missing:
-        return _TOO_FEW, missing
+    present = np.empty(n, dtype=np.bool_)
+    status, where = _mark(tables, survivors, present)
+    if status != 0:
+        return status, where
     value = np.empty(n, dtype=np.complex128)
+    _decode_marked(tables, method, present, value)
+    return _gather(value, survivors, out)
+
+
+@_njit
+def _decoding_vectors(tables, masks, method, out, where):
+    for r in range(len(masks)):
+        present, value = masks[r], out[r]
+        where[r] = _missing(tables, present)
+        if where[r] == 0:
+            _decode_marked(tables, method, present, value)
+            for i in range(present.size):
+                if not present[i]:
+                    value[i] = 0
+                elif not (np.isfinite(value[i].real) and np.isfinite(value[i].imag)):
+                    where[r] = -1
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    _decoding_vectors(plan.tables, masks, method, out, where)
+
+
+@_njit
+def _polar_vector(tables, survivors, present, size, out):
+    value = np.empty(present.size, dtype=np.complex128)
     for b in range(tables.q.size):
         lo, hi = tables.start[b], tables.start[b + 1]
-        _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
-        if method == SPREAD:
-            _respread(tables, b, present[lo:hi], value[lo:hi])
-    status, where = 0, 0
-    for at in range(survivors.size):
-        out[at] = value[survivors[at]]
-        if not (np.isfinite(out[at].real) and np.isfinite(out[at].imag)):
-            status, where = _OVERFLOW, at
-    return status, where
+        m = hi - lo
+        q, circle, heard = tables.q[b] % m, 2 * m, present[lo:hi]
+        # With residues r = q (i-j) mod m, the sines of pi r / m are positive, and the angles add up:
+        # sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
+        odd = np.zeros(m, dtype=np.bool_)
+        lost, total, x = 0, 0, 0
+        for i in range(m):
+            if not heard[i]:
+                odd[x] = True
+                lost += 1
+                total += x
+            x += q
+            if x >= m:
+                x -= m
+        above = False
+        for y in range(m - 1, -1, -1):
+            odd[y], above = above, above ^ odd[y]
+        # x = q i less a multiple of m, of which too only the parity counts
+        signed, wrapped, x = size[lo:hi].copy(), False, 0
+        for i in range(m):
+            if odd[x] ^ wrapped:
+                signed[i] = -signed[i]
+            x += q
+            if x >= m:
+                x -= m
+                wrapped ^= lost % 2 == 1
+        phase = tables.phase[tables.phase_offset[b] :]
+        _turn(phase, m, -total % circle, lost * q % circle, -lost % 4, signed, value[lo:hi])
+    return _gather(value, survivors, out)
 
 
 def bind_decoding_vector(
@@ -203,6 +327,27 @@ def bind_decoding_vector(
         return status
 
     return decode, where
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    tables, where = plan.tables, [0]
+
+    def mark(f: int) -> int:
+        status, where[0] = _mark(tables, survivors[:f], present)
+        return status
+
+    def write(f: int) -> int:
+        status, where[0] = _polar_vector(tables, survivors[:f], present, size, out[:f])
+        return status
+
+    return Polar(mark, write, where)
 
 
 # -------------------------------------------------------------------------- combinations

@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from .completion import BLOCKS, CELLS, Completion, CompletionPlan
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Status, Where
+from .fourier import Polar
 from .rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows
 
 __all__ = [
     "amsgrad",
     "bind_decoding_vector",
+    "bind_polar",
     "combine",
     "completion",
+    "decoding_vectors",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -87,11 +90,11 @@ def _keep_spread(
 def _spread_block(
     tables: CyclicTables, b: int, present: NDArray[np.bool_]
 ) -> NDArray[np.complex128]:
-    value = _decode_block(tables, b, LOCATOR, present)
-    need, m = int(tables.need[b]), present.size
+    need, m, count = int(tables.need[b]), present.size, np.count_nonzero(present)
+    value = _decode_block(tables, b, LOOKUP if 2 * count < m else LOCATOR, present)
     with np.errstate(over="ignore", invalid="ignore"):
         norm = float(np.sum(np.abs(value[present]) ** 2))
-    if np.count_nonzero(present) == need or norm <= 1 + 1e-9:
+    if count == need or norm <= 1 + 1e-9:
         return value
     at = tables.offset[b]
     kept = _keep_spread(tables.sine[at : at + 2 * m], need, present)
@@ -99,45 +102,107 @@ def _spread_block(
     return np.where(kept, value, 0)
 
 
+def _mark(
+    plan: CyclicPlan, survivors: NDArray[np.int64], present: NDArray[np.bool_]
+) -> tuple[Status, int]:
+    """Check and mark survivors."""
+    present[:] = False
+    for at, i in enumerate(survivors):
+        if not 0 <= i < plan.workers:
+            return Status.OUT_OF_RANGE, at
+        if present[i]:
+            return Status.DUPLICATE, at
+        present[i] = True
+    missing = _missing(plan.tables, present)
+    return (Status.TOO_FEW if missing else Status.OK), missing
+
+
+def _missing(tables: CyclicTables, present: NDArray[np.bool_]) -> int:
+    missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
+    return int(missing[missing > 0].sum())
+
+
+def _decode_marked(
+    tables: CyclicTables, method: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    """The entries of all workers."""
+    blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
+    if method == SPREAD:
+        return np.concatenate([_spread_block(tables, b, block) for b, block in enumerate(blocks)])
+    return np.concatenate(
+        [_decode_block(tables, b, method, block) for b, block in enumerate(blocks)]
+    )
+
+
+def _finite(out: NDArray[np.complex128]) -> tuple[Status, int]:
+    beyond = np.flatnonzero(~np.isfinite(out))
+    return (Status.OVERFLOW, int(beyond[-1])) if beyond.size else (Status.OK, 0)
+
+
 def bind_decoding_vector(
     plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
 ) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
-    tables, n = plan.tables, plan.workers
-
-    where = [0]
+    present, where = np.empty(plan.workers, dtype=np.bool_), [0]
 
     def decode(method: int, f: int) -> int:
-        status, where[0] = run(method, f)
+        status, where[0] = _mark(plan, survivors[:f], present)
+        if status == Status.OK:
+            out[:f] = _decode_marked(plan.tables, method, present)[survivors[:f]]
+            status, where[0] = _finite(out[:f])
         return status
 
-    def run(method: int, f: int) -> tuple[Status, int]:
-        chosen = survivors[:f]
-        outside = (chosen < 0) | (chosen >= n)
-        first_seen = np.full(n, -1)
-        for at, i in enumerate(chosen):
-            if outside[at]:
-                return Status.OUT_OF_RANGE, at
-            if first_seen[i] >= 0:
-                return Status.DUPLICATE, at
-            first_seen[i] = at
-        present = first_seen >= 0
-        missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
-        if (missing > 0).any():
-            return Status.TOO_FEW, int(missing[missing > 0].sum())
-        blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
-        if method == SPREAD:
-            values = [_spread_block(tables, b, block) for b, block in enumerate(blocks)]
-        else:
-            values = [_decode_block(tables, b, method, block) for b, block in enumerate(blocks)]
-        value = np.concatenate(values)
-        out[:f] = value[chosen]
-        finite = np.isfinite(out[:f])
-        if not finite.all():
-            return Status.OVERFLOW, int(np.flatnonzero(~finite)[-1])
-        return Status.OK, 0
-
     return decode, where
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    tables, where = plan.tables, [0]
+
+    def mark(f: int) -> int:
+        status, where[0] = _mark(plan, survivors[:f], present)
+        return status
+
+    def write(f: int) -> int:
+        value = np.empty(plan.workers, dtype=np.complex128)
+        for b, (lo, hi) in enumerate(pairwise(tables.start)):
+            q, m, lost = int(tables.q[b]), int(hi - lo), np.flatnonzero(~present[lo:hi])
+            # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and
+            # the angles add up: sum r = s x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
+            x, y = q * np.arange(m) % m, np.sort(q * lost % m)
+            above = y.size - np.searchsorted(y, x, side="right")
+            turn = (y.size * x - y.sum() + m * above) % (2 * m)
+            at = tables.phase_offset[b]
+            phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
+            with np.errstate(invalid="ignore"):
+                value[lo:hi] = size[lo:hi] * (phase * (1, -1j, -1, 1j)[y.size % 4])
+        out[:f] = value[survivors[:f]]
+        status, where[0] = _finite(out[:f])
+        return status
+
+    return Polar(mark, write, where)
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    for r, present in enumerate(masks):
+        where[r] = _missing(plan.tables, present)
+        if not where[r]:
+            value = _decode_marked(plan.tables, method, present)
+            out[r] = np.where(present, value, 0)
+            where[r] = -(_finite(out[r])[0] != Status.OK)
 
 
 def combine(

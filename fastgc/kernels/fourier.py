@@ -1,0 +1,153 @@
+"""Quasi-linear decoding vectors: the locator product's logarithm is a cyclic convolution.
+
+``log|a_i| + log m = sum over stragglers j of log|1 - alpha^(i-j)|`` convolves the stragglers'
+indicator with one table. The transforms are NumPy's, which are compiled already, and the same for
+every backend; marks, signs and phases, exact in integers, are kernels.
+
+An entry's relative error is the absolute one of its logarithm: about 1e-16 times the root of the
+sum of squares of the logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cyclic import CyclicPlan, Status, Where, sines
+
+__all__ = ["Fourier", "Polar", "fast_length"]
+
+
+class Polar(NamedTuple):
+    """A backend's part, on fixed buffers.
+
+    Attributes
+    ----------
+    mark : callable
+        ``mark(f)`` checks ``survivors[:f]`` and marks them; returns a `Status`.
+    write : callable
+        ``write(f)`` writes ``out[:f]`` from the magnitudes; returns a `Status`.
+    where : Where
+        Where the last status applies.
+    """
+
+    mark: Callable[[int], int]
+    write: Callable[[int], int]
+    where: Where
+
+
+class Transform(NamedTuple):
+    """The table of one block, transformed.
+
+    Attributes
+    ----------
+    length : int
+        Of the transforms: m, or at least 2 m - 1 where m has a large prime factor.
+    kernel : (length // 2 + 1,) float64 array
+        Real, for the table is even.
+    """
+
+    length: int
+    kernel: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, m: int, q: int) -> Transform:
+        """Of log|1 - alpha^t|, alpha = exp(2 pi i q / m), and 0 at t = 0."""
+        table = np.zeros(m)
+        table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]))
+        length = m if _smooth(m) else fast_length(2 * m - 1)
+        if length > m:  # t = 0 .. m-1, and -(m-1) .. -1 at the end
+            table = np.concatenate([table, np.zeros(length - 2 * m + 1), table[1:]])
+        return cls(length, np.ascontiguousarray(np.fft.rfft(table).real))
+
+    def convolve(self, x: NDArray[np.float64], spectrum: NDArray[np.complex128]) -> None:
+        """Overwrite x, of shape (length,) and 0 from m on, with its convolution."""
+        np.fft.rfft(x, out=spectrum)
+        spectrum *= self.kernel
+        np.fft.irfft(spectrum, self.length, out=x)
+
+
+def _smooth(length: int) -> bool:
+    """Whether transforms of this length take no longer than those of others nearby."""
+    for prime in (2, 3, 5, 7, 11):
+        while length % prime == 0:
+            length //= prime
+    return length == 1
+
+
+def fast_length(least: int) -> int:
+    """The shortest length from `least` on whose transforms are fast."""
+    while not _smooth(least):
+        least += 1
+    return least
+
+
+class Fourier:
+    """Decoding vectors by transforms, on two fixed buffers.
+
+    Not for use by two threads at once.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    present : (n,) bool array
+        Where `polar` marks survivors.
+    size : (n,) float64 array
+        Where it finds the magnitude of each worker's entry.
+    polar : Polar
+    """
+
+    def __init__(
+        self,
+        plan: CyclicPlan,
+        present: NDArray[np.bool_],
+        size: NDArray[np.float64],
+        polar: Polar,
+    ) -> None:
+        tables, kept = plan.tables, plan.transforms
+        self._present, self.size, self._polar = present, size, polar
+        self.where = polar.where
+        self._blocks = []
+        for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
+            key = hi - lo, int(tables.q[b])
+            if key not in kept:
+                kept[key] = Transform.of(*key)
+            self._blocks.append((slice(lo, hi), kept[key]))
+        longest = max(transform.length for _, transform in self._blocks)
+        self._x = np.empty(longest)
+        self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
+
+    def vector(self, f: int) -> int:
+        """Check ``survivors[:f]`` and write their vector to ``out[:f]``; a `Status`."""
+        status = self._polar.mark(f)
+        if status == Status.OK:
+            self._logarithms()
+            with np.errstate(over="ignore", under="ignore"):
+                np.exp(self.size, out=self.size)
+            status = self._polar.write(f)
+        return status
+
+    def logarithms(self, f: int) -> int:
+        """Check ``survivors[:f]`` and write ``exp(i arg a)`` to ``out[:f]``; a `Status`.
+
+        And ``log|a_i|`` of every survivor i to `size`, which cannot overflow.
+        """
+        status = self._polar.mark(f)
+        if status == Status.OK:
+            self.size[:] = 1
+            status = self._polar.write(f)
+            self._logarithms()
+        return status
+
+    def _logarithms(self) -> None:
+        for part, transform in self._blocks:
+            m = part.stop - part.start
+            x = self._x[: transform.length]
+            np.logical_not(self._present[part], out=x[:m])
+            x[m:] = 0
+            transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
+            np.subtract(x[:m], np.log(m), out=self.size[part])
