@@ -22,12 +22,6 @@ enum { CACHED_BYTES = 1 << 20 };
 /* Vectors of sums in registers, twice as many for complex coefficients. */
 enum { STRIP = 4 };
 
-#if defined(__GNUC__) || defined(__clang__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) ((void)0)
-#endif
-
 /* Clang does so by itself, and warns where `rows` is no constant. */
 #if defined(__clang__)
 #define UNROLL_GROUP

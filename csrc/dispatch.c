@@ -403,7 +403,10 @@ static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned cha
 /* out[l] = value[survivors[l]], complex. */
 static void gather(const double *value, const int64_t *survivors, double *out, int64_t f)
 {
+    enum { AHEAD = 32 }; /* in random order: half the time where value[] is in no cache */
     for (int64_t l = 0; l < f; l++) {
+        if (l + AHEAD < f)
+            FGC_PREFETCH(value + 2 * survivors[l + AHEAD]);
         out[2 * l] = value[2 * survivors[l]];
         out[2 * l + 1] = value[2 * survivors[l] + 1];
     }

@@ -24,6 +24,12 @@
 #define FGC_UNROLL
 #endif
 
+#if defined(__GNUC__) || defined(__clang__)
+#define FGC_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define FGC_PREFETCH(address) ((void)0)
+#endif
+
 /* Bytes of one register: vectors of a wider type are split badly. 0: no vector extensions. */
 #if !defined(__GNUC__) && !defined(__clang__)
 #define FGC_VECTOR 0

@@ -286,7 +286,7 @@ def _polar_vector(tables, survivors, present, size, out):
         lo, hi = tables.start[b], tables.start[b + 1]
         m = hi - lo
         q, circle, heard = tables.q[b] % m, 2 * m, present[lo:hi]
-        # With residues r = q (i-j) mod m, the sines of pi r / m are positive, and the angles add up:
+        # With residues r = q (i-j) mod m the sines of pi r / m are positive; the angles add up:
         # sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
         odd = np.zeros(m, dtype=np.bool_)
         lost, total, x = 0, 0, 0
