@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from .. import __version__, kernels
+from ..kernels import crossover
 from .common import app
 
 
@@ -18,7 +19,8 @@ from .common import app
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print version, backends found, SIMD level chosen and threads."""
+    """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
+    kept = crossover.kind() in crossover.measured()
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
@@ -29,13 +31,20 @@ def info(
         "numpy": np.__version__,
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
+        "transforms": {
+            "source": str(crossover.path()) if kept else "built in; `fastgc tune` measures",
+            "factors": dict(crossover.table()),
+        },
     }
     if as_json:
         typer.echo(json.dumps(facts))
         return
+    found = facts["transforms"]
+    some = [f"{s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
+    facts["transforms"] = f"from stragglers {', '.join(some)} on ({found['source']})"
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
-        typer.echo(f"{name:<9} {shown}")
+        typer.echo(f"{name:<10} {shown}")
 
 
 def _simd() -> str:

@@ -398,7 +398,12 @@ class Code(ABC):
         return not self._rule.missing(self._check_survivors(survivors))
 
     def decoding_vector(
-        self, survivors: ArrayLike, method: str = "auto", out: Output | None = None
+        self,
+        survivors: ArrayLike,
+        method: str = "auto",
+        out: Output | None = None,
+        *,
+        log: bool = False,
     ) -> NDArray[Any]:
         """Decoding vector a_F: ``a_F @ B[survivors] = 1``.
 
@@ -410,11 +415,15 @@ class Code(ABC):
             How to compute it, where the scheme knows several ways (see the class).
         out : (f,) array, optional
             complex128, or float64 for real codes.
+        log : bool, default False
+            Return the logarithms instead, of which also those can be told whose coefficient is
+            beyond float64: ``log|a_i|``, and the angle, in (-pi, pi], as imaginary part. Not with
+            an `out`, nor a `method`.
 
         Returns
         -------
         (f,) complex128 or float64 array
-            One coefficient for each survivor, in the order given.
+            One coefficient for each survivor, in the order given; with `log` always complex128.
 
         Raises
         ------
@@ -425,6 +434,10 @@ class Code(ABC):
         ValueError
             If a survivor is named twice or does not exist.
         """
+        if log:
+            if out is not None or method != "auto":
+                raise ValueError("log=True takes neither out nor a method")
+            return self._log_vector(self._check_survivors(survivors))
         survivors = check_workers("survivors", survivors)
         # A plan no other thread uses: preparing one takes three times as long as using it.
         try:
@@ -823,10 +836,10 @@ class Code(ABC):
         """Their logarithms; schemes whose coefficients may be beyond float64 redefine this."""
         return np.log(self._row_sums)
 
-    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        """``log|a_i|``; -Inf for zeros. Schemes that can say more than float64 redefine this."""
+    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """``log a_i``; -Inf for zeros. Schemes that can say more than float64 redefine this."""
         with np.errstate(divide="ignore"):
-            logs: NDArray[np.float64] = np.log(np.abs(self.decoding_vector(survivors)))
+            logs: NDArray[np.complex128] = np.log(self.decoding_vector(survivors).astype(complex))
         return logs
 
     def _typical_error(self) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from .. import kernels, vandermonde
 from .._arrays import check_index, check_integer
 from ..interpolation import roots_of_unity
+from ..kernels import crossover
 from ..kernels.cyclic import (
     LOCATOR,
     LOOKUP,
@@ -29,9 +32,8 @@ from .rules import Blocks
 
 __all__ = ["ReedSolomon"]
 
-# Stragglers from which on the transform is faster than the product, whatever n: both costs grow
-# with n alike. Measured at n = 4096, 8192 and 16384: 900 to 1200.
-FFT_FROM = 1000
+# "auto" chooses survivors only where that takes so many steps at most, some tenths of a second.
+SPREAD_STEPS = 1 << 28
 
 # Rows of B remembered: a worker needs its own one only, a test or a simulation many.
 ROWS_KEPT = 256
@@ -57,11 +59,14 @@ class _Cluster(NamedTuple):
         return _columns(self.m, self.k, self.w)
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Partitions of a worker, and for each the place m and weight d of its tau_d(m)."""
-        offset, weight = self.columns()
-        place = (worker - self.first_worker - offset) % self.m
-        held = np.flatnonzero(place < weight)
-        return held + self.first_partition, place[held], weight[held]
+        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w)."""
+        # Columns laid end to end go w times around all workers: a worker meets every m-th place.
+        light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
+        at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
+        beyond = at - heavy * (light + 1)
+        weight = light + (beyond < 0)
+        held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)
+        return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +135,7 @@ class ReedSolomon(Code):
     - ``"spread"``: the same; but where that amplifies errors, and a cluster has more survivors than
       it needs, from those whose roots are spread best, in Leja order, O(f^2). Others' entries are
       0. At n = 4096, s = 1024 in clusters this takes the error from 1e-3 to 1e-15;
-    - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for thousands of stragglers;
+    - ``"fft"``: the logarithm of that, by a convolution, O(n log n), for hundreds of stragglers;
     - ``"lookup"``: Algorithm 3, a_i = prod over the other survivors j of (1 - alpha^(i-j))^-1 from
       a table, O(f^2);
     - ``"vandermonde"``: Björck and Pereyra's algorithm on the system of eq. (12), O(f^2), its nodes
@@ -138,7 +143,10 @@ class ReedSolomon(Code):
       ``"natural"``, which from f = 40 or so on loses all digits;
     - ``"solve"``: LAPACK on that system, O(f^3), with an error that grows with its condition
       number;
-    - ``"auto"``: "spread", or "fft" if that is faster and precise.
+    - ``"auto"``: "spread", or "fft" where that is faster (``fastgc info`` says from where on) and
+      as good; from n = 16384 or so on, survivors are no longer chosen.
+
+    Where entries are beyond float64, ``log=True`` still gives their logarithms.
 
     Examples
     --------
@@ -225,7 +233,7 @@ class ReedSolomon(Code):
         worker = check_index("worker", worker, self.n)
         row = self._rows.get(worker)
         if row is None:
-            at = np.searchsorted(self._plan.tables.start, worker, side="right") - 1
+            at = bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
             cluster = self._clusters[at]
             held, place, weight = cluster.row(worker)
             coefficients = np.empty(place.size, dtype=np.complex128)
@@ -285,17 +293,10 @@ class ReedSolomon(Code):
         with np.errstate(over="ignore"):
             return np.exp(self._log_row_sums)
 
-    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        survivors = self._check_survivors(survivors)
-        if self._rule.missing(survivors):
-            self._raise_too_few(survivors)
+    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
         if survivors.size > self._rule.need.sum():  # a choice, which "spread" may take
             with suppress(OverflowError):
                 return super()._log_vector(survivors)
-        return self._logarithms(survivors).real
-
-    def _logarithms(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """``log a_i`` by the locator, whose entries may be beyond float64."""
         vector = np.empty(survivors.size, dtype=np.complex128)
         fourier = kernels.bind_fourier(self._plan, survivors, vector)
         status = fourier.logarithms(survivors.size)
@@ -316,6 +317,18 @@ class ReedSolomon(Code):
         return CyclicPlan(cyclic_tables([(c.m, c.q, c.m - c.tolerance) for c in self._clusters]))
 
     @property
+    def _transforms_from(self) -> int:
+        """Stragglers, or survivors, from which on transforms are faster than products."""
+        largest = max(c.m for c in self._clusters)
+        return self.clusters * crossover.factors(largest)
+
+    @cached_property
+    def _may_spread(self) -> bool:
+        """Whether "auto" may choose among survivors."""
+        steps = sum(c.m * (c.m - c.tolerance) for c in self._clusters)
+        return steps <= SPREAD_STEPS
+
+    @property
     def tables(self) -> kernels.cyclic.CyclicTables:
         """Tables that `fastgc.kernels.numba_backend.decoding_vector` takes, for ``@njit`` code."""
         return self._plan.tables
@@ -330,15 +343,18 @@ class ReedSolomon(Code):
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> VectorFunction:
         run, where = kernels.bind_decoding_vector(self._plan, survivors, vector)
-        fft_below = self.n - FFT_FROM  # survivors
         fourier: kernels.Fourier | None = None
+        # The fewer of stragglers and survivors are the factors of a product.
+        factors = self._transforms_from
+        least, most = factors, self.n - factors
+        direct = "spread" if self._may_spread else "locator"
 
         def fill(f: int, method: str) -> None:
             nonlocal fourier
             at = where
             auto = method == "auto"
             if auto:
-                method = "spread" if f >= fft_below else "fft"
+                method = "fft" if least <= f <= most else direct
             if method == "spread":  # the hot path: nothing in Python beside the call
                 status = run(SPREAD, f)
             elif method == "locator":
@@ -350,7 +366,7 @@ class ReedSolomon(Code):
                     fourier = kernels.bind_fourier(self._plan, survivors, vector)
                 status, at = fourier.vector(f), fourier.where
                 if auto and not status and self._could_be_better(survivors[:f], vector[:f]):
-                    return fill(f, "spread")
+                    return fill(f, direct)
             elif method in _SOLVERS:
                 chosen = self._check_survivors(survivors[:f])
                 if self._rule.missing(chosen):
@@ -372,6 +388,8 @@ class ReedSolomon(Code):
     ) -> bool:
         """Whether "spread" would decode some cluster anew."""
         block, need = self._rule
+        if survivors.size == need.sum() or not self._may_spread:
+            return False
         count = np.bincount(block[survivors], minlength=need.size)
         with np.errstate(over="ignore", invalid="ignore"):
             norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
@@ -506,22 +524,44 @@ def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
     return root % m if m > 1 else 1
 
 
+# Factors that a search for the best root looks at, at most: half a second.
+SEARCHED = 1 << 26
+
+
 @lru_cache(maxsize=4096)
 def stable_root(m: int, d: int) -> int:
     """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
 
-    A root costs O(d). q and m - q give conjugate codes: half of them suffice.
+    A root costs O(d). q and m - q give conjugate codes: half of them suffice. Where these are too
+    many, those are tried with which points come to lie evenly: q / m next to fractions with the
+    denominator d, or the numerator 1. Where that was compared, the largest entry was up to 1.5
+    times the smallest there is, and 5 times for an m that is prime.
     """
     log_sines = _log_sines(m)
     u = np.arange(d, dtype=np.int64)
     best, best_size = 1, np.inf
-    for q in range(1, m // 2 + 1):
-        if math.gcd(q, m) == 1:
-            partial = np.cumsum(log_sines[q * u % m])
-            size = -(partial + partial[::-1]).min()
+    candidates = _roots_to_try(m, d)
+    step = max((1 << 16) // d, 1)
+    for at in range(0, candidates.size, step):
+        some = candidates[at : at + step]
+        partial = np.cumsum(log_sines[some[:, None] * u % m], axis=1)
+        sizes = -(partial + partial[:, ::-1]).min(axis=1)
+        for q, size in zip(some.tolist(), sizes.tolist(), strict=True):
             if size < best_size - 1e-9:
                 best, best_size = q, size
     return best
+
+
+def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
+    """Numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
+    q = np.arange(1, max(m // 2, 1) + 1, dtype=np.int64)
+    most = max(SEARCHED // d, 100)
+    if q.size > most:
+        even = np.linspace(1, d // 2, most // 10).astype(np.int64) / d
+        turns = 1 / np.arange(2, most // 10 + 2)
+        near = np.rint(np.append(even, turns) * m).astype(np.int64)[:, None] + np.arange(-2, 3)
+        q = np.unique(np.clip(near, 1, m // 2))
+    return q[np.gcd(q, m) == 1]
 
 
 def _log_sines(m: int) -> NDArray[np.float64]:
@@ -531,29 +571,36 @@ def _log_sines(m: int) -> NDArray[np.float64]:
     return table
 
 
-def _logs_of_tau(m: int, d: int, q: int) -> NDArray[np.float64]:
-    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|."""
-    partial = np.cumsum(_log_sines(m)[q * np.arange(d, dtype=np.int64) % m])
-    logs: NDArray[np.float64] = math.log(m) - partial - partial[::-1]
-    return logs
+def _logs_of_tau(m: int, d: int, q: int) -> NDArray[Any]:
+    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|.
+
+    In extended precision, where there is one: the sums are larger than what is left of them.
+    """
+    partial = np.zeros(d, dtype=np.longdouble)
+    np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
+    return np.log(np.longdouble(m)) - partial - partial[::-1]
 
 
 @lru_cache(maxsize=256)
 def _tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """A column's d nonzeros: tau(x) = prod over u = d .. m-1 of (1 - alpha^(x-u)), Algorithm 2.
+    """A column's d nonzeros: tau(x) = m / prod over r = 0 .. d-1, r != x, of (1 - alpha^(x-r)).
 
-    That is m times the decoding vector of the column's own support.
+    That is Algorithm 2's prod over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
     """
-    plan = CyclicPlan(cyclic_tables([(m, q, 0)]))
-    tau = np.empty(d, dtype=np.complex128)
-    method = LOOKUP if 2 * d < m else LOCATOR
-    run, _ = kernels.bind_decoding_vector(plan, np.arange(d, dtype=np.int64), tau)
-    if run(method, d):
+    # The angle of 1 - alpha^u is pi r / m - pi / 2 with the residue r = q u mod m, and that of
+    # 1 - alpha^-u its negative.
+    residues = np.cumsum(q * np.arange(d, dtype=np.int64) % m)
+    turns = (residues[::-1] - residues) % (2 * m)
+    turns[turns > m] -= 2 * m
+    quarter = np.array([1, 1j, -1, -1j])[(2 * np.arange(d) - (d - 1)) % 4]
+    with np.errstate(over="ignore"):
+        size = np.exp(_logs_of_tau(m, d, q)).astype(np.float64)
+    if not np.isfinite(size).all():
         raise OverflowError(
             f"the coefficients of root {q} for {m} workers and column weight {d} are beyond "
             'float64; use root="stable"'
         )
-    tau *= m
+    tau: NDArray[np.complex128] = size * (np.exp(1j * np.pi / m * turns) * quarter)
     tau.flags.writeable = False
     return tau
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .cyclic import CyclicPlan, Status, Where, sines
 
-__all__ = ["Fourier", "Polar", "fast_length"]
+__all__ = ["Fourier", "Polar", "transform_length"]
 
 
 class Polar(NamedTuple):
@@ -59,7 +59,7 @@ class Transform(NamedTuple):
         """Of log|1 - alpha^t|, alpha = exp(2 pi i q / m), and 0 at t = 0."""
         table = np.zeros(m)
         table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]))
-        length = m if _smooth(m) else fast_length(2 * m - 1)
+        length = transform_length(m)
         if length > m:  # t = 0 .. m-1, and -(m-1) .. -1 at the end
             table = np.concatenate([table, np.zeros(length - 2 * m + 1), table[1:]])
         return cls(length, np.ascontiguousarray(np.fft.rfft(table).real))
@@ -79,11 +79,14 @@ def _smooth(length: int) -> bool:
     return length == 1
 
 
-def fast_length(least: int) -> int:
-    """The shortest length from `least` on whose transforms are fast."""
-    while not _smooth(least):
-        least += 1
-    return least
+def transform_length(m: int) -> int:
+    """m, or the shortest fast length that an acyclic convolution of m numbers fits in."""
+    if _smooth(m):
+        return m
+    length = 2 * m - 1
+    while not _smooth(length):
+        length += 1
+    return length
 
 
 class Fourier:

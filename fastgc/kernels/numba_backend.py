@@ -60,35 +60,46 @@ _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
 
 
 @_njit
-def _cyclic_product(table, index, product, exponent):
+def _cyclic_product(table, index, product):
     """product[i] = prod_j table[i - index[j]], for a slice of a table that begins at -m."""
     m = table.size // 2
+    exponent = np.empty(min(m, _CHUNK) if index.size > _RUN else 0, dtype=np.int64)
     for lo in range(0, m, _CHUNK):
         hi = min(lo + _CHUNK, m)
-        part, power = product[lo:hi], exponent[lo:hi]
+        part, power = product[lo:hi], exponent[: hi - lo]
         part[:] = 1.0
         power[:] = 0
         for at in range(0, index.size, _RUN):
             some = index[at : at + _RUN]
-            done = some.size - some.size % 4
-            for r in range(0, done, 4):  # four at a time: a product is read and written once
+            done = some.size - some.size % 8
+            for r in range(0, done, 8):  # eight at a time: a product is read and written once
                 a = table[m + lo - some[r] : m + hi - some[r]]
                 b = table[m + lo - some[r + 1] : m + hi - some[r + 1]]
                 c = table[m + lo - some[r + 2] : m + hi - some[r + 2]]
                 d = table[m + lo - some[r + 3] : m + hi - some[r + 3]]
+                e = table[m + lo - some[r + 4] : m + hi - some[r + 4]]
+                f = table[m + lo - some[r + 5] : m + hi - some[r + 5]]
+                g = table[m + lo - some[r + 6] : m + hi - some[r + 6]]
+                h = table[m + lo - some[r + 7] : m + hi - some[r + 7]]
                 for i in range(part.size):
-                    part[i] *= (a[i] * b[i]) * (c[i] * d[i])
+                    part[i] *= ((a[i] * b[i]) * (c[i] * d[i])) * ((e[i] * f[i]) * (g[i] * h[i]))
             for j in some[done:]:
                 a = table[m + lo - j : m + hi - j]
                 for i in range(part.size):
                     part[i] *= a[i]
             if at + _RUN < index.size:
-                for i in range(part.size):
-                    part[i], shift = math.frexp(part[i])
+                bits = part.view(np.int64)
+                for i in range(part.size):  # frexp, but for its branches
+                    biased = (bits[i] >> 52) & 0x7FF
+                    shift = (biased - 1023) & ~1 if biased else 0  # even; zero stays zero
+                    bits[i] -= shift << 52
                     power[i] += shift
-        if index.size > _RUN:
+        if index.size > _RUN:  # twice 2^half: neither step leaves the range unless both do
             for i in range(part.size):
-                part[i] = math.ldexp(part[i], power[i])
+                power[i] = (min(max(power[i] // 2, -1022), 1022) + 1023) << 52
+            half = power.view(np.float64)
+            for i in range(part.size):
+                part[i] = part[i] * half[i] * half[i]
 
 
 @_njit
@@ -127,7 +138,7 @@ def _decode_block(tables, b, method, present, value):
     offset = tables.offset[b]
     table = tables.cosecant if lookup else tables.sine
     product = np.empty(m)
-    _cyclic_product(table[offset : offset + 2 * m], index, product, np.empty(m, dtype=np.int64))
+    _cyclic_product(table[offset : offset + 2 * m], index, product)
     sign = -1 if lookup else 1
     factors = index.size - 1 if lookup else index.size
     if not lookup:

@@ -106,13 +106,14 @@ def _mark(
     plan: CyclicPlan, survivors: NDArray[np.int64], present: NDArray[np.bool_]
 ) -> tuple[Status, int]:
     """Check and mark survivors."""
+    inside = (survivors >= 0) & (survivors < plan.workers)
     present[:] = False
-    for at, i in enumerate(survivors):
-        if not 0 <= i < plan.workers:
-            return Status.OUT_OF_RANGE, at
-        if present[i]:
-            return Status.DUPLICATE, at
-        present[i] = True
+    present[survivors[inside]] = True
+    if np.count_nonzero(present) < survivors.size:
+        fault = np.ones(survivors.size, dtype=bool)
+        fault[np.unique(survivors, return_index=True)[1]] = False
+        at = int(np.argmax(fault | ~inside))
+        return (Status.DUPLICATE if inside[at] else Status.OUT_OF_RANGE), at
     missing = _missing(plan.tables, present)
     return (Status.TOO_FEW if missing else Status.OK), missing
 

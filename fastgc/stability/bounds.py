@@ -50,7 +50,7 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     """
     checked = code._check_survivors(survivors)
     if log:
-        logs = code._log_vector(checked) + code._log_row_sums[checked]
+        logs = code._log_vector(checked).real + code._log_row_sums[checked]
         return float(np.logaddexp.reduce(logs))
     try:
         vector = code.decoding_vector(checked)
