@@ -561,7 +561,8 @@ def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
         turns = 1 / np.arange(2, most // 10 + 2)
         near = np.rint(np.append(even, turns) * m).astype(np.int64)[:, None] + np.arange(-2, 3)
         q = np.unique(np.clip(near, 1, m // 2))
-    return q[np.gcd(q, m) == 1]
+    coprime: NDArray[np.int64] = q[np.gcd(q, m) == 1]
+    return coprime
 
 
 def _log_sines(m: int) -> NDArray[np.float64]:
@@ -578,7 +579,8 @@ def _logs_of_tau(m: int, d: int, q: int) -> NDArray[Any]:
     """
     partial = np.zeros(d, dtype=np.longdouble)
     np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
-    return np.log(np.longdouble(m)) - partial - partial[::-1]
+    logs: NDArray[Any] = np.log(np.longdouble(m)) - partial - partial[::-1]
+    return logs
 
 
 @lru_cache(maxsize=256)

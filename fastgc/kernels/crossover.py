@@ -119,21 +119,21 @@ def measure(
     return found
 
 
-def _product(plan: CyclicPlan, lost: int) -> Callable[[], None]:
+def _product(plan: CyclicPlan, lost: int) -> Callable[[], object]:
     survivors = np.sort(np.random.default_rng(lost).permutation(plan.workers)[lost:])
     out = np.empty(survivors.size, dtype=np.complex128)
     run, _ = kernels.bind_decoding_vector(plan, survivors, out)
-    return lambda: run(LOCATOR, survivors.size) and None
+    return lambda: run(LOCATOR, survivors.size)
 
 
-def _transform(plan: CyclicPlan) -> Callable[[], None]:
+def _transform(plan: CyclicPlan) -> Callable[[], object]:
     survivors = np.arange(plan.workers - plan.workers // 8)
     out = np.empty(survivors.size, dtype=np.complex128)
     fourier = kernels.bind_fourier(plan, survivors, out)
-    return lambda: fourier.vector(survivors.size) and None
+    return lambda: fourier.vector(survivors.size)
 
 
-def _in_turns(calls: Sequence[Callable[[], None]], budget: float = 0.4) -> list[float]:
+def _in_turns(calls: Sequence[Callable[[], object]], budget: float = 0.4) -> list[float]:
     """Each call's shortest time, in seconds: what else a machine does only adds to it."""
     best = [math.inf] * len(calls)
     turns, end = 0, time.perf_counter() + budget
