@@ -460,6 +460,75 @@ class Code(ABC):
     def _idle(self) -> list[Decoder]:
         return []
 
+    def decoding_vectors(
+        self,
+        masks: ArrayLike,
+        method: str = "auto",
+        *,
+        undecodable: Literal["raise", "nan"] = "raise",
+    ) -> NDArray[Any]:
+        """Decoding vectors of many rounds in one call, as simulations need them.
+
+        Parameters
+        ----------
+        masks : (rounds, N) bool array
+            Which of the N messages came in each round (workers, where each sends one).
+        method : str, default "auto"
+            As in `decoding_vector`.
+        undecodable : {"raise", "nan"}
+            What to do about rounds whose messages do not suffice, or whose coefficients are beyond
+            float64: raise the error, or fill their rows with NaN.
+
+        Returns
+        -------
+        (rounds, N) complex128 or float64 array
+            The coefficient of every message; 0 of those that did not come.
+
+        Raises
+        ------
+        NotDecodableError, OverflowError
+            As `decoding_vector`, for the first such round; a note says which.
+        TypeError, ValueError
+            If the masks are not boolean, or not of this shape.
+        """
+        if undecodable not in ("raise", "nan"):
+            raise ValueError(f'undecodable must be "raise" or "nan", not {undecodable!r}')
+        given = view_of("masks", masks)
+        if given.dtype != np.bool_:
+            raise TypeError(f"masks must be boolean, not {given.dtype}: give came == 1, say")
+        if given.ndim != 2 or given.shape[1] != self.message_count:
+            raise ValueError(
+                f"masks must be of shape (rounds, {self.message_count}), not {given.shape}"
+            )
+        vectors = np.zeros(given.shape, dtype=np.complex128 if self._complex else np.float64)
+        good = self._fill_vectors(given, method, vectors)
+        for r in np.flatnonzero(~good).tolist():
+            if undecodable == "nan":
+                vectors[r] = np.nan
+                continue
+            try:
+                self.decoding_vector(np.flatnonzero(given[r]), method)
+            except (NotDecodableError, OverflowError) as error:
+                error.add_note(f"round {r} of {len(given)}")
+                raise
+        return vectors
+
+    def _fill_vectors(
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """Write rows of `out`, which are 0; whether each could be decoded.
+
+        Schemes that can do many at once redefine this.
+        """
+        decode, good = self.decoder(), np.ones(len(masks), dtype=np.bool_)
+        for r, mask in enumerate(masks):
+            survivors = np.flatnonzero(mask)
+            try:
+                out[r, survivors] = decode(survivors, method)
+            except (NotDecodableError, OverflowError):
+                good[r] = False
+        return good
+
     def decoder(self) -> Decoder:
         """A plan for decoding vectors in hot loops: buffers and pointers are made once."""
         return Decoder(self)

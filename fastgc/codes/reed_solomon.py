@@ -383,6 +383,22 @@ class ReedSolomon(Code):
 
         return fill
 
+    def _fill_vectors(
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[np.complex128]
+    ) -> NDArray[np.bool_]:
+        direct = {"auto": SPREAD, "spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
+        if method == "auto":
+            survivors = np.count_nonzero(masks, axis=1)
+            factors = np.minimum(survivors, self.n - survivors).max(initial=0)
+            if factors >= self._transforms_from or not self._may_spread:
+                return super()._fill_vectors(masks, method, out)
+        if method not in direct:
+            return super()._fill_vectors(masks, method, out)
+        where = np.empty(len(masks), dtype=np.int64)
+        kernels.decoding_vectors(self._plan, masks.copy(), direct[method], out, where)
+        good: NDArray[np.bool_] = where == 0
+        return good
+
     def _could_be_better(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> bool:

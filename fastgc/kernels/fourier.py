@@ -56,13 +56,19 @@ class Transform(NamedTuple):
 
     @classmethod
     def of(cls, m: int, q: int) -> Transform:
-        """Of log|1 - alpha^t|, alpha = exp(2 pi i q / m), and 0 at t = 0."""
-        table = np.zeros(m)
-        table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]))
+        """Of log|1 - alpha^t|, alpha = exp(2 pi i q / m), and 0 at t = 0.
+
+        In extended precision where there is one: its largest coefficient is about -m / 2, which
+        would leave rounding errors of that size in all of them, and those of stragglers that lie
+        regularly are as large.
+        """
+        table = np.zeros(m, dtype=np.longdouble)
+        table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]).astype(np.longdouble))
         length = transform_length(m)
         if length > m:  # t = 0 .. m-1, and -(m-1) .. -1 at the end
-            table = np.concatenate([table, np.zeros(length - 2 * m + 1), table[1:]])
-        return cls(length, np.ascontiguousarray(np.fft.rfft(table).real))
+            between = np.zeros(length - 2 * m + 1, dtype=np.longdouble)
+            table = np.concatenate([table, between, table[1:]])
+        return cls(length, np.fft.rfft(table).real.astype(np.float64))
 
     def convolve(self, x: NDArray[np.float64], spectrum: NDArray[np.complex128]) -> None:
         """Overwrite x, of shape (length,) and 0 from m on, with its convolution."""
@@ -150,7 +156,10 @@ class Fourier:
         for part, transform in self._blocks:
             m = part.stop - part.start
             x = self._x[: transform.length]
-            np.logical_not(self._present[part], out=x[:m])
+            present = self._present[part]
+            # Less its mean, which adds to rounding errors and whose share, log m each, is known.
+            density = 1 - np.count_nonzero(present) / m
+            np.subtract(1 - density, present, out=x[:m])
             x[m:] = 0
             transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
-            np.subtract(x[:m], np.log(m), out=self.size[part])
+            np.add(x[:m], (density - 1) * np.log(m), out=self.size[part])
