@@ -11,7 +11,7 @@
  * as a fraction of a plain sequential read: 4 rows at once in blocks of 16384 elements 0.80, and 0.97
  * with lines asked for 2048 bytes ahead, across the change of rows. Groups of 8 rows, and several lines
  * of a row at a time, take 1.07 times the time. */
-enum { GROUP = 4, BLOCK = 16384, AHEAD_BYTES = 2048 };
+enum { GROUP = 4, BLOCK = 16384, HALF = BLOCK / 2, AHEAD_BYTES = 2048 };
 
 /* Up to this size rows are in the cache. Where sums are wider than rows, all of them make one group
  * then, so that sums stay in registers: 0.9 times the time. (Beyond it, so many streams of addresses
