@@ -13,6 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
@@ -45,8 +46,12 @@ __all__ = [
     "vandermonde_column",
 ]
 
-# Fused multiply-adds are wanted (one rounding fewer); no other liberty with arithmetic is.
+# Fused multiply-adds are wanted (one rounding fewer); no other liberty with arithmetic is, but the
+# order of sums where nothing else is computed.
 _njit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+_njit_sums = numba.njit(
+    nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy"
+)
 
 _RUN = 32  # factors between two normalisations; see csrc/cyclic.c
 _CHUNK = 2048  # workers whose products are in the nearest cache
@@ -416,6 +421,20 @@ def _float_of(typingctx, bits):
     return types.float32(types.uint32), codegen
 
 
+@intrinsic
+def _float_of_half(typingctx, bits):
+    """The float32 equal to the half with these bits, by the processor's own instruction."""
+
+    def codegen(context, builder, signature, args):
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+# Without it LLVM would call a function that may not be there.
+_CONVERTS_HALVES = binding.get_host_cpu_features().get("f16c", False)
+
+
 def _value(x):
     """What an element of a row stands for."""
 
@@ -426,6 +445,9 @@ def _value_impl(x):
         return lambda x: x
     if x == types.int16:
         return lambda x: _float_of(np.uint32(np.uint32(np.uint16(x)) << 16))
+
+    if _CONVERTS_HALVES:
+        return lambda x: _float_of_half(x)
 
     def half(x):  # see csrc/combine.c
         kept = (np.uint32(x) & 0x7FFF) << 13
@@ -665,16 +687,12 @@ def accumulate(coef, gradient, message):
 # ------------------------------------------------------------------------------- norms
 
 
-@_njit
+@_njit_sums
 def _square_sum(x):
-    lanes = np.zeros(16)
-    whole = x.size // 16 * 16
-    for j in range(0, whole, 16):
-        for t in range(16):
-            lanes[t] += np.float64(_value(x[j + t])) * np.float64(_value(x[j + t]))
-    total = lanes.sum()
-    for j in range(whole, x.size):
-        total += np.float64(_value(x[j])) * np.float64(_value(x[j]))
+    total = 0.0
+    for j in range(x.size):
+        value = np.float64(_value(x[j]))
+        total += value * value
     return total
 
 
