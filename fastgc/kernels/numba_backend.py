@@ -459,58 +459,42 @@ def _value_impl(x):
     return half
 
 
-def _floats(row, room):
-    """What a row stands for: itself, or floats written to `room`."""
-
-
-@overload(_floats, inline="never")
-def _floats_impl(row, room):
-    if isinstance(row.dtype, types.Float):
-        return lambda row, room: row
-
-    def floats(row, room):
-        for j in range(row.size):
-            room[j] = _value(row[j])
-        return room[: row.size]
-
-    return floats
-
-
 @_njit
-def _row(address, first, size, like, room):
-    """`size` reals, from `first` on, of the row at an address; `room` is for those of halves."""
+def _row(address, first, size, like):
+    """`size` reals, from `first` on, of the row at an address."""
     at = _pointer(address + np.uintp(first * like.itemsize))
-    return _floats(numba.carray(at, (size,), like.dtype), room)
+    return numba.carray(at, (size,), like.dtype)
 
 
 @_njit
-def _add_row(address, a, b, first, size, u, w, like, room):
+def _add_row(address, a, b, first, size, u, w, like):
     """Add a v to u and, where w has elements, b v to w."""
-    v = _row(address[0], first, size, like, room[0])
+    v = _row(address[0], first, size, like)
     for j in range(size):
-        u[j] += a[0] * v[j]
+        u[j] += a[0] * _value(v[j])
     if w.size:
         for j in range(size):
-            w[j] += b[0] * v[j]
+            w[j] += b[0] * _value(v[j])
 
 
 @_njit
-def _add_rows(address, a, b, first, size, u, w, like, room):
+def _add_rows(address, a, b, first, size, u, w, like):
     """`_add_row` for four rows in one pass over u and w."""
-    v0 = _row(address[0], first, size, like, room[0])
-    v1 = _row(address[1], first, size, like, room[1])
-    v2 = _row(address[2], first, size, like, room[2])
-    v3 = _row(address[3], first, size, like, room[3])
+    v0 = _row(address[0], first, size, like)
+    v1 = _row(address[1], first, size, like)
+    v2 = _row(address[2], first, size, like)
+    v3 = _row(address[3], first, size, like)
     a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
     b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
     if w.size:
         for j in range(size):
-            x0, x1, x2, x3 = v0[j], v1[j], v2[j], v3[j]
+            x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
             u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
             w[j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
     else:
         for j in range(size):
-            u[j] += a0 * v0[j] + a1 * v1[j] + a2 * v2[j] + a3 * v3[j]
+            x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
+            u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
 
 
 @_njit
@@ -520,7 +504,6 @@ def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check
     room = min(_BLOCK, 2 * (hi - lo))
     u = _empty_sums(room, like)
     w = _empty_sums(0 if mode == REAL else room, like)
-    floats = np.empty((4, room if like.itemsize == 2 else 0), np.float32)
     a, b = coef.real.astype(u.dtype), coef.imag.astype(u.dtype)
     finite = True
     for j in range(lo, hi, step):
@@ -533,9 +516,9 @@ def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check
             reals = min(reals, in_len - first)
         grouped = count - count % 4
         for r in range(0, grouped, 4):
-            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w, like, floats)
+            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w, like)
         for r in range(grouped, count):
-            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w, like, floats)
+            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w, like)
         to = out[2 * j if mode == EXPAND else j :]
         if not add:
             to[: 2 * size if mode == EXPAND else size] = 0
