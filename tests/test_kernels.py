@@ -227,6 +227,25 @@ def test_threads_change_no_bit(kernel, monkeypatch):
         threads.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dtype", LONG[-1].dtypes, ids=lambda dtype: np.dtype(dtype).name)
+def test_square_sum_by_threads(dtype, monkeypatch):
+    """Nothing is left out or counted twice, and what is not finite is seen in any piece."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
+    try:
+        for size in (0, 1, 1024, 1025, 5000, 70001):
+            arguments = LONG[-1].make(np.random.default_rng(3), size, 1, dtype)
+            truth = float(LONG[-1].truth(arguments))
+            assert LONG[-1].run(arguments) == pytest.approx(truth, rel=1e-13)
+            for at in {0, size // 2, size - 1} & set(range(size)):
+                good, arguments["x"][at] = arguments["x"][at], np.nan
+                assert np.isnan(LONG[-1].run(arguments))
+                arguments["x"][at] = good
+    finally:
+        threads.set_num_threads(before)
+
+
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
 def test_nothing_is_written_beyond_out(kernel):
     rng = np.random.default_rng(4)

@@ -380,9 +380,12 @@ def combine(
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
-    Of float32, float64, float16 or bfloat16.
+    Of float32, float64, float16 or bfloat16. Split over threads as `sgd`.
     """
-    return (active or _kernels()).square_sum(x)
+    kernel = (active or _kernels()).square_sum
+    if x.nbytes < threads.THRESHOLD_BYTES:
+        return kernel(x)
+    return sum(threads.run(lambda lo, hi: kernel(x[lo:hi]), x.size))
 
 
 def sgd(
