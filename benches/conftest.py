@@ -17,7 +17,12 @@ from fastgc.kernels import threads
 HERE = Path(__file__).parent
 
 # Modules that the benchmarks import by name: pytest's importlib mode adds no folder to the path.
-for path in (HERE.parent / "tests" / "kernel_table.py", HERE / "measure.py", HERE / "tables.py"):
+for path in (
+    HERE.parent / "tests" / "kernel_table.py",
+    HERE / "measure.py",
+    HERE / "tables.py",
+    HERE / "report.py",
+):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -27,6 +32,12 @@ TABLES = sys.modules["tables"].TABLES
 
 def pytest_addoption(parser):
     parser.addoption("--summary-md", help="also write the comparison tables to this file")
+    parser.addoption("--report", help="also write them to report.md in this folder, with pictures")
+
+
+def pytest_configure(config):
+    if directory := config.getoption("--report"):
+        sys.modules["report"].prepare(directory)
 
 
 @pytest.fixture
@@ -67,16 +78,11 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(
                 "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True))
             )
+    report = sys.modules["report"]
     if target := config.getoption("--summary-md"):
-        lines = [f"Measured on: {machine}.\n"]
-        for title, (head, *body) in found:
-            lines += [
-                f"{title}\n",
-                f"| {' | '.join(head)} |",
-                "|---" + "|---:" * (len(head) - 1) + "|",
-            ]
-            lines += [f"| {' | '.join(row)} |" for row in body] + [""]
-        Path(target).write_text("\n".join(lines), encoding="utf-8")
+        Path(target).write_text(report.markdown(machine, found), encoding="utf-8")
+    if directory := config.getoption("--report"):
+        report.write(Path(directory), machine, found, done)
 
 
 def _processor():

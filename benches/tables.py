@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 def _time(value):
     for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
@@ -48,6 +50,102 @@ def _vectors(done):
     return (
         "Decoding vectors: time (times as fast as numpy.linalg.solve on a prepared system, with "
         "one BLAS thread or all, whichever is faster; largest relative error of an entry)",
+        rows,
+    )
+
+
+def scaling(done):
+    """Sizes and median times of each method, in order of size, and the exponent they grow with."""
+    found = {}
+    for bench in done.values():
+        if "scaling" in bench.extra_info:
+            info = bench.extra_info
+            found.setdefault(info["scaling"], {})[info["n"]] = bench.stats.median
+    return {
+        method: (*zip(*sorted(times.items()), strict=True), slope(times))
+        for method, times in found.items()
+    }
+
+
+def slope(times):
+    """Exponent of n that a time grows with: fitted to the larger half of the sizes, at least two.
+
+    By least squares on the logarithms; NaN if there is one size.
+    """
+    if len(times) < 2:
+        return float("nan")
+    larger = sorted(times.items())[-max(2, (len(times) + 1) // 2) :]
+    n, seconds = np.log(larger).T
+    n -= n.mean()
+    return float(n @ seconds / (n @ n))
+
+
+def _scaling(done):
+    found = scaling(done)
+    if not found:
+        return None
+    sizes = sorted({n for of, _, _ in found.values() for n in of})
+    sizes = [n for i, n in enumerate(sizes) if i % 4 == len(sizes) % 4 - 1 or n == sizes[-1]]
+    rows = [["method", "growth", "largest n", *(f"n = {n:,}" for n in sizes)]]
+    for method, (of, seconds, exponent) in found.items():
+        times = dict(zip(of, seconds, strict=True))
+        cells = (_time(times[n]) if n in times else "–" for n in sizes)
+        rows.append([method, f"n^{exponent:.2f}", f"{of[-1]:,}", *cells])
+    return (
+        "Scaling of the decoding vector, s = n/8 if not said, one thread (growth: fitted to "
+        "the larger half of the sizes; solvers' systems are prepared)",
+        rows,
+    )
+
+
+def roofline(done):
+    """What was measured against reading: benchmarks and their share of the limit."""
+    return {
+        bench: bench.extra_info["bytes"] * bench.extra_info["read_per_byte"] / bench.stats.median
+        for bench in done.values()
+        if "roofline" in bench.extra_info
+    }
+
+
+def _roofline(done):
+    found = roofline(done)
+    if not found:
+        return None
+    rows = [["what", "threads", "bytes", "time", "GB/s", "of the limit", "best other", "ratio"]]
+    for bench, share in sorted(found.items(), key=lambda item: item[0].extra_info["roofline"]):
+        info, time = bench.extra_info, bench.stats.median
+        rows.append(
+            [
+                info["roofline"],
+                str(info["threads"]),
+                f"{info['bytes'] / 1e9:.2f}·10⁹",
+                _time(time),
+                f"{info['bytes'] / time / 1e9:.1f}",
+                f"{share:.0%}",
+                info["other"],
+                f"{info['other_seconds'] / time:.1f}×",
+            ]
+        )
+    return (
+        "Roofline: combinations in memory (limit: reading the same rows on as many threads, in "
+        "turns; bytes: of the rows and the result; ratio: time of NumPy's or PyTorch's best form)",
+        rows,
+    )
+
+
+def _rounds(done):
+    found = [bench for bench in done.values() if "from_buffers" in bench.extra_info]
+    if not found:
+        return None
+    forms = list(dict.fromkeys(form for bench in found for form in bench.extra_info["forms"]))
+    rows = [["packed messages in buffers", "threads", "time", *forms]]
+    for bench in found:
+        info, time = bench.extra_info, bench.stats.median
+        ratios = (f"{info['forms'][form] / time:.1f}×" for form in forms)
+        rows.append([info["from_buffers"], str(info["threads"]), _time(time), *ratios])
+    return (
+        "From 68 messages to a gradient of 10⁶ float64 (others: complex messages of 10⁶ elements; "
+        "how many times as long)",
         rows,
     )
 
@@ -298,12 +396,15 @@ def _compilation(done):
 
 
 TABLES = (
+    _scaling,
     _vectors,
     _calls,
     _vandermonde,
     _lagrange,
     _completion,
     _stability,
+    _roofline,
+    _rounds,
     _combinations,
     _steps,
     _adaptive,

@@ -1,0 +1,107 @@
+"""benches/tables.py and benches/report.py: fitted exponents, and the page that is written."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytestmark = pytest.mark.any_backend
+
+BENCHES = Path(__file__).parents[1] / "benches"
+for name in ("tables", "report"):
+    spec = importlib.util.spec_from_file_location(name, BENCHES / f"{name}.py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+tables, report = sys.modules["tables"], sys.modules["report"]
+
+
+class Bench:
+    """As pytest-benchmark's: a median, and what was noted beside it."""
+
+    def __init__(self, median, **info):
+        self.stats, self.extra_info, self.group = SimpleNamespace(median=median), info, None
+
+
+def scaling_of(**times):
+    return {
+        f"{method}-{n}": Bench(seconds, scaling=method, n=n)
+        for method, of in times.items()
+        for n, seconds in of.items()
+    }
+
+
+ROOFLINE = {
+    "a": Bench(0.5, roofline="decode", threads=1, bytes=10**9, read_per_byte=4e-10)
+    # read in 0.4 s
+}
+for bench in ROOFLINE.values():
+    bench.extra_info.update(other="matmul", other_seconds=1.0)
+
+
+@pytest.mark.parametrize("exponent", [1, 2, 2.5])
+def test_slope_of_a_power_law(exponent):
+    times = {n: 3e-9 * n**exponent for n in (16, 64, 1024, 4096)}
+    assert tables.slope(times) == pytest.approx(exponent, rel=1e-12)
+
+
+def test_slope_is_of_the_larger_half():
+    """Small sizes take what a call costs, whatever n; sizes come in any order."""
+    times = {n: 1e-5 if n < 100 else 1e-9 * n**2 for n in (1000, 8, 100, 4, 10, 10**4, 2, 500)}
+    assert tables.slope(times) == pytest.approx(2, rel=1e-12)
+    assert tables.slope({10: 1, 20: 8}) == pytest.approx(3, rel=1e-12)
+    assert tables.slope({10: 1, 100: 5, 200: 10}) == pytest.approx(1, rel=1e-12)
+
+
+def test_slope_minimises_squares():
+    """By the normal equations on the logarithms of n and of the time."""
+    x, y = [0, 1, 2], [0, 1, 1]
+    times = {10**i: 10**j for i, j in zip(x, y, strict=True)}
+    assert tables.slope({1e-3: 7, 1e-2: 9, **times}) == pytest.approx(0.5)
+
+
+def test_slope_of_one_size_is_unknown():
+    assert math.isnan(tables.slope({16: 1e-6}))
+
+
+def test_share_of_the_limit():
+    (share,) = tables.roofline(ROOFLINE).values()
+    assert share == pytest.approx(0.8)
+    _, (head, row) = tables._roofline(ROOFLINE)
+    assert row[head.index("of the limit")] == "80%"
+    assert row[head.index("ratio")] == "2.0×"
+    assert row[head.index("GB/s")] == "2.0"
+
+
+def test_sizes_that_are_missing_are_dashes():
+    done = scaling_of(slow={16: 1e-3, 32: 8e-3}, fast={16: 1e-6, 32: 2e-6, 64: 4e-6})
+    _, (head, slow, fast) = tables._scaling(done)
+    assert slow[:3] == ["slow", "n^3.00", "32"]
+    assert fast[:3] == ["fast", "n^1.00", "64"]
+    at = head.index("n = 64")
+    assert (slow[at], fast[at]) == ("–", "4 µs")
+
+
+def test_report(tmp_path):
+    pytest.importorskip("matplotlib")
+    done = {**scaling_of(fast={16: 1e-6, 32: 2e-6}), **ROOFLINE}
+    found = [table for make in tables.TABLES if (table := make(done))]
+    where = tmp_path / "new" / "folder"
+    report.prepare(str(where))
+    report.write(where, "an abacus", found, done)
+    page = (where / "report.md").read_text(encoding="utf-8")
+    assert "Measured on: an abacus." in page
+    assert "| fast | n^1.00 | 32 |" in page
+    assert page.count("| decode | 1 |") == 1
+    for picture in ("scaling.png", "roofline.png"):
+        assert f"({picture})" in page
+        assert (where / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_report_without_such_benchmarks_has_no_pictures(tmp_path):
+    report.write(tmp_path, "an abacus", [("Title", [["a", "b"], ["1", "2"]])], {})
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "Title\n\n| a | b |\n|---|---:|\n| 1 | 2 |" in page
