@@ -866,6 +866,19 @@ def lagrange_basis(
 
 
 @_njit
+def _largest(x):
+    """Where the first of the largest is, of numbers that are not negative."""
+    bits = x.view(np.int64)  # which are in the same order, and a maximum of integers is vectorised
+    most = np.int64(0)
+    for i in range(bits.size):
+        most = max(most, bits[i])
+    for i in range(bits.size):
+        if bits[i] == most:
+            return i
+    return 0
+
+
+@_njit
 def leja_order(nodes, order):
     """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
     m = nodes.size
@@ -887,13 +900,15 @@ def leja_order(nodes, order):
         at, where = x[chosen], order[chosen]
         x[chosen], product[chosen], order[chosen] = x[k], product[k], order[k]
         x[k], order[k] = at, where
-        chosen, best = k + 1, -1.0
-        for i in range(k + 1, m):
-            difference = x[i] - at
+        rest, distance = x[k + 1 :], product[k + 1 :]
+        for i in range(rest.size):
+            difference = rest[i] - at
             square = difference.real * difference.real + difference.imag * difference.imag
-            product[i] *= square
-            if product[i] > best:
-                chosen, best = i, product[i]
+            distance[i] *= square
+        chosen, best = k + 1, -1.0
+        if rest.size:
+            chosen += _largest(distance)
+            best = product[chosen]
         if k % 8 == 7 and best > 0:
             # a common factor changes nothing; nor does the order of the hopeless
             scale = _power_of_two(-math.frexp(best)[1])
@@ -909,22 +924,36 @@ def vandermonde_column(x, c, transpose):
     `transpose`. With it, the entries of a belong to the nodes in this order.
     """
     m = x.size
-    if transpose:
-        for k in range(m - 1):
-            for i in range(m - 1, k, -1):
-                c[i] -= x[k] * c[i - 1]
-        for k in range(m - 2, -1, -1):
-            for i in range(k + 1, m):
-                c[i] = _over(c[i], x[i] - x[i - k - 1])
-            for i in range(k, m - 1):
-                c[i] -= c[i + 1]
-    else:
-        for k in range(m - 1):
-            for i in range(m - 1, k, -1):
-                c[i] = _over(c[i] - c[i - 1], x[i] - x[i - k - 1])
-        for k in range(m - 2, -1, -1):
-            for i in range(k, m - 1):
-                c[i] -= x[k] * c[i + 1]
+    # Steps go from one array to another and back: what overlaps is not vectorised.
+    now, then = c, c.copy()
+    for k in range(m - 1):
+        before, at, to = now[k : m - 1], now[k + 1 :], then[k + 1 :]
+        if transpose:
+            for i in range(to.size):
+                to[i] = at[i] - x[k] * before[i]
+        else:
+            near, far = x[k + 1 :], x[: m - k - 1]
+            for i in range(to.size):
+                to[i] = _over(at[i] - before[i], near[i] - far[i])
+        then[k] = now[k]
+        now, then = then, now
+    then[:] = now
+    for k in range(m - 2, -1, -1):
+        at, after = now[k : m - 1], now[k + 1 :]
+        if transpose:
+            near, far, quotient = x[k + 1 :], x[: m - k - 1], then[k:]
+            quotient[0] = now[k]
+            for i in range(near.size):
+                quotient[i + 1] = _over(after[i], near[i] - far[i])
+            for i in range(at.size):
+                at[i] = quotient[i] - quotient[i + 1]
+            now[m - 1] = then[m - 1]
+        else:
+            to = then[k : m - 1]
+            for i in range(to.size):
+                to[i] = at[i] - x[k] * after[i]
+            now, then = then, now
+    c[:] = now
 
 
 @_njit
