@@ -104,6 +104,21 @@ int fgc_combine_bfloat(fgc_mode mode, const uintptr_t *rows, const double *coef,
                        int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
                        float *out);
 
+/* The same of rows numbers[0 .. count-1] of a table. Those whose coefficient is zero are not read.
+ * FGC_NOT_FINITE: as 1 above. */
+fgc_status fgc_combine_chosen_float(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                                    const double *coef, int64_t in_len, int64_t out_len, int flags,
+                                    float *out, int64_t count, int64_t lo, int64_t hi);
+fgc_status fgc_combine_chosen_double(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                                     const double *coef, int64_t in_len, int64_t out_len, int flags,
+                                     double *out, int64_t count, int64_t lo, int64_t hi);
+fgc_status fgc_combine_chosen_half(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                                   const double *coef, int64_t in_len, int64_t out_len, int flags,
+                                   float *out, int64_t count, int64_t lo, int64_t hi);
+fgc_status fgc_combine_chosen_bfloat(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                                     const double *coef, int64_t in_len, int64_t out_len, int flags,
+                                     float *out, int64_t count, int64_t lo, int64_t hi);
+
 /* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */
 double fgc_square_sum_float(const float *x, int64_t len);
 double fgc_square_sum_double(const double *x, int64_t len);

@@ -110,7 +110,7 @@ def _bits_of_bfloat16(tensor: Any) -> NDArray[Any]:
 
 def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
     """`arrays` as one NumPy array if it is an array, else the sequence of arrays that it is."""
-    if isinstance(arrays, np.ndarray | list | tuple) or not _lends_memory(arrays):
+    if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
         return arrays  # type: ignore[no-any-return]
     return as_array(what, arrays)
 
@@ -235,7 +235,7 @@ def check_vector(
         and array.shape == (size,)
         and (flags := array.flags).c_contiguous
         and flags.aligned
-        and not output
+        and (flags.writeable or not output)
     ):
         return array
     if number is not None:

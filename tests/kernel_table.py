@@ -59,7 +59,7 @@ def _wide(array):
     )
 
 
-def _combine(mode, accumulate, stacked):
+def _combine(mode, accumulate, stacked, bound=False):
     name = {
         kernels.REAL: "real",
         kernels.PACKED: "packed",
@@ -85,16 +85,32 @@ def _combine(mode, accumulate, stacked):
             "size": size,
         }
 
+    def combine(arguments, out, check=False):
+        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
+        coef = arguments["coef"]
+        if not bound:
+            return kernels.combine(mode, rows, coef, out, accumulate, check)
+        # from a table that also holds others, of which none is read: their coefficients are 0
+        count = coef.size
+        table = kernels.Rows(2 * count, rows.length, rows.arrays[0].dtype)
+        unread = np.full(rows.length, np.nan).astype(rows.arrays[0].dtype)
+        for row in reversed(list(rows.arrays)):
+            table.append(unread)
+            table.append(row)
+        numbers = np.array([*range(2 * count)][::-1])
+        with_zeros = np.stack([coef, np.zeros_like(coef)], axis=1).ravel()
+        run = kernels.bind_combine(mode, table, numbers, with_zeros, out, check)
+        status = run(2 * count)
+        assert status in (kernels.Status.OK, kernels.Status.NOT_FINITE)
+        return status == kernels.Status.OK
+
     def run(arguments, out=None):
         out = arguments["before"].copy() if out is None else out
-        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
-        kernels.combine(mode, rows, arguments["coef"], out, accumulate)
+        combine(arguments, out)
         return out
 
     def finite(arguments):
-        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
-        out = arguments["before"].copy()
-        return kernels.combine(mode, rows, arguments["coef"], out, accumulate, check=True)
+        return combine(arguments, arguments["before"].copy(), check=True)
 
     def truth(arguments):
         before = arguments["before"]
@@ -112,7 +128,8 @@ def _combine(mode, accumulate, stacked):
         result = total if mode == kernels.EXPAND else total.real
         return result + before if accumulate else result
 
-    title = f"combine {name}{', accumulate' if accumulate else ''}{', stacked' if stacked else ''}"
+    ways = {", accumulate": accumulate, ", stacked": stacked, ", bound": bound}
+    title = f"combine {name}{''.join(way for way, taken in ways.items() if taken)}"
     halves = HALVES if mode in (kernels.REAL, kernels.PACKED) else ()
     return Kernel(title, make, run, truth, (np.float32, np.float64, *halves), finite)
 
@@ -313,6 +330,10 @@ KERNELS = [
         for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
         for accumulate in (False, True)
         for stacked in (False, True)
+    ),
+    *(
+        _combine(mode, accumulate=False, stacked=True, bound=True)
+        for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
     ),
     _square_sum(),
     _decoding_vector("locator", kernels.LOCATOR, _whole),

@@ -300,6 +300,47 @@ def test_decode_does_not_copy_messages(monkeypatch):
     assert not seen
 
 
+def test_stacked_messages_are_decoded_alike_whatever_came_before():
+    """Plans for small gradients are kept between calls: each call finds what it needs."""
+    rng = np.random.default_rng(0)
+    code = ReedSolomon(7, stragglers=2)
+    for turn in range(60):
+        dtype = (np.float32, np.float64, np.complex128)[turn % 3]
+        p, f = int(rng.integers(1, 5)), int(rng.integers(5, 8))
+        partials = rng.standard_normal((7, p)).astype(dtype)
+        survivors = rng.permutation(7)[:f]
+        messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in survivors])
+        given = {
+            0: lambda m: m,
+            1: lambda m: np.asfortranarray(m),
+            2: lambda m: np.concatenate([m, m], axis=1)[:, : m.shape[1]],
+            3: lambda m: m[::-1].copy()[::-1],
+        }[turn % 4](messages)
+        out = np.full(p, 7, dtype)
+        assert code.decode(survivors, given, out) is out
+        np.testing.assert_array_equal(out, code.decode(survivors, list(messages), p=p))
+        bad = given.copy()
+        bad[f - 1, 0] = np.nan
+        before = out.copy()
+        with pytest.raises(NonFiniteMessageError, match=f"of worker {survivors[-1]} is not"):
+            code.decode(survivors, bad, out)
+        with pytest.raises(NotDecodableError):
+            code.decode(survivors[:4], given[:4], out)
+        out.flags.writeable = False
+        with pytest.raises(ValueError, match="out is read-only"):
+            code.decode(survivors, given, out)
+        np.testing.assert_array_equal(out, before)
+
+
+@pytest.mark.any_backend
+def test_a_plan_of_a_large_gradient_is_not_kept():
+    code = ReedSolomon(4, stragglers=1)
+    for p in (10, 10**5):
+        messages = np.ones((4, p))
+        code.decode(range(4), messages, np.empty(p))
+    assert [plan.sums.size for plan in code._stacks] in ([], [10])
+
+
 @EVERY_CODE
 def test_out_of_a_round(code):
     p = 5
@@ -436,17 +477,18 @@ def test_bound_decoder_of_halves(dtype):
 
 def test_bound_decoder_gathers_nothing(monkeypatch):
     code = BinaryCode(6, stragglers=1)
-    messages = np.ones((6, 8))
-    bound, seen = code.bind(messages), []
-    combine = kernels.combine
+    messages, seen = np.ones((6, 8)), []
+    bind_combine = kernels.bind_combine
 
-    def spy(mode, rows, coef, *rest, **named):
-        seen.append([int(a) for a in rows.addresses[: rows.count]])
-        return combine(mode, rows, coef, *rest, **named)
+    def spy(mode, rows, *rest, **named):
+        seen.append(rows.addresses.tolist())
+        return bind_combine(mode, rows, *rest, **named)
 
-    monkeypatch.setattr(kernels, "combine", spy)
-    bound([5, 3, 0, 1, 2])  # one class is complete: 1, 3 and 5
-    assert seen == [[messages[i].ctypes.data for i in (5, 3, 1)]]
+    monkeypatch.setattr(kernels, "bind_combine", spy)
+    bound = code.bind(messages)
+    assert seen == [[row.ctypes.data for row in messages]]
+    messages[[0, 2]] = np.nan  # not read: one class is complete, 1, 3 and 5
+    np.testing.assert_array_equal(bound([5, 3, 0, 1, 2]), np.full(8, 3.0))
 
 
 def test_bound_decoder_refuses_and_writes_nothing():

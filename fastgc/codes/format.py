@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -44,9 +45,20 @@ class Format:
         cls, layout: Layout, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
+        if not isinstance(dtype, np.dtype):
+            dtype = check_dtype(dtype, halves=True)
+        if message_dtype is not None and not isinstance(message_dtype, np.dtype):
+            message_dtype = check_dtype(message_dtype, halves=True)
+        p = check_integer("the gradient dimension p", p)
+        return cls._of(layout, p, dtype, message_dtype)
+
+    @classmethod
+    @lru_cache(maxsize=256)  # a small message is decoded in the time that making one takes
+    def _of(
+        cls, layout: Layout, p: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any] | None
+    ) -> Format:
         dtype = check_dtype(dtype, halves=True)
         message = dtype if message_dtype is None else check_dtype(message_dtype, halves=True)
-        p = check_integer("the gradient dimension p", p)
         if p < 1:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
         if layout in ("real", "packed"):

@@ -16,8 +16,9 @@ from .trust import Approximation, Trust
 
 if TYPE_CHECKING:
     from .base import Code
+    from .format import Format
 
-__all__ = ["BoundDecoder", "Decoder", "Encoder", "Round", "Watch", "require_finite"]
+__all__ = ["BoundDecoder", "Decoder", "Encoder", "Round", "StackDecoder", "Watch", "require_finite"]
 
 
 class Watch(Protocol):
@@ -97,11 +98,9 @@ class BoundDecoder:
     """
 
     __slots__ = (
-        "_all",
-        "_chosen",
+        "_combine",
         "_decoder",
-        "_mode",
-        "_reals",
+        "_rows",
         "_sums",
         "_target",
         "code",
@@ -139,12 +138,17 @@ class BoundDecoder:
         self.gradient: Any = target if out is None else out
         self._target = target
         self._sums = np.empty_like(target) if check_finite else target
-        self._mode = form.decode_mode
-        self._reals = form.reals(self._sums, self._mode)
-        rows = form.reals(rows, self._mode)
-        self._all = kernels.Rows.of(list(rows), rows.shape[1], rows.dtype)
-        self._chosen = kernels.Rows(len(rows), rows.shape[1], rows.dtype)
-        self._decoder = code.decoder()
+        self._decoder = decoder = code.decoder()
+        reals = form.reals(rows, form.decode_mode)
+        self._rows = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
+        self._combine = kernels.bind_combine(
+            form.decode_mode,
+            self._rows,
+            decoder.survivors,
+            decoder.vector,
+            form.reals(self._sums, form.decode_mode),
+            check_finite,
+        )
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """The gradient from the rows of `survivors`.
@@ -170,18 +174,80 @@ class BoundDecoder:
             If a survivor is named twice or does not exist. In every case nothing has been written.
         """
         vector = self._decoder(survivors, method)
-        numbers = self._decoder.survivors[: vector.size]
-        if self.code._sparse:
-            used = np.flatnonzero(vector)
-            vector, numbers = vector[used], numbers[used]
-        self._chosen.take(self._all, numbers)
-        check = self._sums is not self._target
-        if not kernels.combine(self._mode, self._chosen, vector, self._reals, check=check):
-            for number, row in zip(numbers.tolist(), self._chosen.arrays, strict=True):
-                require_finite(self.code.sender(number)[0], row)
-        if check:
+        if status := self._combine(vector.size):
+            self._raise(status, vector)
+        if self._sums is not self._target:
             self._target[:] = self._sums
         return self.gradient  # type: ignore[no-any-return]
+
+    def _raise(self, status: int, vector: NDArray[Any]) -> None:
+        if status == kernels.Status.NO_MEMORY:
+            raise MemoryError("no memory for the addresses of the messages")
+        for number in self._decoder.survivors[: vector.size][vector != 0].tolist():
+            require_finite(self.code.sender(number)[0], self._rows.arrays[number])
+
+
+class StackDecoder:
+    """Gradients decoded from messages of one format, stacked in whichever array: for `Code.decode`.
+
+    Prepares what does not depend on where arrays are. Not for use by two threads at once.
+
+    Attributes
+    ----------
+    sums : (p,) array
+        Each call overwrites it with the gradient.
+    backend : module
+        Which of `fastgc.kernels` it was made under.
+    """
+
+    __slots__ = ("_combine", "_decoder", "_form", "_placed", "_rows", "backend", "sums")
+
+    def __init__(self, code: Code, form: Format) -> None:
+        self._form = form
+        self._decoder = decoder = code.decoder()
+        self.backend = decoder.backend
+        self.sums = np.empty(form.gradient_size, form.gradient_dtype)
+        mode, count = form.decode_mode, code.message_count
+        message = form.reals(np.empty(form.message_size, form.message_dtype), mode)
+        self._rows = kernels.Rows(count, message.size, message.dtype)
+        self._placed: tuple[int, int, int] | None = None
+        self._combine = kernels.bind_combine(
+            mode,
+            self._rows,
+            np.arange(count),
+            decoder.vector,
+            form.reals(self.sums, mode),
+            check=True,
+        )
+
+    def fits(self, messages: NDArray[Any], out: NDArray[Any]) -> bool:
+        """Whether these arrays can be read and written as they are."""
+        form, sums = self._form, self.sums
+        return (
+            messages.dtype is form.message_dtype
+            and messages.shape[1:] == (form.message_size,)
+            and messages.strides[1] == messages.itemsize
+            and messages.flags.aligned
+            and out.dtype is sums.dtype
+            and out.shape == sums.shape
+            and (flags := out.flags).c_contiguous
+            and flags.aligned
+            and flags.writeable
+        )
+
+    def __call__(self, survivors: NDArray[np.int64], messages: NDArray[Any], method: str) -> int:
+        """Write the gradient to `sums`; `Status.NOT_FINITE` if it is not."""
+        f, rows = survivors.size, self._rows
+        self._decoder._of(survivors, method)
+        place = kernels.address(messages[0]), messages.strides[0], f
+        if place != self._placed:
+            rows.addresses[:f] = kernels.stacked(*place)
+            self._placed = place
+        rows.arrays = self._form.reals(messages, self._form.decode_mode)
+        try:
+            return self._combine(f)
+        finally:
+            rows.arrays = []
 
 
 class Encoder:
@@ -631,9 +697,9 @@ class Round:
 
 def nonzero(vector: NDArray[Any], rows: kernels.Rows) -> tuple[NDArray[Any], kernels.Rows]:
     """The nonzero coefficients and their rows: what is multiplied by zero need not be read."""
-    used = np.flatnonzero(vector)
-    if used.size == vector.size:
+    if np.count_nonzero(vector) == vector.size:
         return vector, rows
+    used = np.flatnonzero(vector)
     return vector[used], rows.select(used)
 
 

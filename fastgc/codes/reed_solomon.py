@@ -161,6 +161,7 @@ class ReedSolomon(Code):
     """
 
     _complex = True
+    _sparse = True  # of "spread"
     methods = (
         "auto",
         "locator",
@@ -212,7 +213,6 @@ class ReedSolomon(Code):
         self.load = max(c.w for c in made)
         self.stragglers = min(c.tolerance for c in made)
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
-        self._sparse = self.clusters > 1  # with one, all messages that come are needed
         self._check_stability(strict, f"use {other}")
 
     def _parameters(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -22,7 +23,7 @@ from . import threads
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where
 from .fourier import Fourier, Polar
-from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+from .rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, address, stacked
 
 __all__ = [
     "BLOCKS",
@@ -43,9 +44,11 @@ __all__ = [
     "Rows",
     "Status",
     "Where",
+    "address",
     "amsgrad",
     "backend",
     "backends",
+    "bind_combine",
     "bind_decoding_vector",
     "bind_fourier",
     "combine",
@@ -60,6 +63,7 @@ __all__ = [
     "solve_vandermonde",
     "square_distance",
     "square_sum",
+    "stacked",
     "use_backend",
 ]
 
@@ -103,6 +107,16 @@ class Backend(Protocol):
         accumulate: bool,
         check: bool,
     ) -> bool: ...
+
+    def bind_combine(
+        self,
+        mode: int,
+        rows: Rows,
+        numbers: NDArray[np.int64],
+        coef: NDArray[Any],
+        out: NDArray[Any],
+        check: bool,
+    ) -> CombinePart: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
 
@@ -362,11 +376,8 @@ def combine(
     bool
         False if `check` is set and a written value is NaN or Inf, else True.
     """
-    extent = rows.length
-    if mode == PACKED:
-        extent = max(extent, out.size)
-        extent += extent & 1
     kernels = active or _kernels()
+    extent = _extent(mode, rows, out)
     moved = (len(rows.arrays) + 1) * rows.nbytes
     if moved < threads.THRESHOLD_BYTES or _active_name == "numpy":
         return kernels.combine(mode, rows, coef, out, 0, extent, accumulate, check)
@@ -375,6 +386,48 @@ def combine(
             lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate, check), extent
         )
     )
+
+
+def _extent(mode: int, rows: Rows, out: NDArray[Any]) -> int:
+    """Elements of the rows that a combination goes over: whole pairs."""
+    if mode != PACKED:
+        return rows.length
+    extent = max(rows.length, out.size)
+    return extent + (extent & 1)
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    check: bool = False,
+) -> Callable[[int], int]:
+    """Prepare ``out = sum_r coef[r] * rows[numbers[r]]`` on fixed buffers.
+
+    Returns a function ``combine(count) -> status`` that reads ``numbers[:count]`` and
+    ``coef[:count]``; rows whose coefficient is 0 are not read. Its status is `Status.NOT_FINITE`
+    where `combine` would return False. Pointers are taken once, here.
+
+    Parameters
+    ----------
+    mode, rows, coef, out, check
+        As in `combine`.
+    numbers : (capacity,) int64 array
+        Of rows; as long as `coef`.
+    """
+    part = _kernels().bind_combine(mode, rows, numbers, coef, out, check)
+    extent = _extent(mode, rows, out)
+    together = _active_name == "numpy"
+    few = threads.THRESHOLD_BYTES // max(rows.nbytes, 1)
+
+    def combine(count: int) -> int:
+        if count < few or together:
+            return part(count, 0, extent)
+        return max(threads.run(lambda lo, hi: part(count, lo, hi), extent))
+
+    return combine
 
 
 def square_sum(x: NDArray[Any]) -> float:

@@ -12,12 +12,13 @@ from ._cffi import ffi, lib
 from .completion import Completion, CompletionPlan
 from .cyclic import CyclicPlan, Decode, Status, Where
 from .fourier import Polar
-from .rows import Rows, kind_of
+from .rows import CombinePart, Rows, kind_of
 
 NO_MEMORY = Status.NO_MEMORY
 
 __all__ = [
     "amsgrad",
+    "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
     "combine",
@@ -37,10 +38,10 @@ __all__ = [
 ]
 
 _combine = {
-    "float": ("float[]", lib.fgc_combine_float),
-    "double": ("double[]", lib.fgc_combine_double),
-    "half": ("float[]", lib.fgc_combine_half),
-    "bfloat": ("float[]", lib.fgc_combine_bfloat),
+    "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
+    "double": ("double[]", lib.fgc_combine_double, lib.fgc_combine_chosen_double),
+    "half": ("float[]", lib.fgc_combine_half, lib.fgc_combine_chosen_half),
+    "bfloat": ("float[]", lib.fgc_combine_bfloat, lib.fgc_combine_chosen_bfloat),
 }
 _square_sum = {
     "float": ("float[]", lib.fgc_square_sum_float),
@@ -153,7 +154,7 @@ def combine(
     check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
-    kind, function = _combine[rows.kind]
+    kind, function, _ = _combine[rows.kind]
     return not function(
         mode,
         rows.c or _addresses(rows),
@@ -165,6 +166,29 @@ def combine(
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
         ffi.from_buffer(kind, out),
+    )
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`; ``part(count, lo, hi)`` as in `combine`, a `Status`."""
+    kind, _, function = _combine[rows.kind]
+    return partial(
+        function,
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("int64_t[]", numbers),
+        ffi.from_buffer("double[]", coef),
+        rows.length,
+        out.size,
+        2 * check,  # FGC_CHECK
+        ffi.from_buffer(kind, out, require_writable=True),
     )
 
 

@@ -23,11 +23,12 @@ from . import cyclic
 from .completion import BLOCKS, CELLS
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
 from .fourier import Polar
-from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, kind_of
+from .rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, kind_of
 
 __all__ = [
     "accumulate",
     "amsgrad",
+    "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
     "combine",
@@ -570,6 +571,25 @@ def combine(
         accumulate,
         check,
     )
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`."""
+
+    def part(count: int, lo: int, hi: int) -> int:
+        used = np.flatnonzero(coef[:count])
+        chosen = rows.select(numbers[used])
+        finite = combine(mode, chosen, coef[used], out, lo, hi, False, check)
+        return cyclic.Status.OK if finite else cyclic.Status.NOT_FINITE
+
+    return part
 
 
 def _mode(coef):

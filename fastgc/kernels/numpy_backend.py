@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from .completion import BLOCKS, CELLS, Completion, CompletionPlan
 from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Status, Where
 from .fourier import Polar
-from .rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows
+from .rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, Rows
 
 __all__ = [
     "amsgrad",
+    "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
     "combine",
@@ -240,6 +241,25 @@ def combine(
             result = total.real if mode == REAL_PART else total
         np.copyto(out, out + result if accumulate else result, casting="same_kind")
     return not check or bool(np.isfinite(out).all())
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`."""
+
+    def part(count: int, lo: int, hi: int) -> int:
+        used = np.flatnonzero(coef[:count])
+        chosen = rows.select(numbers[used])
+        finite = combine(mode, chosen, coef[used], out, lo, hi, False, check)
+        return Status.OK if finite else Status.NOT_FINITE
+
+    return part
 
 
 def square_sum(x: NDArray[Any]) -> float:
