@@ -164,6 +164,55 @@ def _calls(done):
     return "One call for a decoding vector", rows
 
 
+def _overhead(done):
+    """Layers between Python and the kernels: what each adds to the kernels it calls."""
+    found = [b for b in done.values() if "layer" in b.extra_info]
+    if not found:
+        return None
+    kernel = {}
+    for bench in found:
+        info = bench.extra_info
+        if info["layer"] in ("kernel", "kernels"):
+            kernel[info["verb"], info["p"]] = bench.stats.median
+    rows = [["verb", "p", "layer", "time", "over the kernel"]]
+    for bench in found:
+        info, time = bench.extra_info, bench.stats.median
+        over = time - kernel.get((info["verb"], info["p"]), time)
+        rows.append(
+            [
+                info["verb"],
+                str(info["p"]),
+                info["layer"],
+                _time(time),
+                _time(over) if over > 0 else "–",
+            ]
+        )
+    rows[1:] = sorted(rows[1:], key=lambda row: (row[0], int(row[1])))
+    return "What a call costs over its kernels (C, n = 80, f = 68)", rows
+
+
+def _cache(done):
+    """Vectors of survivor sets that come again: a row for each size."""
+    cells = {}
+    for bench in done.values():
+        if "cached" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault((info["n"], info["s"]), {})[info["cached"]] = bench.stats.median
+    if not cells:
+        return None
+    rows = [["n, s", "computed", "a hit", "a new set"]]
+    for (n, s), found in sorted(cells.items()):
+        row = [f"{n}, {s}"]
+        for way in rows[0][1:]:
+            if way not in found:
+                row.append("–")
+                continue
+            ratio = f" ({found['computed'] / found[way]:.2g}×)" if "computed" in found else ""
+            row.append(_time(found[way]) + (ratio if way != "computed" else ""))
+        rows.append(row)
+    return "Decoding vectors of sets that come again (times as fast as computing them)", rows
+
+
 def _vandermonde(done):
     """Vandermonde solves: a row for each size, a column for each solver."""
     cells = {}
@@ -399,6 +448,8 @@ TABLES = (
     _scaling,
     _vectors,
     _calls,
+    _overhead,
+    _cache,
     _vandermonde,
     _lagrange,
     _completion,

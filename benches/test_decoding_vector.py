@@ -89,7 +89,7 @@ def test_method(benchmark, note, n, s, method):
         moment[0] = 1
         call, arguments = np.linalg.solve, (np.exp(2j * np.pi / n * power), moment)
     elif method == "prepared":
-        call, arguments = code.decoder(), (survivors,)
+        call, arguments = code.decoder(), (survivors, "locator")
     else:
         call, arguments = code.decoding_vector, (survivors, method)
     with one_blas_thread() if method in ("linalg", "solve") else nullcontext():

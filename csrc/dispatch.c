@@ -567,3 +567,17 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
     *where = beyond;
     return FGC_OVERFLOW;
 }
+
+int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f)
+{
+    unsigned twice = 0;
+    memset(bits, 0, (size_t)(n + 7) / 8);
+    for (int64_t l = 0; l < f; l++) {
+        const uint64_t i = (uint64_t)survivors[l];
+        if (i >= (uint64_t)n)
+            return 1;
+        twice |= bits[i / 8] >> i % 8 & 1;
+        bits[i / 8] |= (uint8_t)(1 << i % 8);
+    }
+    return (int)twice;
+}

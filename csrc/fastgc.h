@@ -72,6 +72,10 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
                             const unsigned char *present, const double *size, double *out,
                             int64_t *where, void *work, int64_t f);
 
+/* bits[i / 8] >> i % 8 & 1 = whether i is among the survivors, for i = 0 .. n-1, and zeros after it.
+ * Returns 0 if these are distinct and within 0 .. n-1, else 1, with bits of no meaning. */
+int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f);
+
 /* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
 typedef enum {
     FGC_REAL,      /* real coefficients, real rows, real out */

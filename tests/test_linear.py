@@ -174,7 +174,7 @@ def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
     for F in (sets[1], sets[2], sets[0], sets[3]):  # the last pushes out sets[1]
         code.decoding_vector(F)
     assert solved == [sets[0], sets[1], sets[2], sets[3]]
-    assert len(code._vectors) == 3
+    assert code.cache.info().entries == 3
     code.decoding_vector(sets[0])
     assert len(solved) == 4
     code.decoding_vector(sets[1])
@@ -206,7 +206,7 @@ def test_cache_under_threads():
     for thread in threads:
         thread.join()
     assert not failures
-    assert len(code._vectors) <= 4
+    assert code.cache.info().entries <= 4
 
 
 def test_trust_counts_the_residual():

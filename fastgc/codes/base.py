@@ -34,6 +34,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
+from .cache import SurvivorCache
 from .format import Format, Layout, real_of
 from .parity import Parity
 from .plans import (
@@ -110,6 +111,9 @@ class Code(ABC):
         Whether complex codes send real gradients as pairs taken for complex numbers.
     codes_data : bool
         Whether the data are coded instead of the gradients, which must then be quadratic in them.
+    cache : SurvivorCache or None
+        Decoding vectors of the survivor sets used last, where computing one takes longer than
+        finding it. ``code.cache.nbytes = 0`` turns it off, ``code.cache.info()`` says what it does.
     """
 
     n: int
@@ -118,6 +122,7 @@ class Code(ABC):
     stragglers: int
     packed: bool = True
     codes_data = False
+    cache: SurvivorCache[Any] | None = None
     _complex = False  # whether decoding vectors are
     _sparse = False  # whether they have zeros
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from functools import cached_property
 from itertools import combinations
 from math import comb
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_index, check_integer
 from .base import Code
+from .cache import SurvivorCache, key_of
 from .parity import Parity
 from .rules import Numbers, Rule, Tracker
 
@@ -58,6 +57,8 @@ class LinearCode(Code):
         If the code is unstable, and `strict`.
     """
 
+    cache: SurvivorCache[tuple[NDArray[Any], float]]
+
     def __init__(
         self,
         B: ArrayLike,
@@ -99,8 +100,7 @@ class LinearCode(Code):
         self._kept = check_integer("cache", cache)
         if self._kept < 0:
             raise ValueError(f"cache must not be negative, but is {cache}")
-        self._vectors: OrderedDict[bytes, tuple[NDArray[Any], float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self.cache = SurvivorCache(self._kept)
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -134,7 +134,7 @@ class LinearCode(Code):
 
     def _typical_error(self) -> float:
         error = super()._typical_error()
-        self._vectors.clear()  # of sets that nobody asked for
+        self.cache.clear()  # of sets that nobody asked for
         return error
 
     # ------------------------------------------------------------------------------ decoding
@@ -144,32 +144,26 @@ class LinearCode(Code):
         return _Span(self)
 
     def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        order = np.argsort(survivors)
-        sorted_vector, residual = self._solution(survivors[order])
+        vector, residual = self._solution(survivors)
         if residual > SOLVED:
             self._raise_too_few(survivors)
-        vector = np.empty_like(sorted_vector)
-        vector[order] = sorted_vector
-        return vector
+        return vector[survivors]
 
     def _left_out(self, survivors: NDArray[np.int64]) -> float:
         # What rounding made of a_F B_F = 1: these vectors may be less precise than the messages.
-        return self._solution(np.sort(survivors))[1]
+        return self._solution(survivors)[1]
 
-    def _solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
-        """Vector and relative residual for sorted survivors, from the cache if there."""
-        key = survivors.tobytes()
-        with self._lock:
-            found = self._vectors.get(key)
-            if found is not None:
-                self._vectors.move_to_end(key)
-                return found
-        found = self._solve(survivors)
-        with self._lock:
-            if self._kept:
-                self._vectors[key] = found
-            if len(self._vectors) > self._kept:
-                self._vectors.popitem(last=False)
+    def _solution(self, survivors: Numbers) -> tuple[NDArray[Any], float]:
+        """Vector by number of message, and its relative residual; from the cache if there."""
+        key = key_of(self.n, survivors)
+        found = self.cache.get(key)
+        if found is None:
+            ascending = np.sort(survivors)
+            solved, residual = self._solve(ascending)
+            vector = np.zeros(self.n, dtype=solved.dtype)
+            vector[ascending] = solved
+            found = vector, residual
+            self.cache.keep(key, found, vector.nbytes)
         return found
 
     @cached_property
@@ -214,7 +208,7 @@ class _Span(NamedTuple):
 
     def missing(self, survivors: Numbers) -> int:
         code = self.code
-        if code._solution(np.sort(survivors))[1] <= SOLVED:
+        if code._solution(survivors)[1] <= SOLVED:
             return 0
         # At least so many that, with the largest supports, every partition is in some message.
         came = (code._B[survivors] != 0).any(axis=0)
@@ -240,6 +234,6 @@ class _SpanTracker:
         if not self._ready:
             self._covered |= self._support[message]
             self._ready = bool(self._covered.all()) and (
-                self._code._solution(np.sort(self._came))[1] <= SOLVED
+                self._code._solution(np.array(self._came))[1] <= SOLVED
             )
         return self._ready

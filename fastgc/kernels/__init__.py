@@ -51,6 +51,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_fourier",
+    "bind_survivor_mask",
     "combine",
     "completion",
     "decoding_vectors",
@@ -95,6 +96,10 @@ class Backend(Protocol):
         out: NDArray[np.complex128],
         where: NDArray[np.int64],
     ) -> None: ...
+
+    def bind_survivor_mask(
+        self, n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+    ) -> Callable[[int], int]: ...
 
     def combine(
         self,
@@ -339,6 +344,24 @@ def decoding_vectors(
             rounds,
             align=8,  # of the numbers written, a cache line
         )
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """Prepare the bit mask of a set of survivors on two fixed buffers.
+
+    Returns a function ``mask(f)`` that reads ``survivors[:f]``, in whatever order, and writes
+    `bits`: that of number i is bit ``i % 8`` of byte ``i // 8``. It returns 0 if they are distinct
+    and in 0 .. n-1; otherwise 1, and the bits mean nothing.
+
+    Parameters
+    ----------
+    n : int
+    survivors : (n,) int64 array
+    bits : (ceil(n / 8),) uint8 array
+    """
+    return _kernels().bind_survivor_mask(n, survivors, bits)
 
 
 def combine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_survivor_mask",
     "combine",
     "completion",
     "decoding_vectors",
@@ -141,6 +143,15 @@ def decoding_vectors(
     )
     if status:
         raise MemoryError
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
+    return partial(lib.fgc_survivor_mask, n, survivors_, bits_)
 
 
 def combine(

@@ -9,6 +9,7 @@ nothing. All are cached on disk and release the GIL.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -31,6 +32,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_survivor_mask",
     "combine",
     "combine_rows",
     "decoding_vector",
@@ -365,6 +367,26 @@ def bind_polar(
         return status
 
     return Polar(mark, write, where)
+
+
+@_njit
+def _survivor_mask(n, survivors, bits):
+    bits[:] = 0
+    twice = False
+    for i in survivors:
+        if i < 0 or i >= n:
+            return True
+        bit = np.uint8(1 << (i & 7))
+        twice |= (bits[i >> 3] & bit) != 0
+        bits[i >> 3] |= bit
+    return twice
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+    return lambda f: _survivor_mask(n, survivors[:f], bits)
 
 
 # -------------------------------------------------------------------------- combinations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_survivor_mask",
     "combine",
     "completion",
     "decoding_vectors",
@@ -205,6 +207,23 @@ def decoding_vectors(
             value = _decode_marked(plan.tables, method, present)
             out[r] = np.where(present, value, 0)
             where[r] = -(_finite(out[r])[0] != Status.OK)
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+
+    def mask(f: int) -> int:
+        chosen = survivors[:f]
+        if ((chosen < 0) | (chosen >= n)).any():
+            return 1
+        present = np.zeros(n, dtype=np.bool_)
+        present[chosen] = True
+        bits[:] = np.packbits(present, bitorder="little")
+        return int(np.count_nonzero(present) < f)
+
+    return mask
 
 
 def combine(

@@ -1,0 +1,173 @@
+"""Decoding vectors of survivor sets that come again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from .rules import Numbers
+
+if TYPE_CHECKING:
+    from .base import VectorFunction
+
+__all__ = ["CacheInfo", "SurvivorCache", "SurvivorMask", "key_of", "remembering"]
+
+T = TypeVar("T")
+
+# Bytes, at most, that the vectors kept for one code take: three at n = 2^20, thousands at n = 1000.
+CACHE_BYTES = 64 << 20
+ENTRY_BYTES = 200  # what Python takes for an entry, about
+
+
+class CacheInfo(NamedTuple):
+    """What a cache has done so far.
+
+    Attributes
+    ----------
+    hits, misses : int
+        Sets that were found, and that were not.
+    entries, nbytes : int
+        Sets known now, those included that came once only, and what is kept for them.
+    """
+
+    hits: int
+    misses: int
+    entries: int
+    nbytes: int
+
+
+class SurvivorCache(Generic[T]):
+    """What was computed for the survivor sets used last, by their exact bit masks.
+
+    Safe for use by several threads at once. What is kept is shared: it must not be written.
+
+    Parameters
+    ----------
+    entries : int, optional
+        Sets kept, at most; as many as fit into `nbytes` by default.
+    nbytes : int
+        What they may take together.
+
+    Attributes
+    ----------
+    entries, nbytes
+        As given. They may be changed at any time, and take effect when the next set is kept: with
+        0, none is.
+    """
+
+    def __init__(self, entries: int | None = None, nbytes: int = CACHE_BYTES) -> None:
+        self.entries, self.nbytes = entries, nbytes
+        # sets that came once only have None
+        self._found: OrderedDict[bytes, tuple[T | None, int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._held = self._hits = self._misses = 0
+
+    def get(self, key: bytes) -> T | None:
+        """What was kept for this set, or None."""
+        with self._lock:
+            found, _ = self._found.get(key, (None, 0))
+            if found is None:
+                self._misses += 1
+            else:
+                self._hits += 1
+                self._found.move_to_end(key)
+            return found
+
+    def came_before(self, key: bytes) -> bool:
+        """Whether this was asked of the set before: else nothing need be kept for it yet."""
+        with self._lock:
+            if key in self._found:
+                return True
+        self.keep(key, None, 0)
+        return False
+
+    def keep(self, key: bytes, value: T | None, nbytes: int) -> None:
+        """Keep `value`, of so many bytes, for this set; forget what was used longest ago."""
+        nbytes += len(key) + ENTRY_BYTES
+        with self._lock:
+            self._drop(key)  # another thread may have been as fast
+            if nbytes <= self.nbytes:  # else everything else would have to go, in vain
+                self._found[key] = value, nbytes
+                self._held += nbytes
+            most = len(self._found) if self.entries is None else self.entries
+            while self._held > self.nbytes or len(self._found) > most:
+                self._drop(next(iter(self._found)))
+
+    def _drop(self, key: bytes) -> None:
+        _, nbytes = self._found.pop(key, (None, 0))
+        self._held -= nbytes
+
+    def clear(self) -> None:
+        """Forget everything, and begin to count anew."""
+        with self._lock:
+            self._found.clear()
+            self._held = self._hits = self._misses = 0
+
+    def info(self) -> CacheInfo:
+        """What it has done so far."""
+        with self._lock:
+            return CacheInfo(self._hits, self._misses, len(self._found), self._held)
+
+
+class SurvivorMask:
+    """Keys for a `SurvivorCache`, of the numbers in a fixed buffer. Not for two threads at once.
+
+    Parameters
+    ----------
+    survivors : (N,) int64 array
+        The buffer; numbers are below N.
+    """
+
+    __slots__ = ("_bits", "_mask")
+
+    def __init__(self, survivors: NDArray[np.int64]) -> None:
+        bits = np.empty(-(-survivors.size // 8), dtype=np.uint8)
+        self._bits: Any = bits.data
+        self._mask = kernels.bind_survivor_mask(survivors.size, survivors, bits)
+
+    def key(self, f: int) -> bytes | None:
+        """The key of ``survivors[:f]``, in any order; None if one is named twice or outside."""
+        return None if self._mask(f) else self._bits.tobytes()
+
+
+def key_of(n: int, survivors: Numbers) -> bytes:
+    """The key of distinct numbers in 0 .. n-1, as a `SurvivorMask` makes it."""
+    present = np.zeros(n, dtype=np.bool_)
+    present[survivors] = True
+    return np.packbits(present, bitorder="little").tobytes()
+
+
+def remembering(
+    fill: VectorFunction,
+    survivors: NDArray[np.int64],
+    vector: NDArray[Any],
+    cache: SurvivorCache[NDArray[Any]],
+) -> VectorFunction:
+    """As `fill`, but the vector of a set that comes a third time is looked up: the same numbers.
+
+    It is kept by number of message, so that these may come in any order. Methods other than "auto"
+    are always used.
+    """
+    mask = SurvivorMask(survivors)
+
+    def remember(f: int, method: str) -> None:
+        key = mask.key(f) if method == "auto" and cache.nbytes else None
+        if key is None:  # maybe no set: `fill` says why
+            fill(f, method)
+            return
+        found = cache.get(key)
+        if found is not None:
+            found.take(survivors[:f], out=vector[:f], mode="clip")  # else by way of a temporary
+            return
+        fill(f, method)
+        if cache.came_before(key):
+            of_all = np.zeros_like(vector)
+            of_all[survivors[:f]] = vector[:f]
+            cache.keep(key, of_all, of_all.nbytes)
+
+    return remember
