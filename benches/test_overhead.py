@@ -28,6 +28,15 @@ LAYERS = {
 }
 
 
+def aligned(array):
+    """A copy that begins on a cache line: elsewhere a kernel takes up to 1.3 times as long."""
+    room = np.empty(array.size + 8)
+    first = -room.ctypes.data % 64 // 8
+    copy = room[first : first + array.size].reshape(array.shape)
+    copy[:] = array
+    return copy
+
+
 def calls(p):
     """Every layer of every verb, on the same messages; each verb's kernels first."""
     from fastgc.kernels._cffi import ffi, lib
@@ -36,9 +45,9 @@ def calls(p):
 
     code, rng = fastgc.ReedSolomon(N, stragglers=S), np.random.default_rng(0)
     survivors = np.sort(rng.permutation(N)[:F])  # so that all read memory in the same order
-    messages, gradient = rng.standard_normal((N, p)), np.empty(p)
-    stacked = messages[survivors]
-    separate = [row.copy() for row in stacked]
+    messages, gradient = aligned(rng.standard_normal((N, p))), np.empty(p)
+    stacked = aligned(messages[survivors])
+    separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
     plan, where = c_backend._plan(code._plan), ffi.new("int64_t *")
     numbers_, vector_ = (
