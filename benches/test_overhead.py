@@ -124,7 +124,8 @@ def calls(p):
 )
 def test_layer(benchmark, note, verb, layer, p):
     with fastgc.use_backend("c"):
-        call = calls(p)[verb][LAYERS[verb].index(layer)]
+        every = calls(p)  # which keep alive what pointers of one point to
+        call = every[verb][LAYERS[verb].index(layer)]
         benchmark.group = f"overhead, {verb}, p={p}"
         benchmark.pedantic(call, rounds=200, iterations=100, warmup_rounds=5)
     note(verb=verb, layer=layer, p=p)

@@ -308,6 +308,18 @@ def test_every_mode_tells_what_is_not_finite(kernel, cut, monkeypatch):
         threads.set_num_threads(before)
 
 
+def test_a_bound_combination_keeps_its_rows():
+    numbers, coef, out = np.arange(3), np.ones(3), np.empty(5)
+    arrays = [np.ones(5) for _ in range(3)]
+    kept = [weakref.ref(array) for array in arrays]
+    rows = kernels.Rows.of(arrays, 5, arrays[0].dtype)
+    combine = kernels.bind_combine(kernels.REAL, rows, numbers, coef, out)
+    del arrays, rows
+    assert all(ref() is not None for ref in kept)
+    assert combine(3) == kernels.Status.OK
+    np.testing.assert_array_equal(out, np.full(5, 3.0))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 1001])
 def test_odd_ends_of_packed_vectors(dtype, size):

@@ -431,7 +431,8 @@ def bind_combine(
 
     Returns a function ``combine(count) -> status`` that reads ``numbers[:count]`` and
     ``coef[:count]``; rows whose coefficient is 0 are not read. Its status is `Status.NOT_FINITE`
-    where `combine` would return False. Pointers are taken once, here.
+    where `combine` would return False. Pointers are taken once, here; the function keeps alive what
+    they point to.
 
     Parameters
     ----------
@@ -443,10 +444,9 @@ def bind_combine(
     part = _kernels().bind_combine(mode, rows, numbers, coef, out, check)
     extent = _extent(mode, rows, out)
     together = _active_name == "numpy"
-    few = threads.THRESHOLD_BYTES // max(rows.nbytes, 1)
 
-    def combine(count: int) -> int:
-        if count < few or together:
+    def combine(count: int) -> int:  # refers to `rows`, and so keeps them
+        if (count + 1) * rows.nbytes < threads.THRESHOLD_BYTES or together:
             return part(count, 0, extent)
         return max(threads.run(lambda lo, hi: part(count, lo, hi), extent))
 
