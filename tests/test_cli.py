@@ -13,6 +13,7 @@ import fastgc
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
+from fastgc.kernels import crossover
 
 pytestmark = pytest.mark.any_backend
 
@@ -44,6 +45,29 @@ def test_info_under_each_backend(name, monkeypatch):
     command = [sys.executable, "-P", "-m", "fastgc", "info", "--json"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert json.loads(output)["backend"] == name
+
+
+def test_tune_keeps_what_info_then_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTGC_CROSSOVER", str(tmp_path / "crossover.json"))
+    monkeypatch.setattr(crossover, "measure", lambda advance: {64: 9, 128: 17})
+    crossover.measured.cache_clear()
+    try:
+        before = json.loads(run("info", "--json").stdout)["transforms"]
+        assert before["source"].startswith("built in")
+        assert before["factors"] != {"64": 9, "128": 17}
+        result = run("tune", "--dry-run")
+        assert result.exit_code == 0, result.output
+        assert "nothing was kept" in result.stdout
+        assert not list(tmp_path.iterdir())
+        told = json.loads(run("tune", "--json").stdout)
+        assert told["factors"] == {"64": 9, "128": 17}
+        assert told["kind"] == crossover.kind()
+        assert told["path"] == str(tmp_path / "crossover.json")
+        after = json.loads(run("info", "--json").stdout)["transforms"]
+        assert after == {"source": told["path"], "factors": told["factors"]}
+        assert "9 at n=64" in run("info").stdout
+    finally:
+        crossover.measured.cache_clear()
 
 
 def test_compare_writes_table_history_and_plot(tmp_path):

@@ -344,6 +344,13 @@ def _decoding_vector(rng):
     return Call(code.decoding_vector, {"survivors": survivors, "method": "auto", "out": out})
 
 
+def _decoding_vectors(rng):
+    code, _ = _coded(rng)
+    masks = rng.random((3, code.message_count)) < 0.9
+    masks[0] = True
+    return Call(code.decoding_vectors, {"masks": masks, "method": "auto", "undecodable": "nan"})
+
+
 def _decoder(rng):
     return _coded(rng)[0].decoder()
 
@@ -414,6 +421,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.bind": lambda rng: (lambda code, given: Call(code.bind, given))(*_bind(rng)),
     "Code.decodable": _of_survivors("decodable"),
     "Code.decoding_vector": _decoding_vector,
+    "Code.decoding_vectors": _decoding_vectors,
     "Code.best_vector": _of_survivors("best_vector"),
     "Code.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
     "Code.round": _of_code("round", p=5, dtype="float64", message_dtype=None),

@@ -310,7 +310,8 @@ class ReedSolomon(Code):
         status = fourier.logarithms(survivors.size)
         if status:
             self._raise(Status(status), fourier.where[0], survivors)
-        vector.imag = np.angle(vector)
+        angle = np.angle(vector)
+        vector.imag = np.where(angle == -np.pi, np.pi, angle)
         vector.real = fourier.size[survivors]
         return vector
 

@@ -90,7 +90,7 @@ def factors(m: int) -> int:
     counts = table()
     length = transform_length(m)
     log = np.interp(math.log2(length), np.log2(list(counts)), np.log2(list(counts.values())))
-    return math.ceil(2.0**log * length / m)
+    return max(1, round(2.0**log * length / m))
 
 
 def measure(
