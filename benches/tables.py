@@ -444,10 +444,42 @@ def _compilation(done):
     return "Start-up (whole processes) and compilation (first calls)", rows
 
 
+def _auto(done):
+    found = sorted((b.extra_info for b in done.values() if "auto" in b.extra_info), key=_workers)
+    if not found:
+        return None
+    rows = [["n", "transforms from s =", 'slowest "auto"', "at s = (fastest there)", "all s tried"]]
+    for info in found:
+        s, fastest, _, worst = max(info["picks"], key=lambda pick: pick[-1])
+        tried = ", ".join(f"{s}: {_time(time)} ({r:.2f}×)" for s, _, time, r in info["picks"])
+        rows.append(
+            [str(info["auto"]), str(info["cross"]), f"{worst:.2f}×", f"{s} ({fastest})", tried]
+        )
+    return 'The method "auto" takes: its time over that of the fastest fixed one', rows
+
+
+def _workers(info):
+    return info["auto"]
+
+
+def _batch(done):
+    found = [b for b in done.values() if "batch" in b.extra_info]
+    if not found:
+        return None
+    rows = [["code", "a round, in one call", "by a decoder, one by one", "ratio"]]
+    for bench in found:
+        info = bench.extra_info
+        time, loop = bench.stats.median / info["rounds"], info["loop_seconds"] / info["rounds"]
+        rows.append([info["batch"], _time(time), _time(loop), f"{loop / time:.1f}×"])
+    return "Decoding vectors of many rounds, from masks of survivors", rows
+
+
 TABLES = (
     _scaling,
     _vectors,
     _calls,
+    _auto,
+    _batch,
     _overhead,
     _cache,
     _vandermonde,

@@ -50,13 +50,14 @@ def calls(p):
     separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
     plan, where = c_backend._plan(code._plan), ffi.new("int64_t *")
+    work = c_backend._work(code._plan)
     numbers_, vector_ = (
         ffi.from_buffer(kind, array)
         for kind, array in (("int64_t[]", survivors), ("double[]", vector))
     )
 
     def decoding_vector():
-        lib.fgc_decoding_vector(plan, numbers_, vector_, where, lib.FGC_SPREAD, F)
+        lib.fgc_decoding_vector(plan, numbers_, vector_, where, work, lib.FGC_SPREAD, F)
 
     def combination(rows, coef, out):
         listed = kernels.Rows.of(rows, p, rows.dtype)

@@ -1,0 +1,55 @@
+"""Whether "auto" takes the fastest method: over n = 16 .. 2^20 and s = 1 .. n/4."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc.kernels import crossover
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+
+SIZES = [16, 64, 256, 1000, 1024, 1511, 4096, 16384, 65536, 65537, 1 << 18, 1 << 20]
+FIXED = ["spread", "locator", "lookup", "fft"]
+LONGEST = 0.2  # seconds a product may take to be compared at all
+
+
+def shares(n):
+    """From 1 to n/4, and on both sides of where methods cross."""
+    cross = crossover.factors(n)
+    found = {1, n // 64, n // 16, n // 8, n // 4, cross * 2 // 3, cross, cross * 3 // 2}
+    return sorted(s for s in found if 1 <= s <= n // 4)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_auto(benchmark, note, n):
+    """In turns with every fixed method, each by its shortest time: the machine is shared."""
+    worst, picks, rng = 0.0, [], np.random.default_rng(n)
+    benchmark.group = "auto"
+    for s in shares(n):
+        code = fastgc.ReedSolomon(n, stragglers=s, root=round(0.382 * n) | 1 if n > 2000 else 1)
+        code.cache = None  # or repeated sets would be looked up
+        survivors = np.arange(s, n)
+        decode = code.decoder()
+        methods = ["auto", "fft"]
+        if 1e-10 * n * s < LONGEST:
+            methods += ["spread", "locator"]
+        if 1e-10 * n * (n - s) < LONGEST:
+            methods += ["lookup"]
+        best = dict.fromkeys(methods, math.inf)
+        turns, end = 0, time.perf_counter() + 0.15
+        while turns < 7 or time.perf_counter() < end:
+            rng.shuffle(methods)  # what ran before decides what is in the caches
+            for method in methods:
+                start = time.perf_counter()
+                decode(survivors, method)
+                best[method] = min(best[method], time.perf_counter() - start)
+            turns += 1
+        auto = best.pop("auto")
+        fastest = min(best, key=best.get)
+        worst = max(worst, auto / best[fastest])
+        picks.append((s, fastest, auto, auto / best[fastest]))
+    benchmark.pedantic(decode, (survivors,), rounds=3)
+    note(auto=n, worst=worst, cross=crossover.factors(n), picks=picks)
