@@ -1,4 +1,4 @@
-/* Products over a cyclic table: the arithmetic of both decoding-vector methods. */
+/* Products over a cyclic table: the arithmetic of decoding vectors, computed anew or kept current. */
 #include <string.h>
 
 #include "levels.h"
@@ -35,20 +35,31 @@ static FGC_INLINE void block(const double *at, const int64_t *index, int64_t cou
         memcpy(product + v * LANES, &acc[v], sizeof acc[v]);
 }
 
-/* product[i] = product over j of table[i - index[j]], i = 0 .. len-1.
+/* Move the binary exponents of product[0 .. len-1] to exponent[]; zero stays zero. */
+static FGC_INLINE void normalise(int64_t len, double *product, int64_t *exponent)
+{
+    for (int64_t i = 0; i < len; i++) {
+        uint64_t bits;
+        memcpy(&bits, product + i, sizeof bits);
+        const int64_t biased = (int64_t)(bits >> 52 & 0x7ff);
+        const int64_t e = biased ? biased - 1023 : 0;
+        product[i] *= power_of_two(-e);
+        exponent[i] += e;
+    }
+}
+
+/* product[i] 2^exponent[i] = product over j of table[i - index[j]], i = 0 .. len-1.
  *
- * The cyclic reads of one index are one contiguous slice: no gather. `product` has room for len
- * rounded up to FGC_PAD, and as many entries of the table are read. Zero factors are allowed and give
- * zero, what is beyond a double's range 0 or Inf. */
+ * The cyclic reads of one index are one contiguous slice: no gather. `product` and `exponent` have
+ * room for len rounded up to FGC_PAD, and as many entries of the table are read. Zero factors are
+ * allowed and give zero. Of no more than FGC_RUN factors the exponents are not written: all are 0. */
 void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index,
-                                      int64_t count, double *product)
+                                      int64_t count, double *product, int64_t *exponent)
 {
     const int64_t padded = (len + LANES - 1) / LANES * LANES;
-    int64_t exponent[FGC_CHUNK];
-    const int scaled = count > FGC_RUN;
     for (int64_t i = 0; i < padded; i++)
         product[i] = 1.0;
-    if (scaled)
+    if (count > FGC_RUN)
         memset(exponent, 0, (size_t)padded * sizeof *exponent);
     for (int64_t done = 0; done < count; done += FGC_RUN) {
         const int64_t run = count - done < FGC_RUN ? count - done : FGC_RUN;
@@ -59,24 +70,33 @@ void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const in
             block(table + i, index + done, run, product + i, 2);
         for (; i < padded; i += LANES)
             block(table + i, index + done, run, product + i, 1);
-        if (done + FGC_RUN >= count)
-            break;
-        for (i = 0; i < padded; i++) {
-            uint64_t bits;
-            memcpy(&bits, product + i, sizeof bits);
-            const int64_t biased = (int64_t)(bits >> 52 & 0x7ff);
-            const int64_t e = biased ? biased - 1023 : 0; /* zero stays zero */
-            product[i] *= power_of_two(-e);
-            exponent[i] += e;
-        }
+        if (done + FGC_RUN < count)
+            normalise(padded, product, exponent);
     }
-    if (scaled) /* in two steps, neither of which leaves the range unless both together do */
-        for (int64_t i = 0; i < padded; i++) {
-            const int64_t most = 2 * 1022;
-            int64_t e = exponent[i] < most ? exponent[i] : most;
-            e = e > -most ? e : -most;
-            product[i] = product[i] * power_of_two(e / 2) * power_of_two(e - e / 2);
-        }
+}
+
+/* One factor more: product[i] *= factor[i], normalised before if it is `full`, that is, of FGC_RUN
+ * factors already. */
+void FGC_AT_LEVEL(fgc_cyclic_step)(const double *factor, int64_t len, int full, double *product,
+                                   int64_t *exponent)
+{
+    if (full)
+        normalise(len, product, exponent);
+    for (int64_t i = 0; i < len; i++)
+        product[i] *= factor[i];
+}
+
+/* size[i] = product[i] 2^exponent[i], 0 or Inf where that is beyond a double's range. */
+void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponent, int64_t len,
+                                   double *size)
+{
+    for (int64_t i = 0; i < len; i++) {
+        /* in two steps, neither of which leaves the range unless both together do */
+        const int64_t most = 2 * 1022;
+        int64_t e = exponent[i] < most ? exponent[i] : most;
+        e = e > -most ? e : -most;
+        size[i] = product[i] * power_of_two(e / 2) * power_of_two(e - e / 2);
+    }
 }
 
 /* value[i] = size[i] base step[0] .. step[STEPS-1] in turn: i strides on from the phase `turn` (in

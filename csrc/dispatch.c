@@ -8,7 +8,9 @@
 
 typedef struct {
     const char *name;
-    void (*cyclic_product)(const double *, int64_t, const int64_t *, int64_t, double *);
+    void (*cyclic_product)(const double *, int64_t, const int64_t *, int64_t, double *, int64_t *);
+    void (*cyclic_step)(const double *, int64_t, int, double *, int64_t *);
+    void (*cyclic_size)(const double *, const int64_t *, int64_t, double *);
     void (*turn)(const double *, int64_t, int64_t, int64_t, int, double, const double *, int64_t,
                  double *);
     int (*combine_float)(fgc_mode, const uintptr_t *, const double *, int64_t, int64_t, int64_t,
@@ -47,6 +49,8 @@ typedef struct {
 #define LEVEL(level)                                                                               \
     {#level,                                                                                       \
      fgc_cyclic_product_##level,                                                                   \
+     fgc_cyclic_step_##level,                                                                      \
+     fgc_cyclic_size_##level,                                                                      \
      fgc_turn_##level,                                                                             \
      fgc_combine_float_##level,                                                                    \
      fgc_combine_double_##level,                                                                   \
@@ -306,13 +310,46 @@ static int64_t count_marks(const unsigned char *present, int64_t m)
     return count;
 }
 
+/* Phases of a block's entries: that of worker i is i strides on from `turn`, in steps of pi/m, times
+ * i^quarter. */
+typedef struct {
+    int64_t turn, stride;
+    int quarter;
+    double scale; /* of the entries */
+} phases;
+
+/* Of the products over `count` workers of block b, with this sum of their indices there.
+ *
+ * Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
+ * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
+static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, int64_t count,
+                        int64_t sum)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    const int64_t circle = 2 * m; /* phases are multiples of pi / m */
+    const int64_t sign = method == FGC_LOOKUP ? -1 : 1;
+    const int64_t factors = method == FGC_LOOKUP ? count - 1 : count;
+    return (phases){.turn = modulo(-sign * code->q[b] * (sum % circle), circle),
+                    .stride = modulo(sign * code->q[b] * count, circle),
+                    .quarter = (int)modulo(-sign * factors, 4),
+                    .scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m};
+}
+
+/* value[] = (re, im) for each of `len` workers of block b, from its worker lo on, and their sizes. */
+static void turn(const fgc_cyclic *code, int64_t b, const phases *by, int64_t lo, int64_t len,
+                 const double *size, double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    level()->turn(code->phase + code->phase_offset[b], m, (by->turn + lo * by->stride) % (2 * m),
+                  by->stride, by->quarter, by->scale, size, len, value);
+}
+
 /* The vector's entries of block b, by the lookup or else by the locator. present[] marks the block's
  * survivors (from its first worker on); value[] receives (re, im) for each of its workers. */
 static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
                          const unsigned char *present, int64_t *index, double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b];
-    const int64_t circle = 2 * m; /* phases are multiples of pi / m */
     int64_t count = 0, sum = 0;
     for (int64_t i = 0; i < m; i++) {
         index[count] = i;
@@ -321,23 +358,16 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
         sum += factor * i;
     }
     const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
-
-    /* Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
-     * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
-    const int64_t sign = method == FGC_LOOKUP ? -1 : 1;
-    const int64_t factors = method == FGC_LOOKUP ? count - 1 : count;
-    const double scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m;
-    const int64_t stride = modulo(sign * code->q[b] * count, circle);
-    const int64_t turn = modulo(-sign * code->q[b] * (sum % circle), circle);
-    const int quarter = (int)modulo(-sign * factors, 4);
-    const double *phase = code->phase + code->phase_offset[b];
+    const phases by = phases_of(code, method, b, count, sum);
     /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
     for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
         const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
-        double product[FGC_CHUNK + FGC_PAD];
-        level()->cyclic_product(table + m + lo, len, index, count, product);
-        level()->turn(phase, m, (turn + lo * stride) % circle, stride, quarter, scale, product, len,
-                      value + 2 * lo);
+        double product[FGC_CHUNK];
+        int64_t exponent[FGC_CHUNK];
+        level()->cyclic_product(table + m + lo, len, index, count, product, exponent);
+        if (count > FGC_RUN)
+            level()->cyclic_size(product, exponent, len, product);
+        turn(code, b, &by, lo, len, product, value + 2 * lo);
     }
 }
 
@@ -464,6 +494,15 @@ static int64_t last_beyond(const double *out, int64_t f)
     return -1;
 }
 
+static fgc_status range_status(const double *out, int64_t *where, int64_t f)
+{
+    const int64_t beyond = last_beyond(out, f);
+    if (beyond < 0)
+        return FGC_OK;
+    *where = beyond;
+    return FGC_OVERFLOW;
+}
+
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
                                int64_t *where, void *work, fgc_method method, int64_t f)
 {
@@ -479,11 +518,7 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors,
     /* One run of factors stays within a double. */
     if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)
         return FGC_OK;
-    const int64_t beyond = last_beyond(out, f);
-    if (beyond < 0)
-        return FGC_OK;
-    *where = beyond;
-    return FGC_OVERFLOW;
+    return range_status(out, where, f);
 }
 
 fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
@@ -540,8 +575,10 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
             above ^= here;
         }
         /* x = q i less a multiple of m, of which too only the parity counts. */
-        const int64_t stride = modulo(lost * q, circle), turn = modulo(-sum, circle);
-        const int quarter = (int)modulo(-lost, 4);
+        const phases by = {.turn = modulo(-sum, circle),
+                           .stride = modulo(lost * q, circle),
+                           .quarter = (int)modulo(-lost, 4),
+                           .scale = 1.0};
         unsigned char wrapped = 0;
         x = 0;
         for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
@@ -556,16 +593,105 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
                     wrapped ^= (unsigned char)(lost & 1);
                 }
             }
-            level()->turn(code->phase + code->phase_offset[b], m, (turn + lo * stride) % circle,
-                          stride, quarter, 1.0, product, len, value + 2 * (s + lo));
+            turn(code, b, &by, lo, len, product, value + 2 * (s + lo));
         }
     }
     gather(value, survivors, out, f);
-    const int64_t beyond = last_beyond(out, f);
-    if (beyond < 0)
-        return FGC_OK;
-    *where = beyond;
-    return FGC_OVERFLOW;
+    return range_status(out, where, f);
+}
+
+void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *work)
+{
+    int64_t *const index = work;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s, q = code->q[b];
+        const unsigned char *const away = stream->away + s;
+        double *const product = stream->product + s;
+        int64_t *const exponent = stream->exponent + s;
+        int64_t count = 0, sum = 0, factors = 0;
+        for (int64_t i = 0; i < m; i++) {
+            count += away[i];
+            sum += away[i] * i;
+        }
+        /* Over those away, or from the product over all by leaving out the others: which are fewer. */
+        const int others = 2 * count > m;
+        for (int64_t i = 0; i < m; i++) {
+            index[factors] = i;
+            factors += away[i] != others;
+        }
+        const double *table = (others ? code->cosecant : stream->factor) + code->offset[b] + m;
+        memset(exponent, 0, (size_t)m * sizeof *exponent);
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            /* What is written beyond m belongs to the next block, which is yet to be rebuilt. */
+            level()->cyclic_product(table + lo, len, index, factors, product + lo, exponent + lo);
+        }
+        /* Over all j but i: m, with this sign. */
+        const int64_t odd = (m - 1) * (q + 1) / 2;
+        if (others)
+            for (int64_t i = 0; i < m; i++)
+                product[i] *= (odd + q * i) & 1 ? -(double)m : (double)m;
+        stream->lost[b] = count;
+        stream->lost_sum[b] = sum;
+        stream->pending[b] = factors ? (factors - 1) % FGC_RUN + 1 : 0;
+    }
+}
+
+/* A worker of a stream comes or goes. */
+static void stream_step(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker, int leaves)
+{
+    int64_t b = 0, end = code->blocks;
+    while (end - b > 1) {
+        const int64_t middle = b + (end - b) / 2;
+        if (code->start[middle] <= worker)
+            b = middle;
+        else
+            end = middle;
+    }
+    const int64_t s = code->start[b], m = code->start[b + 1] - s, j = worker - s;
+    const double *table = (leaves ? stream->factor : code->cosecant) + code->offset[b];
+    const int full = stream->pending[b] == FGC_RUN;
+    level()->cyclic_step(table + m - j, m, full, stream->product + s, stream->exponent + s);
+    stream->pending[b] = full ? 1 : stream->pending[b] + 1;
+    stream->lost[b] += leaves ? 1 : -1;
+    stream->lost_sum[b] += leaves ? j : -j;
+    stream->away[worker] = (unsigned char)leaves;
+}
+
+void fgc_stream_leave(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
+{
+    stream_step(code, stream, worker, 1);
+}
+
+void fgc_stream_join(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
+{
+    stream_step(code, stream, worker, 0);
+}
+
+fgc_status fgc_stream_vector(const fgc_cyclic *code, const fgc_stream *stream,
+                             const int64_t *survivors, double *out, int64_t *where, void *work,
+                             int64_t f)
+{
+    double *const value = work;
+    *where = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t there = code->start[b + 1] - code->start[b] - stream->lost[b];
+        *where += there < code->need[b] ? code->need[b] - there : 0;
+    }
+    if (*where)
+        return FGC_TOO_FEW;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s;
+        const phases by = phases_of(code, FGC_LOCATOR, b, stream->lost[b], stream->lost_sum[b]);
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t at = s + lo, len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            double size[FGC_CHUNK];
+            level()->cyclic_size(stream->product + at, stream->exponent + at, len, size);
+            turn(code, b, &by, lo, len, size, value + 2 * at);
+        }
+    }
+    gather(value, survivors, out, f);
+    return range_status(out, where, f);
 }
 
 int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f)

@@ -76,6 +76,32 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
  * Returns 0 if these are distinct and within 0 .. n-1, else 1, with bits of no meaning. */
 int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f);
 
+/* The locator's products of a code, kept current while workers come and go. The caller's, who sets
+ * away[] and calls fgc_stream_rebuild() first. */
+typedef struct {
+    double *product;          /* of each worker, and room for FGC_PAD more, as of the next: */
+    int64_t *exponent;        /* product[i] 2^exponent[i] = the product of 2 sin(theta) over those */
+                              /* of i's block that are away, i itself left out */
+    int64_t *lost, *lost_sum; /* of each block: how many are away, the sum of their indices there, */
+    int64_t *pending;         /* and factors since its products were normalised */
+    unsigned char *away;      /* 1 for workers that are */
+    const double *factor;     /* as sine, and 1 at t = 0, -m */
+} fgc_stream;
+
+/* All products from away[] alone: O(workers) times the stragglers or the others, if they are fewer. */
+void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *work);
+
+/* A worker that is not away leaves, or one that is joins: O(1) for each of its block. Each adds about
+ * two roundings to every product. */
+void fgc_stream_leave(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker);
+void fgc_stream_join(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker);
+
+/* As fgc_decoding_vector by the locator, of the workers that are not away: `survivors` are those, in
+ * any order. O(workers). Returns FGC_OK, FGC_TOO_FEW or FGC_OVERFLOW. */
+fgc_status fgc_stream_vector(const fgc_cyclic *code, const fgc_stream *stream,
+                             const int64_t *survivors, double *out, int64_t *where, void *work,
+                             int64_t f);
+
 /* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
 typedef enum {
     FGC_REAL,      /* real coefficients, real rows, real out */

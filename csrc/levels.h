@@ -51,7 +51,11 @@ enum { FGC_CHUNK = 2048 };
 /* The functions of one SIMD level. */
 #define FGC_DECLARE_LEVEL(level)                                                                   \
     void fgc_cyclic_product_##level(const double *table, int64_t len, const int64_t *index,        \
-                                    int64_t count, double *product);                               \
+                                    int64_t count, double *product, int64_t *exponent);            \
+    void fgc_cyclic_step_##level(const double *factor, int64_t len, int full, double *product,     \
+                                 int64_t *exponent);                                               \
+    void fgc_cyclic_size_##level(const double *product, const int64_t *exponent, int64_t len,      \
+                                 double *size);                                                    \
     void fgc_turn_##level(const double *phase, int64_t m, int64_t turn, int64_t stride,            \
                           int quarter, double scale, const double *size, int64_t len,              \
                           double *value);                                                          \

@@ -203,6 +203,33 @@ def _decoding_vector(name, method, cut):
     return Kernel(name, make, run, truth, (np.float64,))
 
 
+def _stream(name, cut):
+    """A stream that a few workers joined and left after products were computed."""
+    direct = _decoding_vector(name, kernels.LOCATOR, cut)
+
+    def make(rng, size, count, dtype):
+        arguments = direct.make(rng, size, count, dtype)
+        return arguments | {"moved": rng.permutation(size)[: min(size, 3)]}
+
+    def run(arguments):
+        plan, survivors = arguments["plan"], arguments["survivors"]
+        stream = kernels.cyclic_stream(plan.tables)
+        calls = kernels.bind_stream(plan, stream)
+        stream.away[survivors] = False
+        stays = stream.away.copy()
+        stream.away[arguments["moved"]] ^= True
+        calls.rebuild()
+        for worker in arguments["moved"].tolist():
+            (calls.leave if stays[worker] else calls.join)(worker)
+        np.testing.assert_array_equal(stream.away, stays)
+        out = np.empty(survivors.size, np.complex128)
+        status = calls.vector(survivors, out)
+        assert status == kernels.Status.OK, (status, calls.where[0])
+        return out
+
+    return Kernel(name, make, run, direct.truth, (np.float64,))
+
+
 # ------------------------------------------------------------------ Vandermonde, Lagrange
 
 
@@ -342,6 +369,8 @@ KERNELS = [
     _decoding_vector("locator, three blocks", kernels.LOCATOR, _thirds),
     _decoding_vector("lookup, three blocks", kernels.LOOKUP, _thirds),
     _decoding_vector("fft, three blocks", None, _thirds),
+    _stream("stream", _whole),
+    _stream("stream, three blocks", _thirds),
     *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
     *(
         _lagrange(what, complex_)

@@ -21,8 +21,19 @@ from numpy.typing import NDArray
 
 from . import threads
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
-from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, Decode, Status, Where
-from .fourier import Fourier, Polar
+from .cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    Decode,
+    Status,
+    StreamCalls,
+    Where,
+    cyclic_stream,
+)
+from .fourier import Fourier, Polar, fourier_rebuild
 from .rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, address, stacked
 
 __all__ = [
@@ -39,10 +50,12 @@ __all__ = [
     "Completion",
     "CompletionPlan",
     "CyclicPlan",
+    "CyclicStream",
     "Decode",
     "Fourier",
     "Rows",
     "Status",
+    "StreamCalls",
     "Where",
     "address",
     "amsgrad",
@@ -51,10 +64,13 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_fourier",
+    "bind_stream",
     "bind_survivor_mask",
     "combine",
     "completion",
+    "cyclic_stream",
     "decoding_vectors",
+    "fourier_rebuild",
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
@@ -87,6 +103,8 @@ class Backend(Protocol):
         size: NDArray[np.float64],
         out: NDArray[np.complex128],
     ) -> Polar: ...
+
+    def bind_stream(self, plan: CyclicPlan, stream: CyclicStream) -> StreamCalls: ...
 
     def decoding_vectors(
         self,
@@ -302,6 +320,11 @@ def bind_fourier(
     present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
     polar = _kernels().bind_polar(plan, survivors, present, size, out)
     return Fourier(plan, present, size, polar)
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """Prepare what can be done to a stream of this code; pointers are taken once, here."""
+    return _kernels().bind_stream(plan, stream)
 
 
 # Below so many factors in all, threads do not repay their cost: 8 of them take a nanosecond or so.

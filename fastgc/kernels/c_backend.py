@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._cffi import ffi, lib
 from .completion import Completion, CompletionPlan
-from .cyclic import CyclicPlan, Decode, Status, Where
+from .cyclic import CyclicPlan, CyclicStream, CyclicTables, Decode, Status, StreamCalls, Where
 from .fourier import Polar
 from .rows import CombinePart, Rows, kind_of
 
@@ -22,6 +23,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_stream",
     "bind_survivor_mask",
     "combine",
     "completion",
@@ -72,18 +74,26 @@ def select_simd(level: str) -> bool:
     return bool(lib.fgc_simd_select(level.encode()))
 
 
+_C_TYPES = {"d": "double[]", "?": "unsigned char[]"}  # by a dtype's character
+
+_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
+
+
+def _struct(name: str, arrays: CyclicTables | CyclicStream, **sizes: int) -> Any:
+    buffers = {
+        field: ffi.from_buffer(_C_TYPES.get(array.dtype.char, "int64_t[]"), array)
+        for field, array in arrays._asdict().items()
+    }
+    struct = ffi.new(f"{name} *", sizes | buffers)
+    _pointed_to[struct] = buffers
+    return struct
+
+
 def _plan(plan: CyclicPlan) -> Any:
     if plan.c is None:
-        tables = plan.tables
-        buffers = {
-            name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
-            for name, array in tables._asdict().items()
-        }
-        struct = ffi.new(
-            "fgc_cyclic *", {"workers": plan.workers, "blocks": len(tables.q), **buffers}
-        )
-        plan.c = struct, buffers  # a struct does not keep what it points to
-    return plan.c[0]
+        blocks = len(plan.tables.q)
+        plan.c = _struct("fgc_cyclic", plan.tables, workers=plan.workers, blocks=blocks)
+    return plan.c
 
 
 def bind_decoding_vector(
@@ -121,6 +131,27 @@ def bind_polar(
         partial(
             lib.fgc_polar_vector, struct, survivors_, present_, size_, out_, where, _work(plan)
         ),
+        where,
+    )
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    structs = _plan(plan), _struct("fgc_stream", stream)
+    where, work = ffi.new("int64_t *"), _work(plan)
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        survivors_ = ffi.from_buffer("int64_t[]", survivors)
+        out_ = ffi.from_buffer("double[]", out, require_writable=True)
+        return lib.fgc_stream_vector(  # type: ignore[no-any-return]
+            *structs, survivors_, out_, where, work, survivors.size
+        )
+
+    return StreamCalls(
+        partial(lib.fgc_stream_rebuild, *structs, work),
+        partial(lib.fgc_stream_leave, *structs),
+        partial(lib.fgc_stream_join, *structs),
+        vector,
         where,
     )
 

@@ -24,10 +24,13 @@ __all__ = [
     "LOOKUP",
     "SPREAD",
     "CyclicPlan",
+    "CyclicStream",
     "CyclicTables",
     "Decode",
     "Status",
+    "StreamCalls",
     "Where",
+    "cyclic_stream",
     "cyclic_tables",
     "sines",
 ]
@@ -152,4 +155,58 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
         # a survivor is no factor of its own entry
         cosecant=np.divide(1.0, table, out=np.ones_like(table), where=table != 0),
         phase=np.concatenate(phase),
+    )
+
+
+class CyclicStream(NamedTuple):
+    """The locator's products of a code, kept current while workers come and go.
+
+    A named tuple of arrays, as `CyclicTables`; csrc/fastgc.h describes the fields (``fgc_stream``).
+    """
+
+    product: NDArray[np.float64]
+    exponent: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    lost_sum: NDArray[np.int64]
+    pending: NDArray[np.int64]
+    away: NDArray[np.bool_]
+    factor: NDArray[np.float64]
+
+
+class StreamCalls(NamedTuple):
+    """What can be done to a stream, its pointers taken once.
+
+    Attributes
+    ----------
+    rebuild : callable
+        ``rebuild()``: all products from `CyclicStream.away`, O(n) times the workers away or the
+        others, whichever are fewer.
+    leave, join : callable
+        ``leave(worker)``, of one that is not away, and ``join(worker)``, of one that is: one factor
+        more, or less, for each worker of its block.
+    vector : callable
+        ``vector(survivors, out) -> status``, survivors being all that are not away, in any order.
+    where : Where
+        Item 0 says where that status applies.
+    """
+
+    rebuild: Callable[[], None]
+    leave: Callable[[int], None]
+    join: Callable[[int], None]
+    vector: Callable[[NDArray[np.int64], NDArray[np.complex128]], int]
+    where: Where
+
+
+def cyclic_stream(tables: CyclicTables) -> CyclicStream:
+    """A stream that all workers are away from, yet to be rebuilt."""
+    n, blocks = int(tables.start[-1]), tables.q.size
+    lost, lost_sum, pending = np.zeros((3, blocks), dtype=np.int64)
+    return CyclicStream(
+        product=np.empty(n + PAD),
+        exponent=np.empty(n + PAD, dtype=np.int64),
+        lost=lost,
+        lost_sum=lost_sum,
+        pending=pending,
+        away=np.ones(n, dtype=np.bool_),
+        factor=np.where(tables.sine == 0, 1.0, tables.sine),
     )

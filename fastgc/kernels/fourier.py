@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .cyclic import CyclicPlan, Status, Where, sines
+from .cyclic import CyclicPlan, CyclicStream, Status, Where, sines
 
-__all__ = ["Fourier", "Polar", "transform_length"]
+__all__ = ["Fourier", "Polar", "fourier_rebuild", "transform_length"]
 
 
 class Polar(NamedTuple):
@@ -95,6 +95,57 @@ def transform_length(m: int) -> int:
     return length
 
 
+class Logarithms:
+    """``log|a_i|`` of all workers by transforms, on buffers that are kept."""
+
+    def __init__(self, plan: CyclicPlan) -> None:
+        tables, kept = plan.tables, plan.transforms
+        self._blocks = []
+        for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
+            key = hi - lo, int(tables.q[b])
+            if key not in kept:
+                kept[key] = Transform.of(*key)
+            self._blocks.append((slice(lo, hi), kept[key]))
+        longest = max(transform.length for _, transform in self._blocks)
+        self._x = np.empty(longest)
+        self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
+
+    def write(self, present: NDArray[np.bool_], size: NDArray[np.float64]) -> None:
+        """Of the survivors marked in `present`; both of shape (n,)."""
+        for part, transform in self._blocks:
+            m = part.stop - part.start
+            x = self._x[: transform.length]
+            # Less its mean, which adds to rounding errors and whose share, log m each, is known.
+            density = 1 - np.count_nonzero(present[part]) / m
+            np.subtract(1 - density, present[part], out=x[:m])
+            x[m:] = 0
+            transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
+            np.add(x[:m], (density - 1) * np.log(m), out=size[part])
+
+
+def fourier_rebuild(plan: CyclicPlan, stream: CyclicStream) -> None:
+    """`StreamCalls.rebuild` by transforms, O(n log n)."""
+    tables, size = plan.tables, np.empty(plan.workers)
+    Logarithms(plan).write(~stream.away, size)
+    size /= np.log(2)
+    exponent = 2 * np.floor(size / 2).astype(np.int64)  # even, as Numba's powers of two are
+    np.exp2(size - exponent, out=size)
+    for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
+        m, lost = hi - lo, np.flatnonzero(stream.away[lo:hi])
+        # A sine of pi q (i-j) / m is negative for an odd number q (i-j) // m of half turns. With
+        # x = q i mod m, y = q j mod m that is q i // m - q j // m, and one less where y > x.
+        turned = tables.q[b] * np.arange(m)
+        whole = turned // m
+        x = turned - m * whole
+        up_to = np.zeros(m, dtype=np.int64)
+        up_to[x[lost]] = 1
+        above = lost.size - np.cumsum(up_to)[x]
+        half_turns = lost.size * whole - whole[lost].sum() - above
+        stream.product[lo:hi] = size[lo:hi] * np.where(half_turns & 1, -m, m)
+        stream.exponent[lo:hi] = exponent[lo:hi]
+        stream.lost[b], stream.lost_sum[b], stream.pending[b] = lost.size, lost.sum(), 1
+
+
 class Fourier:
     """Decoding vectors by transforms, on two fixed buffers.
 
@@ -117,24 +168,15 @@ class Fourier:
         size: NDArray[np.float64],
         polar: Polar,
     ) -> None:
-        tables, kept = plan.tables, plan.transforms
         self._present, self.size, self._polar = present, size, polar
         self.where = polar.where
-        self._blocks = []
-        for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
-            key = hi - lo, int(tables.q[b])
-            if key not in kept:
-                kept[key] = Transform.of(*key)
-            self._blocks.append((slice(lo, hi), kept[key]))
-        longest = max(transform.length for _, transform in self._blocks)
-        self._x = np.empty(longest)
-        self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
+        self._logarithms = Logarithms(plan)
 
     def vector(self, f: int) -> int:
         """Check ``survivors[:f]`` and write their vector to ``out[:f]``; a `Status`."""
         status = self._polar.mark(f)
         if status == Status.OK:
-            self._logarithms()
+            self._logarithms.write(self._present, self.size)
             with np.errstate(over="ignore", under="ignore"):
                 np.exp(self.size, out=self.size)
             status = self._polar.write(f)
@@ -149,17 +191,5 @@ class Fourier:
         if status == Status.OK:
             self.size[:] = 1
             status = self._polar.write(f)
-            self._logarithms()
+            self._logarithms.write(self._present, self.size)
         return status
-
-    def _logarithms(self) -> None:
-        for part, transform in self._blocks:
-            m = part.stop - part.start
-            x = self._x[: transform.length]
-            present = self._present[part]
-            # Less its mean, which adds to rounding errors and whose share, log m each, is known.
-            density = 1 - np.count_nonzero(present) / m
-            np.subtract(1 - density, present, out=x[:m])
-            x[m:] = 0
-            transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
-            np.add(x[:m], (density - 1) * np.log(m), out=self.size[part])

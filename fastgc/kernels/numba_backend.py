@@ -1,15 +1,16 @@
 """The kernels in Numba, for the facade and for a user's own ``@njit`` code.
 
-`decoding_vector`, `combine_rows`, `accumulate`, `sgd`, `nesterov`, `amsgrad`, `replace`,
-`square_distance`, `leja_order`, `vandermonde_column`, `lagrange_products` and `completion` take
-numbers, arrays, or named tuples of them, and may be called from compiled functions; they check
-nothing. All are cached on disk and release the GIL.
+`decoding_vector`, `rebuild_stream`, `step_stream`, `stream_vector`, `combine_rows`, `accumulate`,
+`sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
+`lagrange_products` and `completion` take numbers, arrays, or named tuples of them, and may be
+called from compiled functions; they check nothing. All are cached on disk and release the GIL.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -22,7 +23,17 @@ from numpy.typing import NDArray
 
 from . import cyclic
 from .completion import BLOCKS, CELLS
-from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Where
+from .cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    CyclicTables,
+    Decode,
+    StreamCalls,
+    Where,
+)
 from .fourier import Polar
 from .rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, kind_of
 
@@ -32,6 +43,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_stream",
     "bind_survivor_mask",
     "combine",
     "combine_rows",
@@ -41,11 +53,14 @@ __all__ = [
     "lagrange_products",
     "leja_order",
     "nesterov",
+    "rebuild_stream",
     "replace",
     "sgd",
     "solve_vandermonde",
     "square_distance",
     "square_sum",
+    "step_stream",
+    "stream_vector",
     "vandermonde_column",
 ]
 
@@ -68,46 +83,69 @@ _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
 
 
 @_njit
+def _normalise(product, exponent):
+    """Move binary exponents of products to `exponent`."""
+    bits = product.view(np.int64)
+    for i in range(product.size):  # frexp, but for its branches
+        biased = (bits[i] >> 52) & 0x7FF
+        shift = (biased - 1023) & ~1 if biased else 0  # even; zero stays zero
+        bits[i] -= shift << 52
+        exponent[i] += shift
+
+
+@_njit
+def _scale(product, exponent):
+    """product[i] *= 2^exponent[i], an even power; `exponent` is overwritten."""
+    for i in range(product.size):
+        exponent[i] = (min(max(exponent[i] // 2, -1022), 1022) + 1023) << 52
+    half = exponent.view(np.float64)
+    for i in range(product.size):  # twice: neither step leaves the range unless both do
+        product[i] = product[i] * half[i] * half[i]
+
+
+@_njit
+def _multiply(table, lo, index, product, exponent):
+    """product[i] 2^exponent[i] = prod_j table[lo + i - index[j]].
+
+    Of no more than _RUN factors the exponents are not written: all are 0.
+    """
+    hi = lo + product.size
+    product[:] = 1.0
+    if index.size > _RUN:
+        exponent[:] = 0
+    for at in range(0, index.size, _RUN):
+        some = index[at : at + _RUN]
+        done = some.size - some.size % 8
+        for r in range(0, done, 8):  # eight at a time: a product is read and written once
+            a = table[lo - some[r] : hi - some[r]]
+            b = table[lo - some[r + 1] : hi - some[r + 1]]
+            c = table[lo - some[r + 2] : hi - some[r + 2]]
+            d = table[lo - some[r + 3] : hi - some[r + 3]]
+            e = table[lo - some[r + 4] : hi - some[r + 4]]
+            f = table[lo - some[r + 5] : hi - some[r + 5]]
+            g = table[lo - some[r + 6] : hi - some[r + 6]]
+            h = table[lo - some[r + 7] : hi - some[r + 7]]
+            for i in range(product.size):
+                product[i] *= ((a[i] * b[i]) * (c[i] * d[i])) * ((e[i] * f[i]) * (g[i] * h[i]))
+        for j in some[done:]:
+            a = table[lo - j : hi - j]
+            for i in range(product.size):
+                product[i] *= a[i]
+        if at + _RUN < index.size:
+            _normalise(product, exponent)
+
+
+@_njit
 def _cyclic_product(table, index, product):
     """product[i] = prod_j table[i - index[j]], for a slice of a table that begins at -m."""
     m = table.size // 2
     exponent = np.empty(min(m, _CHUNK) if index.size > _RUN else 0, dtype=np.int64)
     for lo in range(0, m, _CHUNK):
-        hi = min(lo + _CHUNK, m)
-        part, power = product[lo:hi], exponent[: hi - lo]
-        part[:] = 1.0
-        power[:] = 0
-        for at in range(0, index.size, _RUN):
-            some = index[at : at + _RUN]
-            done = some.size - some.size % 8
-            for r in range(0, done, 8):  # eight at a time: a product is read and written once
-                a = table[m + lo - some[r] : m + hi - some[r]]
-                b = table[m + lo - some[r + 1] : m + hi - some[r + 1]]
-                c = table[m + lo - some[r + 2] : m + hi - some[r + 2]]
-                d = table[m + lo - some[r + 3] : m + hi - some[r + 3]]
-                e = table[m + lo - some[r + 4] : m + hi - some[r + 4]]
-                f = table[m + lo - some[r + 5] : m + hi - some[r + 5]]
-                g = table[m + lo - some[r + 6] : m + hi - some[r + 6]]
-                h = table[m + lo - some[r + 7] : m + hi - some[r + 7]]
-                for i in range(part.size):
-                    part[i] *= ((a[i] * b[i]) * (c[i] * d[i])) * ((e[i] * f[i]) * (g[i] * h[i]))
-            for j in some[done:]:
-                a = table[m + lo - j : m + hi - j]
-                for i in range(part.size):
-                    part[i] *= a[i]
-            if at + _RUN < index.size:
-                bits = part.view(np.int64)
-                for i in range(part.size):  # frexp, but for its branches
-                    biased = (bits[i] >> 52) & 0x7FF
-                    shift = (biased - 1023) & ~1 if biased else 0  # even; zero stays zero
-                    bits[i] -= shift << 52
-                    power[i] += shift
-        if index.size > _RUN:  # twice 2^half: neither step leaves the range unless both do
-            for i in range(part.size):
-                power[i] = (min(max(power[i] // 2, -1022), 1022) + 1023) << 52
-            half = power.view(np.float64)
-            for i in range(part.size):
-                part[i] = part[i] * half[i] * half[i]
+        part = product[lo : lo + _CHUNK]
+        power = exponent[: part.size]
+        _multiply(table, m + lo, index, part, power)
+        if index.size > _RUN:
+            _scale(part, power)
 
 
 @_njit
@@ -139,23 +177,29 @@ def _turn(phase, m, turn, stride, quarter, size, value):
 
 
 @_njit
+def _turn_block(tables, b, lookup, count, total, product, value):
+    """Entries from the products over `count` workers of a block, with this sum of their indices."""
+    m, q = product.size, tables.q[b]
+    sign = -1 if lookup else 1
+    factors = count - 1 if lookup else count
+    if not lookup:
+        product /= m
+    circle = 2 * m
+    stride = sign * q * count % circle
+    turn = -sign * q * (total % circle) % circle
+    phase = tables.phase[tables.phase_offset[b] :]
+    _turn(phase, m, turn, stride, -sign * factors % 4, product, value)
+
+
+@_njit
 def _decode_block(tables, b, method, present, value):
-    m, q = present.size, tables.q[b]
-    lookup = method == LOOKUP
+    m, lookup = present.size, method == LOOKUP
     index = np.flatnonzero(present == lookup)
     offset = tables.offset[b]
     table = tables.cosecant if lookup else tables.sine
     product = np.empty(m)
     _cyclic_product(table[offset : offset + 2 * m], index, product)
-    sign = -1 if lookup else 1
-    factors = index.size - 1 if lookup else index.size
-    if not lookup:
-        product /= m
-    circle = 2 * m
-    stride = sign * q * index.size % circle
-    turn = -sign * q * (index.sum() % circle) % circle
-    phase = tables.phase[tables.phase_offset[b] :]
-    _turn(phase, m, turn, stride, -sign * factors % 4, product, value)
+    _turn_block(tables, b, lookup, index.size, index.sum(), product, value)
 
 
 @_njit
@@ -387,6 +431,117 @@ def bind_survivor_mask(
 ) -> Callable[[int], int]:
     """See `fastgc.kernels.bind_survivor_mask`."""
     return lambda f: _survivor_mask(n, survivors[:f], bits)
+
+
+@_njit
+def rebuild_stream(tables, stream):
+    """All products of a stream, from `stream.away` alone.
+
+    Parameters
+    ----------
+    tables : CyclicTables
+        ``code.tables``.
+    stream : CyclicStream
+        ``fastgc.kernels.cyclic_stream(tables)``.
+    """
+    for b in range(tables.q.size):
+        s, m, q = tables.start[b], tables.start[b + 1] - tables.start[b], tables.q[b]
+        away, product = stream.away[s : s + m], stream.product[s : s + m]
+        exponent = stream.exponent[s : s + m]
+        lost = np.flatnonzero(away)
+        others = 2 * lost.size > m
+        index = np.flatnonzero(~away) if others else lost
+        at = tables.offset[b]
+        table = (tables.cosecant if others else stream.factor)[at : at + 2 * m]
+        exponent[:] = 0
+        for lo in range(0, m, _CHUNK):
+            hi = min(lo + _CHUNK, m)
+            _multiply(table, m + lo, index, product[lo:hi], exponent[lo:hi])
+        if others:  # over all, without the others; see csrc/dispatch.c
+            odd = (m - 1) * (q + 1) // 2
+            for i in range(m):
+                product[i] *= -m if (odd + q * i) & 1 else m
+        stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
+        stream.pending[b] = (index.size - 1) % _RUN + 1 if index.size else 0
+
+
+@_njit
+def step_stream(tables, stream, worker, away):
+    """A worker leaves a stream that it is not away from, or joins one that it is.
+
+    Parameters
+    ----------
+    tables, stream
+        As of `rebuild_stream`.
+    worker : int
+    away : bool
+        Whether it leaves.
+    """
+    b = np.searchsorted(tables.start, worker, side="right") - 1
+    lo, hi = tables.start[b], tables.start[b + 1]
+    m, j = hi - lo, worker - lo
+    at = tables.offset[b] + m - j
+    product = stream.product[lo:hi]
+    factors = (stream.factor if away else tables.cosecant)[at : at + m]
+    if stream.pending[b] == _RUN:
+        _normalise(product, stream.exponent[lo:hi])
+        stream.pending[b] = 0
+    for i in range(m):
+        product[i] *= factors[i]
+    stream.pending[b] += 1
+    stream.lost[b] += 1 if away else -1
+    stream.lost_sum[b] += j if away else -j
+    stream.away[worker] = away
+
+
+@_njit
+def stream_vector(tables, stream, survivors, out):
+    """Decoding vector of the workers that are not away, O(n); see csrc/fastgc.h.
+
+    Parameters
+    ----------
+    tables, stream
+        As of `rebuild_stream`.
+    survivors : (f,) int64 array
+        All that are not away, in any order.
+    out : (f,) complex128 array
+
+    Returns
+    -------
+    (int, int)
+        As of `decoding_vector`.
+    """
+    missing = 0
+    for b in range(tables.q.size):
+        there = tables.start[b + 1] - tables.start[b] - stream.lost[b]
+        missing += max(0, tables.need[b] - there)
+    if missing:
+        return _TOO_FEW, missing
+    value = np.empty(tables.start[-1], dtype=np.complex128)
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        size = stream.product[lo:hi].copy()
+        _scale(size, stream.exponent[lo:hi].copy())
+        _turn_block(tables, b, False, stream.lost[b], stream.lost_sum[b], size, value[lo:hi])
+    return _gather(value, survivors, out)
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    tables = plan.tables
+    where = [0]
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        status, where[0] = stream_vector(tables, stream, survivors, out)
+        return status
+
+    return StreamCalls(
+        partial(rebuild_stream, tables, stream),
+        lambda worker: step_stream(tables, stream, worker, True),
+        lambda worker: step_stream(tables, stream, worker, False),
+        vector,
+        where,
+    )
 
 
 # -------------------------------------------------------------------------- combinations

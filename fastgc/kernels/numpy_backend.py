@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .completion import BLOCKS, CELLS, Completion, CompletionPlan
-from .cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan, CyclicTables, Decode, Status, Where
+from .cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    CyclicTables,
+    Decode,
+    Status,
+    StreamCalls,
+    Where,
+)
 from .fourier import Polar
 from .rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, Rows
 
@@ -19,6 +30,7 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_polar",
+    "bind_stream",
     "bind_survivor_mask",
     "combine",
     "completion",
@@ -50,25 +62,38 @@ def _cyclic_product(
     return product, exponent
 
 
-def _decode_block(
-    tables: CyclicTables, b: int, method: int, present: NDArray[np.bool_]
+def _turn(
+    tables: CyclicTables,
+    b: int,
+    lookup: bool,
+    count: int,
+    total: int,
+    product: NDArray[np.float64],
+    exponent: NDArray[np.int64],
 ) -> NDArray[np.complex128]:
-    m, q = present.size, int(tables.q[b])
-    lookup = method == LOOKUP
-    index = np.flatnonzero(present if lookup else ~present)
-    at = tables.offset[b]
-    table = (tables.cosecant if lookup else tables.sine)[at : at + 2 * m]
-    product, exponent = _cyclic_product(table, m, index)
+    """Entries from the products over `count` workers with this sum of their indices."""
+    m, q = product.size, int(tables.q[b])
     # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, and 1/m;
     # lookup: their inverses over the other survivors
-    sign, factors = (-1, index.size - 1) if lookup else (1, index.size)
-    turn = sign * q * (index.size * np.arange(m) - index.sum()) % (2 * m)
+    sign, factors = (-1, count - 1) if lookup else (1, count)
+    turn = sign * q * (count * np.arange(m) - total) % (2 * m)
     at = tables.phase_offset[b]
     phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
     quarter = (1, 1j, -1, -1j)[-sign * factors % 4]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         magnitude = np.ldexp(product / (1 if lookup else m), exponent)
         return np.asarray(magnitude * (phase * quarter))
+
+
+def _decode_block(
+    tables: CyclicTables, b: int, method: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    m, lookup = present.size, method == LOOKUP
+    index = np.flatnonzero(present if lookup else ~present)
+    at = tables.offset[b]
+    table = (tables.cosecant if lookup else tables.sine)[at : at + 2 * m]
+    product, exponent = _cyclic_product(table, m, index)
+    return _turn(tables, b, lookup, index.size, int(index.sum()), product, exponent)
 
 
 def _keep_spread(
@@ -191,6 +216,55 @@ def bind_polar(
         return status
 
     return Polar(mark, write, where)
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    tables = plan.tables
+    start = tables.start.tolist()
+    where = [0]
+
+    def rebuild() -> None:
+        for b, (lo, hi) in enumerate(pairwise(start)):
+            m, q, at = hi - lo, int(tables.q[b]), tables.offset[b]
+            lost = np.flatnonzero(stream.away[lo:hi])
+            if 2 * lost.size > m:  # over all, without the others; see csrc/dispatch.c
+                kept = np.flatnonzero(~stream.away[lo:hi])
+                product, exponent = _cyclic_product(tables.cosecant[at : at + 2 * m], m, kept)
+                odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)
+                product *= np.where(odd % 2, -m, m)
+            else:
+                product, exponent = _cyclic_product(stream.factor[at : at + 2 * m], m, lost)
+            stream.product[lo:hi], stream.exponent[lo:hi] = product, exponent
+            stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
+
+    def step(worker: int, away: bool) -> None:
+        b = int(np.searchsorted(tables.start, worker, side="right")) - 1
+        lo, hi = start[b], start[b + 1]
+        m, j, at = hi - lo, worker - lo, tables.offset[b]
+        table = (stream.factor if away else tables.cosecant)[at : at + 2 * m]
+        product, shift = np.frexp(stream.product[lo:hi] * table[m - j : 2 * m - j])
+        stream.product[lo:hi] = product
+        stream.exponent[lo:hi] += shift
+        stream.lost[b] += 1 if away else -1
+        stream.lost_sum[b] += j if away else -j
+        stream.away[worker] = away
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        missing = tables.need - (np.diff(tables.start) - stream.lost)
+        if (missing > 0).any():
+            where[0] = int(missing[missing > 0].sum())
+            return Status.TOO_FEW
+        value = np.empty(plan.workers, dtype=np.complex128)
+        for b, (lo, hi) in enumerate(pairwise(start)):
+            of = int(stream.lost[b]), int(stream.lost_sum[b])
+            product, exponent = stream.product[lo:hi], stream.exponent[lo:hi]
+            value[lo:hi] = _turn(tables, b, False, *of, product, exponent)
+        out[:] = value[survivors]
+        status, where[0] = _finite(out)
+        return status
+
+    return StreamCalls(rebuild, lambda i: step(i, True), lambda i: step(i, False), vector, where)
 
 
 def decoding_vectors(
