@@ -190,6 +190,25 @@ def _receive(rng):
     )
 
 
+def _stream(rng):
+    code, _ = _coded(rng, ReedSolomon)
+    return code.stream(rng.permutation(code.n)[: rng.integers(code.threshold, code.n)])
+
+
+def _stream_vector(rng):
+    stream = _stream(rng)
+    members = rng.permutation(stream.members)
+    out = np.zeros(members.size, np.complex128)
+    return Call(stream.vector, {"survivors": members, "out": out})
+
+
+def _event(rng, name):
+    stream = _stream(rng)
+    gone = np.setdiff1d(np.arange(stream.code.n), stream.members)
+    worker = int(rng.choice(gone if name == "arrive" else stream.members))
+    return Call(getattr(stream, name), {"worker": worker}, state=lambda: stream.members)
+
+
 def _grouped(rng, part=True):
     code, job = _coded(rng, Grouped)
     rnd = code.group_round(job.p)
@@ -444,9 +463,19 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Round.trust": lambda rng: Call(_round(rng)[0].trust, {}),
     "Round.reset": lambda rng: Call(_round(rng)[0].reset, {}),
     "Round.wants": lambda rng: Call(_round(rng)[0].wants, {"worker": 0}),
+    "Round.straggles": lambda rng: (
+        lambda rnd, job, number: Call(rnd.straggles, {"worker": rnd.code.sender(number)[0]})
+    )(*_round(rng, full=False)),
     "Round.require": lambda rng: (lambda rnd: Call(rnd.require, {"messages": rnd.survivors}))(
         _round(rng)[0]
     ),
+    "ReedSolomon.stream": _of_code("stream", ReedSolomon, members=[0, 1]),
+    "Stream.arrive": partial(_event, name="arrive"),
+    "Stream.depart": partial(_event, name="depart"),
+    "Stream.reset": lambda rng: (
+        lambda stream: Call(stream.reset, {"members": [1, 0]}, state=lambda: stream.members)
+    )(_stream(rng)),
+    "Stream.vector": _stream_vector,
     "Grouped.group_round": _of_code(
         "group_round", Grouped, p=5, dtype="float64", message_dtype=None
     ),
@@ -457,6 +486,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "GroupedRound.of": lambda rng: Call(_grouped(rng)[2].of, {"group": 0}),
     "GroupedRound.reset": lambda rng: Call(_grouped(rng)[2].reset, {"groups": [0, 1]}),
+    "GroupedRound.straggles": lambda rng: Call(_grouped(rng)[2].straggles, {"worker": 0}),
     "GroupedRound.wants": lambda rng: Call(_grouped(rng)[2].wants, {"worker": 0}),
     "GroupedRound.require": lambda rng: (
         lambda rnd: Call(rnd.require, {"messages": rnd.survivors})
@@ -747,6 +777,7 @@ REASONS = {
     "Decoder": "made by Code.decoder",
     "Encoder": "made by Code.encoder",
     "Round": "made by Code.round",
+    "Stream": "made by ReedSolomon.stream",
     "GroupedRound": "made by Grouped.group_round",
     "Choice": "made by planning.plan",
     "Simulation": "made by simulation.simulate",

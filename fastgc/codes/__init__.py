@@ -11,6 +11,7 @@ from .linear import LinearCode
 from .plans import BoundDecoder, Decoder, Encoder, Round
 from .random_assignment import RandomAssignment
 from .reed_solomon import ReedSolomon
+from .streaming import Stream
 from .trust import Approximation, Trust
 from .uncoded import Uncoded
 
@@ -32,6 +33,7 @@ __all__ = [
     "Recovery",
     "ReedSolomon",
     "Round",
+    "Stream",
     "Trust",
     "Uncoded",
 ]

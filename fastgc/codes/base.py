@@ -48,6 +48,7 @@ from .plans import (
     require_finite,
 )
 from .rules import Rule
+from .streaming import Follower
 from .trust import Approximation, Trust, sums_of
 
 __all__ = ["Code", "Recovery"]
@@ -153,6 +154,13 @@ class Code(ABC):
             vector[:f] = self._vector(self._check_survivors(survivors[:f]))
 
         return fill
+
+    def _follower(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> Follower | None:
+        """What prepares ``vector[:f]`` while ``survivors[:f]`` come in, where that pays.
+
+        For schemes whose workers send one message each.
+        """
+        return None
 
     @cached_property
     def message_counts(self) -> list[int]:

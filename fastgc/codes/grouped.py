@@ -295,6 +295,11 @@ class GroupedRound:
         g = self.code.group_of(worker)
         return g in self._missing and self._rounds[g].wants(worker - self.code._first_worker[g])
 
+    def straggles(self, worker: int) -> None:
+        """As `Round.straggles`, in the worker's group."""
+        g = self.code.group_of(worker)
+        self._rounds[g].straggles(worker - self.code._first_worker[g])
+
     def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
         """Take a worker's message; whether the round is `ready`.
 

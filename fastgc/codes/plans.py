@@ -385,6 +385,9 @@ class Round:
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.message_size * per_element, reals)
         self._decoder = code.decoder()
+        self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
+        if not verify:
+            self._follower = code._follower(self._decoder.survivors, self._decoder.vector)
         self._tracker = code._rule.tracker()
         self._inspector = Inspector(code, form) if verify else None
         self.reset()
@@ -400,6 +403,8 @@ class Round:
         self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
         self._square: list[float] = []  # squared norm of each message, in order of arrival
         self._tracker.reset()
+        if self._follower is not None:
+            self._follower.reset()
         self._decodable = self._ready = False
 
     @property
@@ -458,6 +463,22 @@ class Round:
         if not self.code.decodable(messages):
             self.code.decoding_vector(messages)
 
+    def straggles(self, worker: int) -> None:
+        """Declare that no message of this worker is to be expected any more.
+
+        That changes nothing about what is received and decoded: a message that comes after all is
+        taken as any other. But of a large code the decoding vector can be prepared before the last
+        message comes, the earlier the more of the stragglers are known.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such worker.
+        """
+        worker = check_index("worker", worker, self.code.n)
+        if self._follower is not None and worker not in self._heard:
+            self._follower.straggles(worker)
+
     def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
         """Take a worker's message.
 
@@ -515,6 +536,8 @@ class Round:
         self._next[worker] = index + 1
         self._square.append(square)
         self._decodable = self._tracker.add(number) or self._decodable
+        if self._follower is not None:
+            self._follower.receive(worker)
         if self._inspector is not None:
             self._inspector.add(row, square)
             self._finding = None
@@ -559,11 +582,20 @@ class Round:
         uncovered = self.survivors[self._used() & ~finding.covered]
         return not self._inspector.coverable(self.corrupt)[uncovered].any()
 
+    def _vector(self, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector of the messages at hand, as it was prepared or else computed now."""
+        f = self._rows.count
+        if self._follower is not None and method == "auto" and self._decodable:
+            prepared = self._follower.vector(f)
+            if prepared is not None:
+                return prepared
+        return self._decoder.fill(f, method)
+
     def _used(self) -> NDArray[np.bool_]:
         """Messages at hand that the gradient depends on, beyond rounding."""
         assert self._inspector is not None
         try:
-            vector = self._decoder.fill(self._rows.count)
+            vector = self._vector()
         except OverflowError:  # nothing that is decoded would be of use
             return np.zeros(self._rows.count, dtype=np.bool_)
         return self._inspector.matter(self.survivors, vector)
@@ -632,7 +664,7 @@ class Round:
         target = self._output(out)
         if self._decodable:
             self._require_sound()
-        vector = self._decoder.fill(self._rows.count, method)
+        vector = self._vector(method)
         if self._watch is None:
             self._combine(vector, target)
         else:
@@ -682,7 +714,7 @@ class Round:
         From the norms of the messages and of the gradient itself, so that cancellation between
         partial gradients counts too. Decodes once more.
         """
-        vector = self._decoder.fill(self._rows.count)
+        vector = self._vector()
         return self._trust(self._combine(vector, self._output(None)), vector)
 
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels, vandermonde
 from .._arrays import check_index, check_integer
@@ -22,7 +22,9 @@ from ..kernels.cyclic import (
     LOOKUP,
     SPREAD,
     CyclicPlan,
+    CyclicStream,
     Status,
+    StreamCalls,
     cyclic_tables,
     sines,
 )
@@ -30,6 +32,7 @@ from .base import Code, VectorFunction
 from .cache import SurvivorCache, remembering
 from .parity import CHECKS, Parity
 from .rules import Blocks
+from .streaming import Follower, Stream, worth_following
 
 __all__ = ["ReedSolomon"]
 
@@ -407,6 +410,40 @@ class ReedSolomon(Code):
         kernels.decoding_vectors(self._plan, masks.copy(), direct[method], out, where)
         good: NDArray[np.bool_] = where == 0
         return good
+
+    def stream(self, members: ArrayLike = ()) -> Stream:
+        """Decoding vector of the workers that are there, current while they come and go.
+
+        Parameters
+        ----------
+        members : integer array
+            Workers that are there at the beginning.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a member does not exist or is named twice.
+        """
+        return Stream(self, members)
+
+    def _bind_stream(self) -> tuple[CyclicStream, StreamCalls]:
+        """A stream that all workers are away from; rebuilt by the way that is faster."""
+        state = kernels.cyclic_stream(self._plan.tables)
+        calls = kernels.bind_stream(self._plan, state)
+        factors = self._transforms_from
+
+        def rebuild() -> None:
+            if factors <= np.count_nonzero(state.away) <= self.n - factors:
+                kernels.fourier_rebuild(self._plan, state)
+            else:
+                calls.rebuild()
+
+        return state, calls._replace(rebuild=rebuild)
+
+    def _follower(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+    ) -> Follower | None:
+        return Follower(self, survivors, vector) if worth_following(self) else None
 
     def _could_be_better(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
