@@ -277,6 +277,40 @@ def _lagrange(done):
     )
 
 
+def _streaming(done):
+    """What the last arrival leaves to do: a row for each n, columns for each backend."""
+    cells = {}
+    for bench in done.values():
+        info = bench.extra_info
+        for what in ("streamed", "followed"):
+            if what in info:
+                cells.setdefault(info[what], {})[what, info["backend"]] = bench
+    if not cells:
+        return None
+    backends = list(dict.fromkeys(name for found in cells.values() for _, name in found))
+    titles = {"streamed": "vector", "followed": "round"}
+    columns = [(what, name) for name in backends for what in titles]
+    rows = [["n", *(f"{titles[what]}, {name}" for what, name in columns)]]
+    for n, found in sorted(cells.items()):
+        row = [str(n)]
+        for column in columns:
+            if column not in found:
+                row.append("–")
+                continue
+            time, info = found[column].stats.median, found[column].extra_info
+            notes = [f"{info['direct_seconds'] / time:.1f}×"]
+            if "event_seconds" in info:
+                notes += [f"event {_time(info['event_seconds'])}", f"{info['error']:.0e}"]
+            row.append(f"{_time(time)} ({', '.join(notes)})")
+        rows.append(row)
+    return (
+        "From the last arrival to the decoding vector of a stream, and to the gradient of a round "
+        "that follows its vector where that pays, n/8 stragglers (times as fast as computing the "
+        "vector then; time of an event; largest difference of an entry from the direct result)",
+        rows,
+    )
+
+
 def _completion(done):
     cells = {}
     for bench in done.values():
@@ -484,6 +518,7 @@ TABLES = (
     _cache,
     _vandermonde,
     _lagrange,
+    _streaming,
     _completion,
     _stability,
     _roofline,

@@ -28,6 +28,7 @@ from fastgc import (
     backends,
     use_backend,
 )
+from fastgc.codes import reed_solomon
 from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import sample_delays
@@ -190,6 +191,21 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed):
                 cluster.step(np.ones(5), out)
         assert caught.value.missing == 1
         assert pids() == []
+
+
+def test_the_dead_are_declared_stragglers(monkeypatch):
+    monkeypatch.setattr(reed_solomon, "worth_following", lambda code: True)
+    out, lost = np.empty(5), ()
+    with LocalCluster(
+        ReedSolomon(6, stragglers=2), [1.0] * 6, np.multiply, 5, patience=0
+    ) as cluster:
+        os.kill(*pids(2), signal.SIGKILL)
+        os.kill(*pids(4), signal.SIGKILL)
+        while len(lost) < 2:
+            lost = cluster.step(np.ones(5), out).lost
+        cluster.step(np.ones(5), out)
+        assert cluster._round._follower._declared == {2, 4}
+        np.testing.assert_allclose(out, 6.0)
 
 
 def test_death_during_a_round():

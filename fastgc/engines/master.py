@@ -335,6 +335,8 @@ class Master:
         deadline = math.inf if self._timeout is None else start + self._timeout
         for worker in self._live & asked:
             self._hand(worker, delays[worker])
+        for worker in self._lost:
+            rnd.straggles(worker)
         hope = self._hope(rnd, asked, math.inf)
         first, arrived = self._code._first, dict[int, float]()
         bad: list[int] = []  # workers whose messages are not finite
@@ -347,6 +349,7 @@ class Master:
                 break
             worker = event.worker
             if event.kind == Kind.DIED:
+                rnd.straggles(worker)
                 hope = self._hope(rnd, asked, hope)
             elif event.kind == Kind.MESSAGE and event.round == number:
                 assert event.message is not None
@@ -590,6 +593,10 @@ class Chosen:
     def wants(self, worker: int) -> bool:
         """All are: those not chosen are dropped."""
         return True
+
+    def straggles(self, worker: int) -> None:
+        """As of the round."""
+        self._round.straggles(worker)
 
     def receive(self, worker: int, message: Array, index: int) -> bool:
         """Take a message; whether the round is ready."""
