@@ -147,15 +147,15 @@ def messages():
 
 
 @pytest.mark.parametrize("count", THREADS)
-@pytest.mark.parametrize("what", ["decode", "round", "round, once all came"])
+@pytest.mark.parametrize("what", ["decode", "round", "round, unchecked", "round, once all came"])
 def test_round(benchmark, note, messages, what, count, set_threads):
     """From messages in buffers to the gradient, against unpacked messages for as long a gradient.
 
-    A round reads each message a second time, when it comes, for its norm.
+    A round reads each message a second time, when it comes, for its norm, if it is to check it.
     """
     code, survivors, packed, forms = messages
     set_threads(count)
-    rnd, out = code.round(P), np.empty(P)
+    rnd, out = code.round(P, check_finite="unchecked" not in what), np.empty(P)
 
     def receive():
         rnd.reset()
@@ -170,6 +170,7 @@ def test_round(benchmark, note, messages, what, count, set_threads):
     call = {
         "decode": lambda: code.decode(survivors, packed, out=out),
         "round": both,
+        "round, unchecked": both,
         "round, once all came": lambda: rnd.gradient(out),
     }[what]
     benchmark.group = "round, from buffers to the gradient"

@@ -20,6 +20,7 @@ from fastgc import (
     Uncoded,
     kernels,
 )
+from fastgc.codes import plans
 
 CODES = [
     ReedSolomon(7, stragglers=2),
@@ -247,6 +248,33 @@ def test_round_refuses_and_stays_as_it_was():
             received.gradient()
     assert received.receive(1, good)  # the one refused may still come
     np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-13)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_unchecked_rounds_read_messages_once(packed, monkeypatch):
+    rng, code = np.random.default_rng(2), ReedSolomon(8, stragglers=2, packed=packed)
+    partials = rng.standard_normal((8, 5))
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(8)]
+    checked, unchecked = code.round(5), code.round(5, check_finite=False)
+    read, norm = [], plans._square_norm
+    monkeypatch.setattr(plans, "_square_norm", lambda row: read.append(row) or norm(row))
+    for worker in (3, 0, 7, 5, 1, 2):
+        ready = unchecked.receive(worker, messages[worker])
+    assert ready
+    assert not read
+    for worker in (3, 0, 7, 5, 1, 2):
+        checked.receive(worker, messages[worker])
+    np.testing.assert_array_equal(unchecked.gradient(), checked.gradient())
+    assert unchecked.trust() == checked.trust() == unchecked.trust()
+    unchecked.receive(4, messages[4])  # trust has not put anything out of step
+    checked.receive(4, messages[4])
+    assert unchecked.trust() == checked.trust()
+    unchecked.reset()
+    for worker in range(6):
+        unchecked.receive(worker, messages[worker] * (np.nan if worker == 2 else 1))
+    assert np.isnan(unchecked.gradient()).any()
+    with pytest.raises(ValueError, match="not with check_finite=False"):
+        code.round(5, verify=True, check_finite=False)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

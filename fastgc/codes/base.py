@@ -829,6 +829,7 @@ class Code(ABC):
         *,
         tracker: Watch | None = None,
         verify: bool = False,
+        check_finite: bool = True,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
 
@@ -844,8 +845,12 @@ class Code(ABC):
             Takes down how precise each gradient is, and may ask for more messages.
         verify : bool, default False
             Wait for messages to spare, and look for corrupt ones: see `Round`.
+        check_finite : bool, default True
+            Look for NaN and Inf in each message as it comes: see `Round`.
         """
-        return Round(self, p, dtype, message_dtype, tracker, verify=verify)
+        return Round(
+            self, p, dtype, message_dtype, tracker, verify=verify, check_finite=check_finite
+        )
 
     # -------------------------------------------------------------------------- what to expect
 

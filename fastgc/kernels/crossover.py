@@ -27,8 +27,8 @@ __all__ = ["factors", "kind", "measure", "measured", "path", "save", "table"]
 
 SIZES = tuple(1 << bits for bits in range(6, 21))
 
-# `fastgc tune` on an Intel Xeon with AVX-512, by the kind of kernels. More than half of the workers:
-# products are always faster.
+# `fastgc tune` on an Intel Xeon with AVX-512, by the kind of kernels. Where it is more than half of
+# the workers, products are always faster.
 BUILT_IN = {
     "c avx512": (640, 1280, 957, 580, 480, 405, 320, 310, 305, 254, 243, 240, 280, 250, 150),
     "c avx2": (640, 1280, 673, 414, 341, 261, 244, 241, 218, 211, 192, 180, 230, 216, 194),
