@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -560,19 +562,24 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
     capacity = [m * load // (stragglers + 1) for m in sizes]
     if k < clusters or sum(capacity) < k:
         return []
-    ends = [sum(sizes[: c + 1]) * k // n for c in range(clusters)]
+    ends = [end * k // n for end in accumulate(sizes)]
     shares = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     shares = [min(max(share, 1), most) for share, most in zip(shares, capacity, strict=True)]
     excess = sum(shares) - k
-    while excess:  # what rounding to the capacities moved, one by one to where it matters least
-        step = -1 if excess > 0 else 1
-        room = [
-            (share / m * step, c)
-            for c, (share, m, most) in enumerate(zip(shares, sizes, capacity, strict=True))
-            if 1 <= share + step <= most
-        ]
-        shares[min(room)[1]] += step
-        excess += step
+    step = -1 if excess > 0 else 1
+
+    def room(c: int) -> list[tuple[float, int]]:
+        fits = 1 <= shares[c] + step <= capacity[c]
+        return [(shares[c] / sizes[c] * step, c)] if fits else []
+
+    # what rounding to the capacities moved, one by one to where it matters least
+    heap = [entry for c in range(clusters) for entry in room(c)] if excess else []
+    heapify(heap)
+    for _ in range(abs(excess)):
+        _, c = heappop(heap)
+        shares[c] += step
+        for entry in room(c):
+            heappush(heap, entry)
     return list(zip(sizes, shares, strict=True))
 
 
