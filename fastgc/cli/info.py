@@ -40,8 +40,8 @@ def info(
         typer.echo(json.dumps(facts))
         return
     found = facts["transforms"]
-    some = [f"{s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
-    facts["transforms"] = f"from stragglers {', '.join(some)} on ({found['source']})"
+    some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
+    facts["transforms"] = f"from {', '.join(some)} on ({found['source']})"
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
         typer.echo(f"{name:<10} {shown}")
