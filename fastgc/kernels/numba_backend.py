@@ -74,7 +74,7 @@ _njit_sums = numba.njit(
 _RUN = 32  # factors between two normalisations; see csrc/cyclic.c
 _CHUNK = 2048  # workers whose products are in the nearest cache
 _STEPS = 16  # phases that are turned by one that is looked up
-_BLOCK = 16384  # elements of a row handled at a time
+_BLOCK = 2048  # elements of a row handled at a time
 _OUT_OF_RANGE, _DUPLICATE = int(cyclic.Status.OUT_OF_RANGE), int(cyclic.Status.DUPLICATE)
 _TOO_FEW, _OVERFLOW = int(cyclic.Status.TOO_FEW), int(cyclic.Status.OVERFLOW)
 
@@ -645,79 +645,101 @@ def _row(address, first, size, like):
 
 
 @_njit
-def _add_row(address, a, b, first, size, u, w, like):
-    """Add a v to u and, where w has elements, b v to w."""
+def _add_row(address, a, b, first, size, sums, mode, like):
+    """Add a v to the first half of the sums and, unless `mode` is REAL, b v to the second."""
     v = _row(address[0], first, size, like)
     for j in range(size):
-        u[j] += a[0] * _value(v[j])
-    if w.size:
+        sums[j] += a[0] * _value(v[j])
+    if mode != REAL:
         for j in range(size):
-            w[j] += b[0] * _value(v[j])
+            sums[_BLOCK + j] += b[0] * _value(v[j])
 
 
 @_njit
-def _add_rows(address, a, b, first, size, u, w, like):
-    """`_add_row` for four rows in one pass over u and w."""
+def _add_rows(address, a, b, first, size, sums, mode, like):
+    """`_add_row` for four rows in one pass."""
+    # Both halves of one array: few enough addresses to be compared before a vectorised loop.
     v0 = _row(address[0], first, size, like)
     v1 = _row(address[1], first, size, like)
     v2 = _row(address[2], first, size, like)
     v3 = _row(address[3], first, size, like)
     a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
     b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
-    if w.size:
+    if mode == REAL:
         for j in range(size):
             x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
-            u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-            w[j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+            sums[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
     else:
         for j in range(size):
             x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
-            u[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            sums[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            sums[_BLOCK + j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+
+
+@_njit
+def _begin(mode, sums, to, size):
+    """What is in the output already, as the sums of no rows."""
+    if mode == REAL_PART:
+        for t in range(size):
+            sums[2 * t] = to[t]
+    elif mode == EXPAND:
+        for t in range(size):
+            sums[t] = to[2 * t]
+            sums[_BLOCK + t] = to[2 * t + 1]
+    else:
+        for t in range(min(size, to.size)):
+            sums[t] = to[t]
+
+
+@_njit
+def _finish(mode, sums, to, size):
+    """Write the sums to the output, and how many elements."""
+    if mode == REAL:
+        for t in range(size):
+            to[t] = sums[t]
+    elif mode == REAL_PART:
+        for t in range(size):
+            to[t] = sums[2 * t] - sums[_BLOCK + 2 * t + 1]
+    elif mode == EXPAND:
+        for t in range(size):
+            to[2 * t] = sums[t]
+            to[2 * t + 1] = sums[_BLOCK + t]
+        size *= 2
+    else:
+        size = min(size, to.size)
+        for t in range(size // 2):
+            to[2 * t] = sums[2 * t] - sums[_BLOCK + 2 * t + 1]
+            to[2 * t + 1] = sums[2 * t + 1] + sums[_BLOCK + 2 * t]
+        if size % 2:
+            to[size - 1] = sums[size - 1] - sums[_BLOCK + size]
+    return size
 
 
 @_njit
 def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check):
     """csrc/combine.c's fgc_combine; `out` is the output's reals, `like` an array like the rows."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
-    room = min(_BLOCK, 2 * (hi - lo))
-    u = _empty_sums(room, like)
-    w = _empty_sums(0 if mode == REAL else room, like)
-    a, b = coef.real.astype(u.dtype), coef.imag.astype(u.dtype)
+    sums = _empty_sums(2 * _BLOCK, like)
+    a, b = coef.real.astype(sums.dtype), coef.imag.astype(sums.dtype)
     finite = True
     for j in range(lo, hi, step):
         size = min(step, hi - j)
         first = 2 * j if mode == REAL_PART else j
         reals = 2 * size if mode == REAL_PART else size
-        u[:] = 0
-        w[:] = 0
+        sums[:reals] = 0
+        if mode != REAL:
+            sums[_BLOCK : _BLOCK + reals] = 0
+        to = out[2 * j if mode == EXPAND else j :]
+        if add:
+            _begin(mode, sums, to, size)
         if mode == PACKED:
             reals = min(reals, in_len - first)
-        grouped = count - count % 4
-        for r in range(0, grouped, 4):
-            _add_rows(addresses[r:], a[r:], b[r:], first, reals, u, w, like)
-        for r in range(grouped, count):
-            _add_row(addresses[r:], a[r:], b[r:], first, reals, u, w, like)
-        to = out[2 * j if mode == EXPAND else j :]
-        if not add:
-            to[: 2 * size if mode == EXPAND else size] = 0
-        if mode == REAL:
-            for t in range(size):
-                to[t] += u[t]
-        elif mode == PACKED:
-            size = min(size, to.size)
-            for t in range(0, size - 1, 2):
-                to[t] += u[t] - w[t + 1]
-                to[t + 1] += u[t + 1] + w[t]
-            if size % 2:
-                to[size - 1] += u[size - 1] - w[size]
-        elif mode == REAL_PART:
-            for t in range(size):
-                to[t] += u[2 * t] - w[2 * t + 1]
-        else:
-            for t in range(size):
-                to[2 * t] += u[t]
-                to[2 * t + 1] += w[t]
-            size *= 2
+        fours = count - count % 4
+        for r in range(0, fours, 4):
+            _add_rows(addresses[r:], a[r:], b[r:], first, reals, sums, mode, like)
+        for r in range(fours, count):
+            _add_row(addresses[r:], a[r:], b[r:], first, reals, sums, mode, like)
+        size = _finish(mode, sums, to, size)
         if check:
             for t in range(size):
                 finite &= np.isfinite(to[t])
