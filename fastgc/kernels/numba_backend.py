@@ -1022,28 +1022,28 @@ def _over_impl(a, d):
 # ---------------------------------------------------------------------- Lagrange bases
 
 _NEAREST = 2.0**-250
+_POINTS = 64  # whose products are in the nearest cache
 _POWERS = np.ldexp(1.0, np.arange(-1022, 1024))
 
 
-@_njit
-def lagrange_products(nodes, points, mantissa, exponent, hit):
-    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``, see the facade."""
-    mantissa[:] = 1
-    exponent[:] = 0
-    hit[:] = -1
-    for j in range(nodes.size):
-        for i in range(points.size):
-            factor = points[i] - nodes[j]
-            if max(abs(factor.real), abs(factor.imag)) < _NEAREST:
-                hit[i] = j
-            else:
-                mantissa[i] *= factor
-        if j % 4 == 3 or j == nodes.size - 1:
-            for i in range(points.size):
-                size = max(abs(mantissa[i].real), abs(mantissa[i].imag))
-                shift = math.frexp(size)[1] - 1
-                mantissa[i] *= _power_of_two(-shift)
-                exponent[i] += shift
+@intrinsic
+def _bits(typingctx, x):
+    """The bits of a float64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.int64))
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
+def _double(typingctx, bits):
+    """The float64 with these bits."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.float64))
+
+    return types.float64(types.int64), codegen
 
 
 @_njit
@@ -1052,21 +1052,153 @@ def _power_of_two(e):
 
 
 @_njit
-def _add_bases(nodes, weights, weight_exponent, points, rows):
-    """Adds l_j(points[i]) to row i, or to the only one."""
-    mantissa = np.empty_like(points)
+def _part(z):
+    """The larger part of a number, in size."""
+    return max(abs(z.real), abs(z.imag))
+
+
+def _scaled(z, a):
+    """A number times a real one."""
+
+
+@overload(_scaled)
+def _scaled_impl(z, a):
+    if isinstance(z, types.Complex):
+        return lambda z, a: complex(z.real * a, z.imag * a)
+    return lambda z, a: z * a
+
+
+@_njit
+def _factor(d, one):
+    return d if _part(d) >= _NEAREST else one
+
+
+@_njit
+def _multiply(nodes, j, points, mantissa, exponent):
+    """Multiply by the differences to four nodes and normalise; whether one counts as none."""
+    x0, x1, x2, x3 = nodes[j], nodes[j + 1], nodes[j + 2], nodes[j + 3]
+    one = mantissa.dtype.type(1)
+    near = False
+    for i in range(points.size):
+        d0, d1, d2, d3 = points[i] - x0, points[i] - x1, points[i] - x2, points[i] - x3
+        far = (_part(d0) >= _NEAREST) & (_part(d1) >= _NEAREST)
+        near |= not (far & (_part(d2) >= _NEAREST) & (_part(d3) >= _NEAREST))
+        first, second = _factor(d0, one) * _factor(d1, one), _factor(d2, one) * _factor(d3, one)
+        product = mantissa[i] * first * second
+        e = (_bits(_part(product)) >> 52) - 1023
+        mantissa[i] = _scaled(product, _double((1023 - e) << 52))
+        exponent[i] += e
+    return near
+
+
+@_njit
+def lagrange_products(nodes, points, mantissa, exponent, hit):
+    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``, see the facade."""
+    mantissa[:] = 1
+    exponent[:] = 0
+    hit[:] = -1
+    x = np.full(nodes.size + -nodes.size % 4, nodes.dtype.type(np.nan))  # no factor either
+    x[: nodes.size] = nodes
+    for lo in range(0, points.size, _POINTS):
+        hi = min(lo + _POINTS, points.size)
+        z, product, power, equal = points[lo:hi], mantissa[lo:hi], exponent[lo:hi], hit[lo:hi]
+        for j in range(0, x.size, 4):
+            if _multiply(x, j, z, product, power):
+                for t in range(j, min(j + 4, nodes.size)):
+                    for i in range(z.size):
+                        equal[i] = t if _part(z[i] - nodes[t]) < _NEAREST else equal[i]
+
+
+def _both_over(a, c, d):
+    """a / c and a / d by one division, for c and d in the middle of a double's range."""
+
+
+@overload(_both_over)
+def _both_over_impl(a, c, d):
+    if isinstance(c, types.Complex):
+
+        def divide(a, c, d):
+            u, v = c.real * c.real + c.imag * c.imag, d.real * d.real + d.imag * d.imag
+            both = 1 / (u * v)
+            over_c, over_d = both * v, both * u
+            return (
+                a * complex(c.real * over_c, -c.imag * over_c),
+                a * complex(d.real * over_d, -d.imag * over_d),
+            )
+
+        return divide
+
+    def divide_real(a, c, d):
+        both = a / (c * d)
+        return both * d, both * c
+
+    return divide_real
+
+
+@_njit
+def _two_rows(nodes, weights, y, z, p, q, row, other):
+    """row[j] = p weights[j] / (y - nodes[j]) and other[j] = q weights[j] / (z - nodes[j])."""
+    for j in range(nodes.size):
+        first, second = _both_over(weights[j], y - nodes[j], z - nodes[j])
+        row[j], other[j] = p * first, q * second
+
+
+@_njit
+def _add_two_rows(nodes, weights, y, z, p, q, row):
+    """Add both to one row."""
+    for j in range(nodes.size):
+        first, second = _both_over(weights[j], y - nodes[j], z - nodes[j])
+        row[j] += p * first + q * second
+
+
+@_njit
+def _add_any(nodes, weights, weight_exponent, z, p, exponent, row):
+    """Add p 2^exponent weights[j] / (z - nodes[j]), whatever the exponents."""
+    for j in range(nodes.size):
+        value = _over(p, z - nodes[j]) * weights[j]
+        e = exponent + weight_exponent[j]
+        half = e >> 1  # one factor alone may be out of range
+        row[j] += _scaled(_scaled(value, _power_of_two(half)), _power_of_two(e - half))
+
+
+@_njit
+def _bases(nodes, weights, weight_exponent, points, rows):
+    """Writes l_j(points[i]) to row i, or the sums over i to the only one."""
+    mantissa, spare = np.empty_like(points), np.empty_like(nodes)
     exponent, hit = np.empty(points.size, np.int64), np.empty(points.size, np.int64)
     lagrange_products(nodes, points, mantissa, exponent, hit)
+    most = weight_exponent.max()
+    alike = most - weight_exponent.min() < 400  # nearly always: all fit one scale, without loss
+    scaled = weights.copy()
+    for j in range(nodes.size):
+        scaled[j] = _scaled(weights[j], _power_of_two(weight_exponent[j] - most))
+    together = len(rows) < points.size
+    if together:
+        rows[:] = 0
+    usual, count = np.empty(points.size, np.int64), 0
     for i in range(points.size):
-        row = rows[i % len(rows)]
+        e = exponent[i] + most
+        if hit[i] < 0 and alike and abs(e) < 400:
+            mantissa[i] = _scaled(mantissa[i], _power_of_two(e))
+            usual[count] = i
+            count += 1
+            continue
+        row = rows[0 if together else i]
+        if not together:
+            row[:] = 0
         if hit[i] >= 0:
             row[hit[i]] += 1
-            continue
-        for j in range(nodes.size):
-            value = _over(mantissa[i], points[i] - nodes[j]) * weights[j]
-            e = exponent[i] + weight_exponent[j]
-            half = e >> 1
-            row[j] += value * _power_of_two(half) * _power_of_two(e - half)
+        else:
+            _add_any(nodes, weights, weight_exponent, points[i], mantissa[i], exponent[i], row)
+    for at in range(0, count, 2):
+        i, last = usual[at], at + 1 == count
+        j = i if last else usual[at + 1]
+        y, z, p, q = points[i], points[j], mantissa[i], mantissa[j]
+        if together:
+            q = 0 * q if last else q
+            _add_two_rows(nodes, scaled, y, z, p, q, rows[0])
+        else:
+            _two_rows(nodes, scaled, y, z, p, q, rows[i], spare if last else rows[j])
 
 
 def lagrange_basis(
@@ -1077,8 +1209,7 @@ def lagrange_basis(
     out: NDArray[Any],
 ) -> None:
     """See `fastgc.kernels.lagrange_basis`."""
-    out[...] = 0
-    _add_bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
+    _bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
 
 
 # ---------------------------------------------------------------------- Vandermonde systems
