@@ -1109,46 +1109,45 @@ def lagrange_products(nodes, points, mantissa, exponent, hit):
                         equal[i] = t if _part(z[i] - nodes[t]) < _NEAREST else equal[i]
 
 
-def _both_over(a, c, d):
-    """a / c and a / d by one division, for c and d in the middle of a double's range."""
+def _inverses(c, d):
+    """1 / c and 1 / d by one division, for c and d in the middle of a double's range."""
 
 
-@overload(_both_over)
-def _both_over_impl(a, c, d):
+@overload(_inverses)
+def _inverses_impl(c, d):
     if isinstance(c, types.Complex):
 
-        def divide(a, c, d):
+        def invert(c, d):
             u, v = c.real * c.real + c.imag * c.imag, d.real * d.real + d.imag * d.imag
             both = 1 / (u * v)
             over_c, over_d = both * v, both * u
-            return (
-                a * complex(c.real * over_c, -c.imag * over_c),
-                a * complex(d.real * over_d, -d.imag * over_d),
+            return complex(c.real * over_c, -c.imag * over_c), complex(
+                d.real * over_d, -d.imag * over_d
             )
 
-        return divide
+        return invert
 
-    def divide_real(a, c, d):
-        both = a / (c * d)
+    def invert_real(c, d):
+        both = 1 / (c * d)
         return both * d, both * c
 
-    return divide_real
+    return invert_real
 
 
 @_njit
 def _two_rows(nodes, weights, y, z, p, q, row, other):
     """row[j] = p weights[j] / (y - nodes[j]) and other[j] = q weights[j] / (z - nodes[j])."""
     for j in range(nodes.size):
-        first, second = _both_over(weights[j], y - nodes[j], z - nodes[j])
-        row[j], other[j] = p * first, q * second
+        first, second = _inverses(y - nodes[j], z - nodes[j])
+        row[j], other[j] = p * (weights[j] * first), q * (weights[j] * second)
 
 
 @_njit
 def _add_two_rows(nodes, weights, y, z, p, q, row):
     """Add both to one row."""
     for j in range(nodes.size):
-        first, second = _both_over(weights[j], y - nodes[j], z - nodes[j])
-        row[j] += p * first + q * second
+        first, second = _inverses(y - nodes[j], z - nodes[j])
+        row[j] += p * (weights[j] * first) + q * (weights[j] * second)
 
 
 @_njit
@@ -1266,6 +1265,89 @@ def leja_order(nodes, order):
                 product[i] = max(product[i] * scale, 2.0**-900)
 
 
+_COLUMNS = 4  # that share their reciprocals
+_LARGEST = 2.0**240  # node whose differences can be inverted two at a time
+
+
+@_njit
+def _invert_differences(x, k, f, g, careful):
+    """f[i] = 1 / (x[i+k] - x[i-1]) and g[i] = 1 / (x[i+k-1] - x[i-1]), i > 0; f alone for k = 0."""
+    near, middle, far = x[: x.size - k - 1], x[k : x.size - 1], x[k + 1 :]
+    one, to, other = x.dtype.type(1), f[1:], g[1:]
+    if k and not careful:
+        for i in range(near.size):
+            to[i], other[i] = _inverses(far[i] - near[i], middle[i] - near[i])
+    else:
+        for i in range(near.size):
+            to[i] = _over(one, far[i] - near[i])
+            if k:
+                other[i] = _over(one, middle[i] - near[i])
+    if k:
+        other[near.size] = _over(one, x[-1] - x[near.size])
+
+
+@_njit
+def _subtract_before(c, node, to):
+    to[0] = c[0]
+    for i in range(1, c.size):
+        to[i] = c[i] - node * c[i - 1]
+
+
+@_njit
+def _subtract_after(c, node):
+    for i in range(c.size - 1):
+        c[i] -= node * c[i + 1]
+
+
+@_njit
+def _subtract_divide(c, f, to):
+    to[0] = c[0]
+    for i in range(1, c.size):
+        to[i] = (c[i] - c[i - 1]) * f[i]
+
+
+@_njit
+def _divide_subtract(c, f):
+    for i in range(c.size - 1):
+        c[i] = c[i] * f[i] - c[i + 1] * f[i + 1]
+    c[-1] *= f[c.size - 1]
+
+
+@_njit
+def _solve_columns(x, columns, transpose, careful):
+    """csrc/vandermonde.c's steps k in pairs, last - 1 and last, that share their reciprocals."""
+    m = x.size
+    f, g, spare = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    f[0] = g[0] = 1
+    for last in range(m % 2, m - 1, 2):
+        before = max(last - 1, 0)
+        if not transpose:
+            _invert_differences(x, last, f, g, careful)
+        for c in columns:
+            if last == 0:
+                spare[:] = c
+            elif transpose:
+                _subtract_before(c[before:], x[before], spare[before:])
+            else:
+                _subtract_divide(c[before:], g, spare[before:])
+            if transpose:
+                _subtract_before(spare[last:], x[last], c[last:])
+            else:
+                _subtract_divide(spare[last:], f, c[last:])
+    for last in range(m - 2, -1, -2):
+        if transpose:
+            _invert_differences(x, last, f, g, careful)
+        for c in columns:
+            if transpose:
+                _divide_subtract(c[last:], f)
+            else:
+                _subtract_after(c[last:], x[last])
+            if last and transpose:
+                _divide_subtract(c[last - 1 :], g)
+            elif last:
+                _subtract_after(c[last - 1 :], x[last - 1])
+
+
 @_njit
 def vandermonde_column(x, c, transpose):
     """Solve ``V^T a = c``, or ``V a = c``, in place: Björck and Pereyra's algorithms.
@@ -1273,55 +1355,46 @@ def vandermonde_column(x, c, transpose):
     `x` : the nodes, (m,), in the order in which they are to be taken, and c's entries too unless
     `transpose`. With it, the entries of a belong to the nodes in this order.
     """
-    m = x.size
-    # Steps go from one array to another and back: what overlaps is not vectorised.
-    now, then = c, c.copy()
-    for k in range(m - 1):
-        before, at, to = now[k : m - 1], now[k + 1 :], then[k + 1 :]
-        if transpose:
-            for i in range(to.size):
-                to[i] = at[i] - x[k] * before[i]
-        else:
-            near, far = x[k + 1 :], x[: m - k - 1]
-            for i in range(to.size):
-                to[i] = _over(at[i] - before[i], near[i] - far[i])
-        then[k] = now[k]
-        now, then = then, now
-    then[:] = now
-    for k in range(m - 2, -1, -1):
-        at, after = now[k : m - 1], now[k + 1 :]
-        if transpose:
-            near, far, quotient = x[k + 1 :], x[: m - k - 1], then[k:]
-            quotient[0] = now[k]
-            for i in range(near.size):
-                quotient[i + 1] = _over(after[i], near[i] - far[i])
-            for i in range(at.size):
-                at[i] = quotient[i] - quotient[i + 1]
-            now[m - 1] = then[m - 1]
-        else:
-            to = then[k : m - 1]
-            for i in range(to.size):
-                to[i] = at[i] - x[k] * after[i]
-            now, then = then, now
-    c[:] = now
+    order = np.arange(x.size)
+    column = c.copy().reshape(x.size, 1)
+    _solve_in_order(x, column, order, transpose, c.reshape(x.size, 1), True)
+
+
+@_njit
+def _solve_in_order(x, b, rows, transpose, out, forced):
+    """Solve for b[rows] (or b, if `transpose`) and nodes in the order of elimination."""
+    m, width = b.shape
+    large = 0.0
+    for z in x:
+        large = max(large, _part(z))
+    finite = True
+    work = np.empty((min(width, _COLUMNS), m), x.dtype)
+    for done in range(0, width, _COLUMNS):
+        columns = work[: min(_COLUMNS, width - done)]
+        # Fast reciprocals are not finite outside the middle of a double's range: see csrc.
+        good = False
+        for careful in (False, True):
+            if good or (large > _LARGEST and not careful):
+                continue
+            for i in range(m):
+                row = b[i if transpose else rows[i]]
+                for t in range(len(columns)):
+                    columns[t, i] = row[done + t]
+            _solve_columns(x, columns, transpose, careful)
+            good = np.isfinite(columns).all()
+        finite = finite and good
+        if not (good or forced):
+            return False
+        for i in range(m):
+            row = out[rows[i] if transpose else i]
+            for t in range(len(columns)):
+                row[done + t] = columns[t, i]
+    return finite
 
 
 @_njit
 def _solve_vandermonde(nodes, b, order, transpose, out, forced):
-    x = nodes[order]
-    c = np.empty_like(x)
-    finite = True
-    for column in range(b.shape[1]):
-        for i in range(x.size):
-            c[i] = b[i if transpose else order[i], column]
-        vandermonde_column(x, c, transpose)
-        good = np.isfinite(c).all()
-        finite = finite and good
-        if not (good or forced):
-            return False
-        for i in range(x.size):
-            out[order[i] if transpose else i, column] = c[i]
-    return finite
+    return _solve_in_order(nodes[order], b, order, transpose, out, forced)
 
 
 def solve_vandermonde(
