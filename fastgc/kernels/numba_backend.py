@@ -1425,36 +1425,51 @@ _SAMPLE = 8
 
 
 @_njit_exact
-def _nth_smallest(key, need):
-    """The `need`-th smallest, need >= 1, see csrc/completion.c; `key` is overwritten."""
-    count = key.size
-    if need > count:
+def _select(key, weight, whole, need):
+    """The smallest t such that the keys up to t weigh `need` > 0, or each 1 if `weight` is None.
+
+    Together they weigh `whole`. See csrc/completion.c; the arrays are overwritten.
+    """
+    if need > whole:
         return np.inf
-    spare = np.empty_like(key)
-    sample = np.empty(_SAMPLE)
+    count = key.size
+    spare, sample = np.empty_like(key), np.empty(_SAMPLE)
+    weights = np.empty(0, np.int64) if weight is None else weight
+    spare_weights = np.empty_like(weights)
     random = np.uint64(1)
     while True:
         size = 1 if count < 4 * _SAMPLE else _SAMPLE
         for i in range(size):
             random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            sample[i] = key[((random >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)]
-        sample[:size].sort()
-        pivot = sample[int((need - 0.5) / count * size)]
-        less, more = 0, 0
+            x = key[((random >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)]
+            at = i
+            while at and sample[at - 1] > x:
+                sample[at] = sample[at - 1]
+                at -= 1
+            sample[at] = x
+        pivot = sample[int((need - 0.5) / whole * size)]
+        less, more, below, above = 0, 0, 0, 0
         for j in range(count):
-            x = key[j]
+            x, w = key[j], 1
             key[less] = x
             spare[more] = x
+            if weight is not None:
+                w = weights[j]
+                weights[less] = w
+                spare_weights[more] = w
+            below += w if x < pivot else 0
+            above += w if x > pivot else 0
             less += x < pivot
             more += x > pivot
-        if need <= less:
-            count = less
-        elif need <= count - more:
+        if need <= below:
+            count, whole = less, below
+        elif need <= whole - above:
             return pivot
         else:
-            need -= count - more
-            count = more
+            need -= whole - above
+            count, whole = more, above
             key, spare = spare, key
+            weights, spare_weights = spare_weights, weights
 
 
 @_njit_exact
@@ -1470,7 +1485,7 @@ def _blocks_ready(plan, order, bound, arrival):
             later += arrival[m] > ready
         lacking = plan.need[b] - (bound[b + 1] - bound[b] - later)
         if lacking > 0:
-            ready = _nth_smallest(key[:later], lacking)
+            ready = _select(key[:later], None, later, lacking)
     return ready
 
 
@@ -1478,15 +1493,11 @@ def _blocks_ready(plan, order, bound, arrival):
 def _cells_ready(plan, arrival):
     earliest = np.full(plan.need.size, np.inf)
     for m in range(arrival.size):
-        earliest[plan.group[m]] = min(earliest[plan.group[m]], arrival[m])
-    lacking = plan.total
-    ready = 0.0
-    for c in np.argsort(earliest):
-        if lacking <= 0:
-            return ready
-        lacking -= plan.need[c]
-        ready = earliest[c]
-    return ready if lacking <= 0 else np.inf
+        c = plan.group[m]
+        earliest[c] = arrival[m] if arrival[m] < earliest[c] else earliest[c]
+    if plan.total <= 0:
+        return 0.0
+    return _select(earliest, plan.need.copy(), plan.need.sum(), plan.total)
 
 
 @_njit_exact
