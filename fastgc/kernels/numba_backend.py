@@ -1215,16 +1215,14 @@ def lagrange_basis(
 
 
 @_njit
-def _largest(x):
-    """Where the first of the largest is, of numbers that are not negative."""
-    bits = x.view(np.int64)  # which are in the same order, and a maximum of integers is vectorised
-    most = np.int64(0)
-    for i in range(bits.size):
-        most = max(most, bits[i])
-    for i in range(bits.size):
-        if bits[i] == most:
-            return i
-    return 0
+def _multiply_distances(rest, at, product, low):
+    """Multiply by squared distances; where the largest product is, but for its last bits `low`."""
+    most = np.int64(0)  # numbers that are not negative are in the order of their bits
+    for i in range(rest.size):
+        d = rest[i] - at
+        product[i] *= d.real * d.real + d.imag * d.imag
+        most = max(most, (_bits(product[i]) & ~low) | i)
+    return most & low
 
 
 @_njit
@@ -1244,25 +1242,22 @@ def leja_order(nodes, order):
         if size > farthest:
             chosen, farthest = i, size
         order[i] = i
+    low = 1
+    while low < m:
+        low *= 2
+    low -= 1
     product = np.ones(m)
     for k in range(m):
         at, where = x[chosen], order[chosen]
         x[chosen], product[chosen], order[chosen] = x[k], product[k], order[k]
         x[k], order[k] = at, where
-        rest, distance = x[k + 1 :], product[k + 1 :]
-        for i in range(rest.size):
-            difference = rest[i] - at
-            square = difference.real * difference.real + difference.imag * difference.imag
-            distance[i] *= square
-        chosen, best = k + 1, -1.0
-        if rest.size:
-            chosen += _largest(distance)
-            best = product[chosen]
-        if k % 8 == 7 and best > 0:
+        chosen = k + 1 + _multiply_distances(x[k + 1 :], at, product[k + 1 :], low)
+        if k % 8 == 7 and chosen < m and product[chosen] > 0:
             # a common factor changes nothing; nor does the order of the hopeless
-            scale = _power_of_two(-math.frexp(best)[1])
+            scale = _power_of_two(-math.frexp(product[chosen])[1])
             for i in range(k + 1, m):
-                product[i] = max(product[i] * scale, 2.0**-900)
+                scaled = product[i] * scale
+                product[i] = scaled if scaled > 2.0**-900 else 2.0**-900
 
 
 _COLUMNS = 4  # that share their reciprocals
