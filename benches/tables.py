@@ -334,6 +334,27 @@ def _completion(done):
     return "A simulated round (times as fast as following its messages in Python)", rows
 
 
+def _numba(done):
+    """Numba over C: a row for each kernel, a column for each dtype, near and far."""
+    cells = {}
+    for bench in done.values():
+        if "numba" in bench.extra_info:
+            info = bench.extra_info
+            times = info["times"]
+            text = f"{_time(times['numba'])} ({times['numba'] / times['c']:.2f})"
+            cells.setdefault(info["numba"], {}).setdefault(info["dtype"], []).append(text)
+    if not cells:
+        return None
+    dtypes = ["float64", "float32", "float16", "bfloat16"]
+    rows = [["kernel", *dtypes]]
+    for kernel, found in cells.items():
+        rows.append([kernel, *("; ".join(found.get(dtype, ["–"])) for dtype in dtypes)])
+    return (
+        "Kernels in Numba: time (over C's), where arrays fit the nearest caches, and larger ones",
+        rows,
+    )
+
+
 def _stability(done):
     found = [b for b in done.values() if "worst_error" in b.extra_info]
     if not found:
@@ -520,6 +541,7 @@ TABLES = (
     _lagrange,
     _streaming,
     _completion,
+    _numba,
     _stability,
     _roofline,
     _rounds,
