@@ -647,12 +647,15 @@ def _row(address, first, size, like):
 @_njit
 def _add_row(address, a, b, first, size, sums, mode, like):
     """Add a v to the first half of the sums and, unless `mode` is REAL, b v to the second."""
-    v = _row(address[0], first, size, like)
-    for j in range(size):
-        sums[j] += a[0] * _value(v[j])
-    if mode != REAL:
+    v, a0, b0 = _row(address[0], first, size, like), a[0], b[0]
+    if mode == REAL:
         for j in range(size):
-            sums[_BLOCK + j] += b[0] * _value(v[j])
+            sums[j] += a0 * _value(v[j])
+    else:
+        for j in range(size):
+            x = _value(v[j])
+            sums[j] += a0 * x
+            sums[_BLOCK + j] += b0 * x
 
 
 @_njit
