@@ -1077,7 +1077,7 @@ def _factor(d, one):
 
 
 @_njit
-def _multiply(nodes, j, points, mantissa, exponent):
+def _multiply_nodes(nodes, j, points, mantissa, exponent):
     """Multiply by the differences to four nodes and normalise; whether one counts as none."""
     x0, x1, x2, x3 = nodes[j], nodes[j + 1], nodes[j + 2], nodes[j + 3]
     one = mantissa.dtype.type(1)
@@ -1106,7 +1106,7 @@ def lagrange_products(nodes, points, mantissa, exponent, hit):
         hi = min(lo + _POINTS, points.size)
         z, product, power, equal = points[lo:hi], mantissa[lo:hi], exponent[lo:hi], hit[lo:hi]
         for j in range(0, x.size, 4):
-            if _multiply(x, j, z, product, power):
+            if _multiply_nodes(x, j, z, product, power):
                 for t in range(j, min(j + 4, nodes.size)):
                     for i in range(z.size):
                         equal[i] = t if _part(z[i] - nodes[t]) < _NEAREST else equal[i]
