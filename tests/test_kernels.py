@@ -260,6 +260,38 @@ def test_nothing_is_written_beyond_out(kernel):
 
 
 @given(
+    size=st.integers(1, 300),
+    count=st.integers(1, 20),
+    first=st.integers(0, 31),
+    gap=st.integers(0, 31),
+    accumulate=st.booleans(),
+)
+@settings(deadline=None, max_examples=150)
+@pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
+def test_rows_begin_and_end_anywhere(dtype, mode, size, count, first, gap, accumulate):
+    """Nothing around rows is read, and nothing around sums is written."""
+    rng = np.random.default_rng(size)
+    around = np.full((count, first + size + gap), np.nan, dtype)
+    rows = around[:, first : first + size]
+    rows[:] = rng.integers(-8, 9, rows.shape)
+    coef = rng.integers(-8, 9, count) + 1j * rng.integers(-8, 9, count)
+    if mode == kernels.REAL:
+        coef = coef.real.copy()
+        truth = coef @ rows.astype(np.float64)
+    else:
+        pairs = np.zeros((count, size + size % 2))
+        pairs[:, :size] = rows
+        truth = (coef @ pairs.view(np.complex128)).view(np.float64)
+    canary = np.full(gap + truth.size + first, 7, np.result_type(dtype, np.float32))
+    out = canary[gap : gap + truth.size]
+    kernels.combine(mode, kernels.Rows.of(rows, size, rows.dtype), coef, out, accumulate)
+    np.testing.assert_array_equal(out, truth + 7 * accumulate)  # of whole numbers, exact
+    assert (canary[:gap] == 7).all()
+    assert (canary[gap + truth.size :] == 7).all()
+
+
+@given(
     size=st.integers(1, 3000),
     count=st.integers(1, 12),
     bad=st.sampled_from([np.nan, np.inf, -np.inf]),
