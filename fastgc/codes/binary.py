@@ -111,11 +111,12 @@ class BinaryCode(Code):
     def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         """Algorithm 3, O(n); where no class is complete, by a path through the blocks."""
         mine = self._class[survivors]
-        lacking = self._size - np.bincount(mine, minlength=self._size.size)
+        came = np.bincount(mine, minlength=self._size.size)
         # of the complete classes, that of the fewest messages: what is not added need not be read
-        best = np.argmin(lacking * (self.n + 1) + self._size)
-        if lacking[best] == 0:
-            return np.where(mine == best, 1.0, 0.0)
+        best = ((self._size - came) * (self.n + 1) + self._size).argmin()
+        if came[best] == self._size[best]:
+            chosen: NDArray[np.float64] = (mine == best).astype(np.float64)
+            return chosen
         path = self._rule.path(survivors)
         if path is None:
             self._raise_too_few(survivors)
