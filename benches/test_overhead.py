@@ -81,7 +81,9 @@ def calls(p):
     table = kernels.Rows.of(messages, p, messages.dtype)
     numbers = survivors.copy()
     run, _ = kernels.bind_decoding_vector(code._plan, numbers, vector)
-    combine_chosen = kernels.bind_combine(kernels.PACKED, table, numbers, vector, gradient, True)
+    combine_chosen = kernels.bind_combine(
+        kernels.PACKED, table, numbers, vector, gradient, check=True
+    )
 
     def bound_kernels():
         run(kernels.SPREAD, F)

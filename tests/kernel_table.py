@@ -99,7 +99,7 @@ def _combine(mode, accumulate, stacked, bound=False):
             table.append(row)
         numbers = np.array([*range(2 * count)][::-1])
         with_zeros = np.stack([coef, np.zeros_like(coef)], axis=1).ravel()
-        run = kernels.bind_combine(mode, table, numbers, with_zeros, out, check)
+        run = kernels.bind_combine(mode, table, numbers, with_zeros, out, accumulate, check)
         status = run(2 * count)
         assert status in (kernels.Status.OK, kernels.Status.NOT_FINITE)
         return status == kernels.Status.OK
@@ -359,8 +359,9 @@ KERNELS = [
         for stacked in (False, True)
     ),
     *(
-        _combine(mode, accumulate=False, stacked=True, bound=True)
+        _combine(mode, accumulate, stacked=True, bound=True)
         for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
+        for accumulate in (False, True)
     ),
     _square_sum(),
     _decoding_vector("locator", kernels.LOCATOR, _whole),

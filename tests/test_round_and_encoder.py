@@ -323,9 +323,43 @@ def test_decode_does_not_copy_messages(monkeypatch):
     stacked[:] = separate
     code.decode((3, 0, 1), stacked)
     assert seen.pop() == [stacked[r].ctypes.data for r in range(3)]
+    code = ReedSolomon(4, stragglers=1)  # without plans of other encodings
     code.encode(0, stacked[1::-1])
     assert seen.pop() == [stacked[r].ctypes.data for r in (1, 0)]
     assert not seen
+
+
+def test_stacked_partials_are_encoded_alike_whatever_came_before():
+    """Plans for small gradients are kept between calls: each call finds what it needs."""
+    rng = np.random.default_rng(0)
+    code = ReedSolomon(7, stragglers=2)
+    for turn in range(60):
+        dtype = (np.float32, np.float64, np.complex128)[turn % 7 % 3]
+        worker, p = int(rng.integers(7)), int(rng.integers(1, 3))
+        partials = rng.standard_normal((code.load, p)).astype(dtype)
+        given = {
+            0: lambda g: g,
+            1: lambda g: np.asfortranarray(g),
+            2: lambda g: np.concatenate([g, g], axis=1)[:, : g.shape[1]],
+            3: lambda g: g[::-1].copy()[::-1],
+        }[turn % 4](partials)
+        truth = code.encode(worker, list(partials))
+        out = np.full(truth.size, 7, dtype)
+        assert code.encode(worker, given, out) is out
+        np.testing.assert_array_equal(out, truth)
+        new = code.encode(worker, given)
+        np.testing.assert_array_equal(new, truth)
+        assert not np.shares_memory(new, code.encode(worker, given))
+        with pytest.raises(ValueError, match=f"worker {worker} computes 3 partial gradients, but"):
+            code.encode(worker, given[1:], out)
+        room = np.zeros((code.load, out.size), dtype)
+        with pytest.raises(ValueError, match="out shares memory"):
+            code.encode(worker, room[:, :p], room[1])
+        out.flags.writeable = False
+        with pytest.raises(ValueError, match="out is read-only"):
+            code.encode(worker, given, out)
+        np.testing.assert_array_equal(out, truth)
+    assert len(code._stack_encoders) <= 1
 
 
 def test_stacked_messages_are_decoded_alike_whatever_came_before():

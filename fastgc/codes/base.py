@@ -43,6 +43,7 @@ from .plans import (
     Encoder,
     Round,
     StackDecoder,
+    StackEncoder,
     Watch,
     nonzero,
     require_finite,
@@ -147,11 +148,15 @@ class Code(ABC):
 
         For schemes that prepare something here; others define `_vector`.
         """
+        bits = np.empty(-(-self.message_count // 8), dtype=np.uint8)
+        mask = kernels.bind_survivor_mask(self.message_count, survivors, bits)
 
         def fill(f: int, method: str) -> None:
             if method != "auto":
                 raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
-            vector[:f] = self._vector(self._check_survivors(survivors[:f]))
+            if mask(f):
+                self._check_survivors(survivors[:f])  # says what is wrong
+            vector[:f] = self._vector(survivors[:f])
 
         return fill
 
@@ -364,7 +369,8 @@ class Code(ABC):
             If anything does not fit; nothing has been written then.
         """
         self.message_number(worker, index)
-        coef = self.coefficients(worker, index)
+        coef = self._row(worker)[1]
+        coef = coef[self._share(coef.size, worker, index)]
         given = as_rows("the partial gradients", partials)
         if len(given) != coef.size:
             what = "" if self.message_counts[worker] == 1 else f" for message {index}"
@@ -372,6 +378,11 @@ class Code(ABC):
                 f"worker {worker} computes {coef.size} partial gradients{what}, but "
                 f"{len(given)} were given"
             )
+        one = type(given) is np.ndarray and given.nbytes <= PREPARED_BYTES
+        if stacked := one and message_dtype is None:
+            prepared = self._encode_stacked(coef, given, out)
+            if prepared is not None:
+                return prepared
         first = as_array("a partial gradient", given[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
@@ -399,7 +410,26 @@ class Code(ABC):
         kernels.combine(form.encode_mode, rows, coef, form.reals(sums, form.encode_mode))
         if sums is not message:
             store(sums, message)
+        elif stacked:  # the next ones may be like it
+            self._stack_encoders.append(StackEncoder(form, coef.size))
         return message if out is None else out
+
+    def _encode_stacked(
+        self, coef: NDArray[Any], partials: Any, out: Output | None
+    ) -> NDArray[Any] | None:
+        """Message by a plan that no other thread uses, if there is one for such arrays."""
+        try:
+            plan = self._stack_encoders.pop()
+        except IndexError:
+            return None
+        message = plan.message(coef, partials, out)
+        if message is not None:
+            self._stack_encoders.append(plan)
+        return message
+
+    @cached_property
+    def _stack_encoders(self) -> list[StackEncoder]:
+        return []
 
     def encoder(
         self,
@@ -677,7 +707,7 @@ class Code(ABC):
         plain = partial is None and tracker is None and p is None
         if plain and check_finite and type(given) is type(out) is np.ndarray and survivors.size:
             plan = self._stack_decoder(given, out)
-            if plan is not None and not plan(survivors, given, method):
+            if plan is not None and not plan.decode(survivors, given, method):
                 out[:] = plan.sums
                 self._stacks.append(plan)
                 return out

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from .base import Code
     from .format import Format
 
-__all__ = ["BoundDecoder", "Decoder", "Encoder", "Round", "StackDecoder", "Watch", "require_finite"]
+__all__ = [
+    "BoundDecoder",
+    "Decoder",
+    "Encoder",
+    "Round",
+    "StackDecoder",
+    "StackEncoder",
+    "Watch",
+    "require_finite",
+]
+
+NO_MEMORY = "no memory for the addresses of what is combined"
 
 
 class Watch(Protocol):
@@ -147,7 +158,7 @@ class BoundDecoder:
             decoder.survivors,
             decoder.vector,
             form.reals(self._sums, form.decode_mode),
-            check_finite,
+            check=check_finite,
         )
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
@@ -182,52 +193,76 @@ class BoundDecoder:
 
     def _raise(self, status: int, vector: NDArray[Any]) -> None:
         if status == kernels.Status.NO_MEMORY:
-            raise MemoryError("no memory for the addresses of the messages")
+            raise MemoryError(NO_MEMORY)
         for number in self._decoder.survivors[: vector.size][vector != 0].tolist():
             require_finite(self.code.sender(number)[0], self._rows.arrays[number])
 
 
-class StackDecoder:
-    """Gradients decoded from messages of one format, stacked in whichever array: for `Code.decode`.
+class Stack:
+    """Rows of one array, whichever it is, combined by a kernel with all else prepared.
 
-    Prepares what does not depend on where arrays are. Not for use by two threads at once.
+    Not for use by two threads at once.
+
+    Parameters
+    ----------
+    form : Format
+    rows : (size, dtype) tuple
+        Of the rows given: messages or partial gradients.
+    mode : int
+        Of the kernel: the format's `encode_mode` or `decode_mode`.
+    coef : (count,) complex128 or float64 array
+        Read at each call.
+    sums : array
+        Each call overwrites it.
 
     Attributes
     ----------
-    sums : (p,) array
-        Each call overwrites it with the gradient.
     backend : module
         Which of `fastgc.kernels` it was made under.
     """
 
-    __slots__ = ("_combine", "_decoder", "_form", "_placed", "_rows", "backend", "sums")
+    __slots__ = (
+        "_combine",
+        "_form",
+        "_mode",
+        "_placed",
+        "_rows",
+        "_size",
+        "backend",
+        "coef",
+        "dtype",
+        "sums",
+    )
 
-    def __init__(self, code: Code, form: Format) -> None:
-        self._form = form
-        self._decoder = decoder = code.decoder()
-        self.backend = decoder.backend
-        self.sums = np.empty(form.gradient_size, form.gradient_dtype)
-        mode, count = form.decode_mode, code.message_count
-        message = form.reals(np.empty(form.message_size, form.message_dtype), mode)
-        self._rows = kernels.Rows(count, message.size, message.dtype)
+    def __init__(
+        self,
+        form: Format,
+        rows: tuple[int, np.dtype[Any]],
+        mode: int,
+        coef: NDArray[Any],
+        sums: NDArray[Any],
+        check: bool,
+    ) -> None:
+        self._form, self._mode = form, mode
+        self._size, self.dtype = rows
+        self.coef, self.sums = coef, sums
+        row = form.reals(np.empty(*rows), mode)
+        self._rows = kernels.Rows(coef.size, row.size, row.dtype)
         self._placed: tuple[int, int, int] | None = None
         self._combine = kernels.bind_combine(
-            mode,
-            self._rows,
-            np.arange(count),
-            decoder.vector,
-            form.reals(self.sums, mode),
-            check=True,
+            mode, self._rows, np.arange(coef.size), coef, form.reals(sums, mode), check=check
         )
+        self.backend = kernels.active  # which now is loaded
 
-    def fits(self, messages: NDArray[Any], out: NDArray[Any]) -> bool:
+    def fits(self, arrays: NDArray[Any], out: NDArray[Any]) -> bool:
         """Whether these arrays can be read and written as they are."""
-        form, sums = self._form, self.sums
+        sums = self.sums
         return (
-            messages.dtype is form.message_dtype
-            and messages.shape[1:] == (form.message_size,)
-            and messages.strides[1] == messages.itemsize
-            and messages.flags.aligned
+            arrays.dtype is self.dtype
+            and arrays.shape[1:] == (self._size,)
+            and arrays.strides[1] == arrays.itemsize
+            and arrays.flags.aligned
+            and len(arrays) <= self.coef.size
             and out.dtype is sums.dtype
             and out.shape == sums.shape
             and (flags := out.flags).c_contiguous
@@ -235,19 +270,74 @@ class StackDecoder:
             and flags.writeable
         )
 
-    def __call__(self, survivors: NDArray[np.int64], messages: NDArray[Any], method: str) -> int:
-        """Write the gradient to `sums`; `Status.NOT_FINITE` if it is not."""
-        f, rows = survivors.size, self._rows
-        self._decoder._of(survivors, method)
-        place = kernels.address(messages[0]), messages.strides[0], f
+    def __call__(self, arrays: NDArray[Any]) -> int:
+        """Write the combination to `sums`; `Status.NOT_FINITE` if that was to be seen."""
+        count, rows = len(arrays), self._rows
+        place = kernels.address(arrays[0]), arrays.strides[0], count
         if place != self._placed:
-            rows.addresses[:f] = kernels.stacked(*place)
+            rows.addresses[:count] = kernels.stacked(*place)
             self._placed = place
-        rows.arrays = self._form.reals(messages, self._form.decode_mode)
+        rows.arrays = self._form.reals(arrays, self._mode)
         try:
-            return self._combine(f)
+            return self._combine(count)
         finally:
             rows.arrays = []
+
+
+class StackDecoder(Stack):
+    """Gradients decoded from messages of one format, stacked in an array: for `Code.decode`."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self, code: Code, form: Format) -> None:
+        self._decoder = code.decoder()
+        super().__init__(
+            form,
+            (form.message_size, form.message_dtype),
+            form.decode_mode,
+            self._decoder.vector,
+            np.empty(form.gradient_size, form.gradient_dtype),
+            check=True,
+        )
+
+    def decode(self, survivors: NDArray[np.int64], messages: NDArray[Any], method: str) -> int:
+        """Write the gradient to `sums`; `Status.NOT_FINITE` if it is not."""
+        self._decoder._of(survivors, method)
+        return self(messages)
+
+
+class StackEncoder(Stack):
+    """Messages of one format from partial gradients stacked in an array: for `Code.encode`."""
+
+    __slots__ = ()
+
+    def __init__(self, form: Format, count: int) -> None:
+        super().__init__(
+            form,
+            (form.gradient_size, form.partial_dtype),
+            form.encode_mode,
+            np.empty(count, np.float64 if form.encode_mode == kernels.REAL else np.complex128),
+            np.empty(form.message_size, form.message_dtype),
+            check=False,
+        )
+
+    def message(
+        self, coef: NDArray[Any], partials: NDArray[Any], out: Output | None
+    ) -> NDArray[Any] | None:
+        """Combine the partial gradients, into `out` if it is given; None if they do not fit."""
+        target = np.empty_like(self.sums) if out is None else out
+        if (
+            type(target) is not np.ndarray
+            or self.backend is not kernels.active
+            or not self.fits(partials, target)
+            or (out is not None and np.may_share_memory(out, partials))
+        ):
+            return None
+        self.coef[: coef.size] = coef
+        if self(partials):
+            raise MemoryError(NO_MEMORY)
+        target[:] = self.sums
+        return target
 
 
 class Encoder:
@@ -273,16 +363,27 @@ class Encoder:
         self.worker = int(worker)
         self._partitions = code.partitions(worker, index)
         coefficients = code.coefficients(worker, index)
-        self._coef = {int(j): coefficients[r : r + 1] for r, j in enumerate(self._partitions)}
+        self._coef = dict(zip(self._partitions.tolist(), coefficients.tolist(), strict=True))
         if out is None:
             out = np.empty(form.message_size, dtype=form.message_dtype)
         self._out = out
         self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
         self._sums = form.sums(self._message)
-        self._reals = form.reals(self._sums, form.encode_mode)
         real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
         self._row = kernels.Rows(
             1, form.gradient_size * form.partial_dtype.itemsize // real.itemsize, real
+        )
+        self._factor = np.empty(1, dtype=coefficients.dtype)
+        self._begin, self._continue = (
+            kernels.bind_combine(
+                form.encode_mode,
+                self._row,
+                np.zeros(1, dtype=np.int64),
+                self._factor,
+                form.reals(self._sums, form.encode_mode),
+                accumulate=accumulate,
+            )
+            for accumulate in (False, True)
         )
         self._added: set[int] = set()
 
@@ -298,10 +399,14 @@ class Encoder:
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
         partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
-        row, mode = self._row, form.encode_mode
-        row.arrays.clear()
-        row.append(partial if partial.dtype.kind == "f" else form.reals(partial, mode))
-        kernels.combine(mode, row, coef, self._reals, bool(self._added))
+        row = self._row
+        row.append(partial if partial.dtype.kind == "f" else form.reals(partial, form.encode_mode))
+        self._factor[0] = coef
+        combine = self._continue if self._added else self._begin
+        status = combine(1)
+        row.clear()
+        if status:
+            raise MemoryError(NO_MEMORY)
         self._added.add(partition)
 
     def message(self) -> NDArray[Any]:

@@ -138,6 +138,7 @@ class Backend(Protocol):
         numbers: NDArray[np.int64],
         coef: NDArray[Any],
         out: NDArray[Any],
+        accumulate: bool,
         check: bool,
     ) -> CombinePart: ...
 
@@ -448,9 +449,10 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    accumulate: bool = False,
     check: bool = False,
 ) -> Callable[[int], int]:
-    """Prepare ``out = sum_r coef[r] * rows[numbers[r]]`` on fixed buffers.
+    """Prepare ``out = sum_r coef[r] * rows[numbers[r]]``, or ``out +=``, on fixed buffers.
 
     Returns a function ``combine(count) -> status`` that reads ``numbers[:count]`` and
     ``coef[:count]``; rows whose coefficient is 0 are not read. Its status is `Status.NOT_FINITE`
@@ -459,12 +461,12 @@ def bind_combine(
 
     Parameters
     ----------
-    mode, rows, coef, out, check
+    mode, rows, coef, out, accumulate, check
         As in `combine`.
     numbers : (capacity,) int64 array
         Of rows; as long as `coef`.
     """
-    part = _kernels().bind_combine(mode, rows, numbers, coef, out, check)
+    part = _kernels().bind_combine(mode, rows, numbers, coef, out, accumulate, check)
     extent = _extent(mode, rows, out)
     together = _active_name == "numpy"
 

@@ -217,6 +217,7 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    accumulate: bool,
     check: bool,
 ) -> CombinePart:
     """See `fastgc.kernels.bind_combine`; ``part(count, lo, hi)`` as in `combine`, a `Status`."""
@@ -229,7 +230,7 @@ def bind_combine(
         ffi.from_buffer("double[]", coef),
         rows.length,
         out.size,
-        2 * check,  # FGC_CHECK
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
         ffi.from_buffer(kind, out, require_writable=True),
     )
 

@@ -781,6 +781,7 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    accumulate: bool,
     check: bool,
 ) -> CombinePart:
     """See `fastgc.kernels.bind_combine`."""
@@ -788,7 +789,7 @@ def bind_combine(
     def part(count: int, lo: int, hi: int) -> int:
         used = np.flatnonzero(coef[:count])
         chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, lo, hi, False, check)
+        finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
         return cyclic.Status.OK if finite else cyclic.Status.NOT_FINITE
 
     return part
