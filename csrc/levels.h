@@ -46,7 +46,7 @@
 enum { FGC_RUN = 32 };
 
 /* Workers of a block that are handled at a time, at most: their products stay in the nearest cache. */
-enum { FGC_CHUNK = 2048 };
+enum { FGC_CHUNK = 1024 };
 
 /* The functions of one SIMD level. */
 #define FGC_DECLARE_LEVEL(level)                                                                   \
