@@ -19,7 +19,7 @@ def _vectors(done):
         "solve": "solve, with its system",
         "vandermonde": "Björck–Pereyra O(f²)",
         "lookup": "lookup O(f²)",
-        "locator": "locator O(f·s)",
+        "locator": "locator O(n·s)",
         "prepared": "locator, prepared",
         "fft": "fft O(n log n)",
     }

@@ -12,8 +12,8 @@ from fastgc.kernels import crossover
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
 SIZES = [16, 64, 256, 1000, 1024, 1511, 4096, 16384, 65536, 65537, 1 << 18, 1 << 20]
-FIXED = ["spread", "locator", "lookup", "fft"]
 LONGEST = 0.2  # seconds a product may take to be compared at all
+MOST_AT_RANDOM = 1 << 14  # stragglers: of more, some entries would be beyond float64
 
 
 def shares(n):
@@ -25,22 +25,24 @@ def shares(n):
 
 @pytest.mark.parametrize("n", SIZES)
 def test_auto(benchmark, note, n):
-    """In turns with every fixed method, each by its shortest time: the machine is shared."""
+    """In turns with the fixed methods, each by its shortest time: the machine is shared.
+
+    Not with "lookup": with three times as many factors as stragglers or more, it is the slowest.
+    """
     worst, picks, rng = 0.0, [], np.random.default_rng(n)
     benchmark.group = "auto"
     for s in shares(n):
         code = fastgc.ReedSolomon(n, stragglers=s, root=round(0.382 * n) | 1 if n > 2000 else 1)
         code.cache = None  # or repeated sets would be looked up
-        survivors = np.arange(s, n)
+        lost = rng.permutation(n)[:s] if s <= MOST_AT_RANDOM else np.arange(s)
+        survivors = np.setdiff1d(np.arange(n), lost)
         decode = code.decoder()
         methods = ["auto", "fft"]
         if 1e-10 * n * s < LONGEST:
             methods += ["spread", "locator"]
-        if 1e-10 * n * (n - s) < LONGEST:
-            methods += ["lookup"]
         best = dict.fromkeys(methods, math.inf)
-        turns, end = 0, time.perf_counter() + 0.15
-        while turns < 7 or time.perf_counter() < end:
+        turns, end = 0, time.perf_counter() + 0.3
+        while turns < 9 or time.perf_counter() < end:
             rng.shuffle(methods)  # what ran before decides what is in the caches
             for method in methods:
                 start = time.perf_counter()

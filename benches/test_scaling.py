@@ -55,6 +55,7 @@ def one_thread():
 def case(n, s):
     # about the golden section of the circle: a search for the best root would take longer
     code = fastgc.ReedSolomon(n, stragglers=s, root=int(0.382 * n) | 1)
+    code.cache = None  # or "auto" would look up a set that comes again
     # Neighbours straggle: of so many at random, some entries would be beyond float64.
     survivors = np.random.default_rng(n).permutation(np.arange(s, n))
     return code, survivors
