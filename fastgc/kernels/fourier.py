@@ -4,8 +4,10 @@
 indicator with one table. The transforms are NumPy's, which are compiled already, and the same for
 every backend; marks, signs and phases, exact in integers, are kernels.
 
-An entry's relative error is the absolute one of its logarithm: about 1e-16 times the root of the
-sum of squares of the logarithms.
+An entry's relative error is the absolute one of its logarithm. Against sums in extended precision
+that is 1e-13 at n = 65536 and 6e-13 at n = 2^20 for stragglers at random. Of stragglers that lie
+regularly, transforms have coefficients of up to n / pi, whose rounding is found in all: below 1e-12
+up to n = 2^15, and 1e-11 at n = 2^20 for workers with neighbouring numbers.
 """
 
 from __future__ import annotations
