@@ -324,6 +324,10 @@ def test_measured_tables_decide(kept):
     assert crossover.factors(1009) == round(20 * 2025 / 1009)
     assert json.loads(kept.read_text()).keys() == {crossover.kind()}
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+    kept.write_text(json.dumps({"another": {"64": 7}, **json.loads(kept.read_text())}))
+    crossover.measured.cache_clear()
+    crossover.save({64: 5, 1024: 20})
+    assert json.loads(kept.read_text())["another"] == {"64": 7}
 
     code = ReedSolomon(64, stragglers=40)
     assert code._transforms_from == 5

@@ -9,7 +9,7 @@ from kernel_table import decoding_truth
 
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, kernels
-from fastgc.codes import reed_solomon
+from fastgc.codes import reed_solomon, streaming
 from fastgc.kernels import crossover
 from fastgc.stability import StabilityTracker
 
@@ -428,3 +428,31 @@ def test_straggles_refuses():
         with pytest.raises(TypeError, match="worker must be an integer"):
             rnd.straggles(0.5)
         rnd.straggles(3)
+
+
+def test_products_are_computed_anew_now_and_then():
+    """After so many events nothing is left of their roundings: bits are those of a new stream."""
+    code = ReedSolomon(40, stragglers=30)
+    rng = np.random.default_rng(8)
+    stream = code.stream(range(20))
+    for _ in range(streaming.REBUILD_AFTER):
+        worker = int(rng.integers(40))
+        (stream.depart if worker in stream.members else stream.arrive)(worker)
+    fresh = code.stream(stream.members)
+    np.testing.assert_array_equal(stream._state.product[:40], fresh._state.product[:40])
+    np.testing.assert_array_equal(stream._state.exponent[:40], fresh._state.exponent[:40])
+
+
+def test_a_declared_straggler_that_came_counts_no_more():
+    code = ReedSolomon(12, stragglers=3)
+    survivors, vector = np.empty(12, dtype=np.int64), np.empty(12, dtype=np.complex128)
+    follower = streaming.Follower(code, survivors, vector)
+    heard = [0, 3, 4, 5, 6, 7, 8, 9, 10]
+    survivors[:9] = heard
+    follower.straggles(0)
+    follower.receive(0)
+    follower.straggles(1)
+    follower.straggles(2)
+    for worker in heard[1:]:
+        follower.receive(worker)
+    np.testing.assert_allclose(follower.vector(9), code.decoding_vector(heard), rtol=1e-13)
