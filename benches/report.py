@@ -26,6 +26,7 @@ BENCHES = (
     "test_streaming.py",
     "test_auto.py",
     "test_batch.py",
+    "test_numba.py",
 )
 
 Table = tuple[str, Sequence[Sequence[str]]]  # a title, and rows of which the first is the head
