@@ -21,8 +21,8 @@ def tune(
 ) -> None:
     """Measure from how many stragglers on transforms decode faster than products, and keep it.
 
-    Takes ten to thirty seconds. `fastgc info` says what is in use and where it is kept; to forget it,
-    remove that file.
+    Takes ten to thirty seconds. `fastgc info` says what is in use and where it is kept; to forget
+    it, remove that file.
     """
     from ..progress import rich_table, task_bar
 

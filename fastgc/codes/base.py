@@ -704,8 +704,8 @@ class Code(ABC):
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
         if partial not in (None, "best"):
             raise ValueError(f'partial must be None or "best", not {partial!r}')
-        plain = partial is None and tracker is None and p is None
-        if plain and check_finite and type(given) is type(out) is np.ndarray and survivors.size:
+        plain = partial is None and tracker is None and p is None  # and finite: else, as below
+        if plain and type(given) is type(out) is np.ndarray and survivors.size:
             plan = self._stack_decoder(given, out)
             if plan is not None and not plan.decode(survivors, given, method):
                 out[:] = plan.sums
