@@ -369,12 +369,8 @@ class ReedSolomon(Code):
             auto = method == "auto"
             if auto:
                 method = "fft" if least <= f <= most else direct
-            if method == "spread":  # the hot path: nothing in Python beside the call
-                status = run(SPREAD, f)
-            elif method == "locator":
-                status = run(LOCATOR, f)
-            elif method == "lookup":
-                status = run(LOOKUP, f)
+            if method in _PRODUCTS:  # the hot path: nothing in Python beside the call
+                status = run(_PRODUCTS[method], f)
             elif method == "fft":
                 if fourier is None:
                     fourier = kernels.bind_fourier(self._plan, survivors, vector)
@@ -400,16 +396,16 @@ class ReedSolomon(Code):
     def _fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[np.complex128]
     ) -> NDArray[np.bool_]:
-        direct = {"auto": SPREAD, "spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
+        by = method
         if method == "auto":
             survivors = np.count_nonzero(masks, axis=1)
             factors = np.minimum(survivors, self.n - survivors).max(initial=0)
-            if factors >= self._transforms_from or not self._may_spread:
-                return super()._fill_vectors(masks, method, out)
-        if method not in direct:
+            if factors < self._transforms_from and self._may_spread:
+                by = "spread"
+        if by not in _PRODUCTS:
             return super()._fill_vectors(masks, method, out)
         where = np.empty(len(masks), dtype=np.int64)
-        kernels.decoding_vectors(self._plan, masks.copy(), direct[method], out, where)
+        kernels.decoding_vectors(self._plan, masks.copy(), _PRODUCTS[by], out, where)
         good: NDArray[np.bool_] = where == 0
         return good
 
@@ -703,6 +699,9 @@ def _bjorck_pereyra(
 
 
 _roots = lru_cache(maxsize=16)(roots_of_unity)
+
+# Methods that are one kernel, and how it calls them.
+_PRODUCTS = {"spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
 
 _SOLVERS: dict[str, Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]] = {
     "vandermonde": _bjorck_pereyra,
