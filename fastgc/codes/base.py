@@ -34,7 +34,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from .cache import SurvivorCache
+from .cache import SurvivorCache, SurvivorMask
 from .format import Format, Layout, real_of
 from .parity import Parity
 from .plans import (
@@ -62,8 +62,8 @@ UNSTABLE = 2.0**-26
 # Coefficients kept, at most, to compute what combinations of messages lack.
 ENTRIES_KEPT = 1 << 20
 
-# Messages of this size together, at most, are decoded by plans that are kept: they save 7
-# microseconds, and take no more memory than that.
+# Messages or partial gradients of this size together, at most, are combined by plans that are kept:
+# they save some microseconds, and take no more memory than that.
 PREPARED_BYTES = 1 << 20
 
 _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
@@ -148,13 +148,12 @@ class Code(ABC):
 
         For schemes that prepare something here; others define `_vector`.
         """
-        bits = np.empty(-(-self.message_count // 8), dtype=np.uint8)
-        mask = kernels.bind_survivor_mask(self.message_count, survivors, bits)
+        mask = SurvivorMask(survivors)
 
         def fill(f: int, method: str) -> None:
             if method != "auto":
                 raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
-            if mask(f):
+            if not mask.sound(f):
                 self._check_survivors(survivors[:f])  # says what is wrong
             vector[:f] = self._vector(survivors[:f])
 

@@ -115,7 +115,9 @@ class SurvivorCache(Generic[T]):
 
 
 class SurvivorMask:
-    """Keys for a `SurvivorCache`, of the numbers in a fixed buffer. Not for two threads at once.
+    """Sets of numbers in a fixed buffer: checks, and keys for a `SurvivorCache`.
+
+    Not for use by two threads at once.
 
     Parameters
     ----------
@@ -130,9 +132,13 @@ class SurvivorMask:
         self._bits: Any = bits.data
         self._mask = kernels.bind_survivor_mask(survivors.size, survivors, bits)
 
+    def sound(self, f: int) -> bool:
+        """Whether ``survivors[:f]`` are distinct, and numbers below N."""
+        return not self._mask(f)
+
     def key(self, f: int) -> bytes | None:
-        """The key of ``survivors[:f]``, in any order; None if one is named twice or outside."""
-        return None if self._mask(f) else self._bits.tobytes()
+        """The key of ``survivors[:f]``, in any order; None if they are not `sound`."""
+        return self._bits.tobytes() if self.sound(f) else None
 
 
 def key_of(n: int, survivors: Numbers) -> bytes:
