@@ -194,7 +194,7 @@ def simulate(
     times, messages, workers, computations = (
         np.concatenate(each) for each in zip(*parts, strict=True)
     )
-    return Simulation(times, messages, workers, computations, code._message_weight)
+    return Simulation(times, messages, workers, computations, code.message_weight)
 
 
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> None:
@@ -210,6 +210,13 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> No
         return
     index = np.sort(tails(code.n))
     if index[0] == np.inf:
+        return
+    if code.stragglers is None:
+        if index[0] <= 1:
+            raise ValueError(
+                f"whether the mean time of a round exists is not known: the delays {delays!r} are "
+                f"heavy-tailed, and how many stragglers {type(code).__name__} tolerates is unknown"
+            )
         return
     needed = code.stragglers + 1
     if not interrupted and index[needed - 1] <= 1:
@@ -250,7 +257,7 @@ def _draw(
 
 def completion_plan(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule = code._rule
+    rule = code.rule
     none = np.empty(0, dtype=np.int64)
     if isinstance(rule, Blocks):
         kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
@@ -260,9 +267,9 @@ def completion_plan(code: Code) -> kernels.CompletionPlan | None:
         kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
     else:
         return None
-    first = np.array(code._first, dtype=np.int64)
+    first = np.array(code.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
-        kind, first, code._shares, code.loads, group, other, need, int(total)
+        kind, first, code.message_shares, code.loads, group, other, need, int(total)
     )
 
 
@@ -290,7 +297,7 @@ class _Rounds:
         self._round = code.round(2)
         self._message = np.zeros(code.message_size(2), code.message_dtype())
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._shares, self._loads = code._shares, code.loads
+        self._shares, self._loads = code.message_shares, code.loads
 
     def __call__(
         self,
@@ -340,7 +347,7 @@ class _Rounds:
         if not interrupted:
             end = time + overhead
             for worker in range(code.n):
-                mine = arrival[code._first[worker] : code._first[worker + 1]]
+                mine = arrival[code.first_messages[worker] : code.first_messages[worker + 1]]
                 if late[worker] > end:
                     late[worker] -= end
                 else:
