@@ -59,6 +59,7 @@ _MODULES = (
     "data",
     "delays",
     "engines",
+    "history",
     "interpolation",
     "kernels",
     "models",

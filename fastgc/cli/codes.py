@@ -27,8 +27,8 @@ def codes(
 ) -> None:
     """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
     from ..comparison import measure
+    from ..history import json_ready
     from ..progress import markdown_table, rich_table, task_bar
-    from ..training import json_ready
 
     with clear_errors():
         s = workers // 5 if stragglers is None else stragglers

@@ -65,10 +65,10 @@ def simulate(
 ) -> None:
     """Simulate rounds: how long codes take, from how many workers, at what load."""
     from ..delays import parse
+    from ..history import json_ready
     from ..planning.plan import reasons
     from ..progress import task_bar
     from ..simulation import simulate as run
-    from ..training import json_ready
 
     with clear_errors():
         check_plot(plot)
@@ -198,7 +198,7 @@ def plan(
     """Choose a code and its load: all of them, ranked by the expected time of a round."""
     from .. import planning
     from ..delays import parse
-    from ..training import json_ready
+    from ..history import json_ready
 
     measured: dict[Choice, float] = {}
     with clear_errors():

@@ -19,10 +19,10 @@ from .common import Partitions, Stragglers, Workers, app, check_folder, clear_er
 
 if TYPE_CHECKING:
     from ..data import Dataset
+    from ..history import History
     from ..models import Model
     from ..optimizers import Optimizer
     from ..stability import StabilityTracker
-    from ..training import History
 
 # Methods, and the code that each is used with unless another is named.
 METHODS = {
@@ -206,10 +206,11 @@ def train(
     """Train a model on workers that straggle, with coded gradients."""
     from .. import data as datasets
     from .. import delays as delay_models
+    from ..history import equal_loss, write_json
     from ..models import LeastSquares, SoftmaxRegression
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
-    from ..training import ENGINES, check_batch, check_partial, equal_loss, write_json
+    from ..training import ENGINES, check_batch, check_partial
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
@@ -441,7 +442,7 @@ def _optimizer(
 
 def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
     """The run to decode as, of each of these."""
-    from ..training import read_json
+    from ..history import read_json
 
     if path is None:
         return {}
