@@ -1,9 +1,9 @@
 """Models of how long workers take: for engines with artificial stragglers, simulation, planning."""
 
+from .distributions import DelayModel, Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .fit import Fit, fit
 from .mixtures import Heterogeneous, Mixture
-from .models import DelayModel, Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .text import parse
 
 __all__ = [

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_finite, check_numbers, check_reals
 from .._extras import scipy
-from .models import Distribution, Per, check_per, check_probabilities
+from .distributions import Distribution, Per, check_per, check_probabilities
 
 __all__ = ["Empirical"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_reals
+from .distributions import Delays, Distribution, Per, check_probabilities
 from .empirical import Empirical
-from .models import Delays, Distribution, Per, check_probabilities
 
 __all__ = ["Heterogeneous", "Mixture"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .distributions import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .mixtures import Heterogeneous, Mixture
-from .models import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 
 __all__ = ["FORMS", "parse", "written"]
 

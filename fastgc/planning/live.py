@@ -16,7 +16,7 @@ from .._arrays import check_real, check_reals
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
-from ..delays.models import Per, check_per
+from ..delays.distributions import Per, check_per
 from ..engines.local import LocalCluster
 from ..models import Model
 

@@ -26,7 +26,7 @@ from ..delays import (
     Heterogeneous,
     ShiftedExponential,
 )
-from ..delays.models import check_delays
+from ..delays.distributions import check_delays
 from ..delays.quadrature import mean_of_late
 
 __all__ = [
