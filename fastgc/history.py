@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["History", "Record", "Spent", "equal_loss", "json_ready", "read_json", "write_json"]
+__all__ = ["History", "Record", "Spent", "equal_loss", "read_json", "write_json"]
 
 
 @dataclass(frozen=True)
