@@ -156,9 +156,9 @@ class Registry:
         Raises
         ------
         ValueError
-            If it names nothing that is known, or that can be imported.
+            If it names nothing that is known, nor a module that there is.
         ImportError
-            If what it names cannot be imported.
+            If an entry point, or a module that there is, cannot be loaded, or has no such class.
         TypeError
             If it is no text.
         """
@@ -172,10 +172,7 @@ class Registry:
                 try:
                     factory = load_object(path)
                 except ModuleNotFoundError as error:
-                    raise ModuleNotFoundError(
-                        f"{self._unknown(name)}; nor is it the module of {path}: {error}",
-                        name=error.name,
-                    ) from error
+                    raise ValueError(f"{self._unknown(name)}; {error}") from None
                 if not callable(factory):
                     raise ValueError(f"{path} is {factory!r}: it makes no {self.kind}")
                 return Found(path, factory, listed)
@@ -304,7 +301,8 @@ def read_arguments(
     factory : callable
         Only parameters that can be given by keyword count. One with ``**options`` takes any key.
     listed : str
-        As of `split_arguments`; values are read by `read_value`.
+        ``"key=value,key=value"``. Capitals do not matter in keys. Values are read by `read_value`,
+        but for parameters annotated as ``float``, which take a number.
     what : str
         Beginning of errors: what takes these arguments.
     given : iterable of str
@@ -318,39 +316,50 @@ def read_arguments(
     Raises
     ------
     ValueError
-        If a key is none of the factory's or comes twice, or one without a default is missing; says
-        which there are.
+        If a key is none of the factory's or comes twice, one without a default is missing, or a
+        value is no number where one is due; says what the factory takes.
     """
-    takes, needed, anything = _keywords(factory, frozenset(given))
-    known = f"it takes {', '.join(takes)}" if takes else "it takes no arguments"
-    try:
-        texts = split_arguments(listed)
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}; {known}") from None
-    for key in texts:
-        if key not in takes and not anything:
-            raise ValueError(f"{what}: there is no {key!r}; {known}")
-    if missing := [key for key in needed if key not in texts]:
-        raise ValueError(f"{what}: {' and '.join(missing)} missing; {known}")
-    return {key: read_value(value) for key, value in texts.items()}
+    parameters, anything = _keywords(factory, frozenset(given))
+    needed = [name for name, each in parameters.items() if each.default is each.empty]
+    canonical = {name.lower(): name for name in parameters}
+    values: dict[str, Any] = {}
+    for item in filter(str.strip, listed.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        key = canonical.get(key.lower(), key)
+        known = key in parameters
+        number = known and parameters[key].annotation in (float, "float")
+        if not key or key in values or not (known or anything) or not (equals or number):
+            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item.strip()!r}")
+        try:
+            values[key] = float(value) if number else read_value(value)
+        except ValueError:
+            raise ValueError(f"{what}: {key} must be a number, not {value!r}") from None
+    if missing := [key for key in needed if key not in values]:
+        raise ValueError(
+            f"{what}: {' and '.join(missing)} missing; it takes {_takes(parameters, needed)}"
+        )
+    return values
 
 
-def _keywords(factory: Factory, given: frozenset[str]) -> tuple[list[str], list[str], bool]:
-    """Names of the keyword parameters, of those without a default, and whether any other goes."""
+def _takes(parameters: Iterable[str], needed: list[str]) -> str:
+    others = ", ".join(name for name in parameters if name not in needed)
+    if not needed:
+        return f"{others}, once each" if others else "no arguments"
+    return f"{' and '.join(needed)}, once each" + (f", and {others}" if others else "")
+
+
+def _keywords(factory: Factory, given: frozenset[str]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Parameters that can be given by keyword, and whether any other goes, too."""
     try:
-        parameters = inspect.signature(factory).parameters.values()
+        parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # of some compiled functions
-        return [], [], True
-    by_keyword = [
-        each
-        for each in parameters
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name not in given
-    ]
-    return (
-        [each.name for each in by_keyword],
-        [each.name for each in by_keyword if each.default is each.empty],
-        any(each.kind is each.VAR_KEYWORD for each in parameters),
-    )
+        return {}, True
+    by_keyword = {
+        name: each
+        for name, each in parameters.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and name not in given
+    }
+    return by_keyword, any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def read_value(text: str) -> Any:

@@ -186,7 +186,7 @@ def test_texts_name_what_is_registered_or_can_be_imported():
 
 def test_texts_that_name_nothing():
     registry = things()
-    with pytest.raises(ModuleNotFoundError, match=r"unknown thing 'nosuch'.*no module 'nosuch'"):
+    with pytest.raises(ValueError, match=r"unknown thing 'nosuch'.*no module 'nosuch'"):
         registry.resolve("nosuch:Thing:size=3")
     with pytest.raises(ImportError, match="module 'fractions' has no 'Nothing'"):
         registry.resolve("fractions:Nothing")
@@ -250,21 +250,37 @@ def test_values_are_read(text, value):
     assert type(found) is type(value)
 
 
+def typed(size, scale: float = 1.0, shape: "float" = 2.0):
+    return size
+
+
 def test_arguments_are_those_of_the_signature():
     assert read_arguments(Thing, "size=3,scale=2", "a thing") == {"size": 3, "scale": 2}
+    assert read_arguments(Thing, " SIZE = 3 ,", "a thing") == {"size": 3}
     assert read_arguments(Thing, "scale=2", "a thing", ["size"]) == {"scale": 2}
     assert read_arguments(lambda **options: options, "any=1", "a thing") == {"any": 1}
-    for listed, given, message in (
-        ("size=3,shape=2", [], "a thing: there is no 'shape'; it takes size, colour, scale$"),
-        ("colour=red", [], "a thing: size missing; it takes size, colour, scale$"),
-        ("size=3,size=3", [], "a thing: size is given twice; it takes size"),
-        ("size", [], "a thing: expected key=value, not 'size'; it takes size"),
-        ("size=3", ["size"], "there is no 'size'; it takes colour, scale$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read_arguments(Thing, listed, "a thing", given)
-    with pytest.raises(ValueError, match="it takes no arguments"):
-        read_arguments(lambda: None, "size=3", "a thing")
+    read = read_arguments(typed, "size=3,scale=2,shape=1e3", "a thing")
+    assert [repr(value) for value in read.values()] == ["3", "2.0", "1000.0"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "listed", "given", "message"),
+    [
+        (Thing, "size=3,shape=2", [], "takes size, once each, and colour, scale; got 'shape=2'$"),
+        (Thing, "colour=red", [], "size missing; it takes size, once each, and colour, scale$"),
+        (Thing, "size=3,size=3", [], "takes size, once each.*; got 'size=3'"),
+        (Thing, "size", [], "takes size, once each.*; got 'size'"),
+        (Thing, "=3", [], "takes size, once each.*; got '=3'"),
+        (Thing, "size=3", ["size"], "takes colour, scale, once each; got 'size=3'"),
+        (lambda: None, "size=3", [], "takes no arguments; got 'size=3'"),
+        (lambda **_: None, "size=3,size=3", [], "got 'size=3'"),
+        (typed, "size=3,scale=large", [], "scale must be a number, not 'large'"),
+        (typed, "size=3,shape", [], "shape must be a number, not ''"),
+    ],
+)
+def test_arguments_refused(factory, listed, given, message):
+    with pytest.raises(ValueError, match=f"^a thing: .*{message}"):
+        read_arguments(factory, listed, "a thing", given)
 
 
 def test_the_registry_is_light():
