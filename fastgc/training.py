@@ -20,6 +20,7 @@ from ._arrays import at_least, check_real
 from .checkpoint import Checkpoint, describe
 from .codes import Code, Grouped, GroupedRound
 from .delays import DelayModel
+from .delays.interface import check_model, described
 from .engines import Cluster, RoundReport
 from .engines.interface import Partial, Survivors
 from .errors import CheckpointError
@@ -181,11 +182,12 @@ def train(
         check_partial(type(optimizer).__name__, partial)
     if checkpoint is not None:
         _check_kept(optimizer, tracker)
+    check_model(delays)
     start_cluster = _engine(engine)
     name = name or type(code).__name__
     serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
     if serve is not None and serve():  # without the data, which the master sends what is needed of
-        return History(name, repr(code), getattr(data, "name", str(data)), repr(delays), seed)
+        return History(name, repr(code), getattr(data, "name", str(data)), described(delays), seed)
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     if model is None:
@@ -208,7 +210,7 @@ def train(
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
-    history = History(name, repr(code), dataset.name, repr(delays), seed)
+    history = History(name, repr(code), dataset.name, described(delays), seed)
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
 

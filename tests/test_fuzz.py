@@ -617,6 +617,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         for kind in ("Pareto", "Empirical", "Mixture", "Heterogeneous")
     },
     "Delays.tail_indices": _of_kind("Exponential", "tail_indices", workers=2),
+    "_Continuous.tail_indices": _of_kind("ShiftedExponential", "tail_indices", workers=2),
     "delays.fit": _plain(
         delays.fit,
         times=np.array([1.0, 1.5, 2.25, 4.0, 1.25]),
@@ -782,6 +783,7 @@ REASONS = {
     "Choice": "made by planning.plan",
     "Simulation": "made by simulation.simulate",
     "Trust.of": "made by Code.trust and Round.trust",
+    "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",
     "History.seconds_to": "of a history, which fastgc.train makes: test_training.py",
     "History.spent": "of a history, which fastgc.train makes: test_training.py",

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ..codes import Code, Grouped, catalogue
 from ..delays.text import FORMS
-from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
+from .common import ListingCommand, Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -35,7 +35,7 @@ METHODS = {
 ADAPTIVE = ("cada", "gcada")
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 def train(
     code: Annotated[
         str | None,
@@ -86,7 +86,7 @@ def train(
         typer.Option(min=1, help="Samples drawn of each partition in a round. (default: all)"),
     ] = None,
     delays: Annotated[
-        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}.")
+        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}{{other delays}}.")
     ] = "pareto:scale=0.005,shape=1.1",
     engine: Annotated[
         str,

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_reals
-from .distributions import Delays, Distribution, Per, check_probabilities
+from .distributions import Delays, Distribution, check_probabilities
 from .empirical import Empirical
+from .interface import Per
 
 __all__ = ["Heterogeneous", "Mixture"]
 

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import at_least, check_real
 from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
+from ..delays.interface import check_model, per_of, sample
 
 __all__ = [
     "Batch",
@@ -287,8 +288,7 @@ def check_cluster(
     """
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if delays is not None and not hasattr(delays, "sample"):
-        raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
+    check_model(delays)
     if not isinstance(shards, Sized):
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
     if len(shards) != code.shard_count:
@@ -321,11 +321,7 @@ def sample_delays(
     n = loads.size
     if model is None:
         return [0.0] * n
-    delays = np.asarray(model.sample(number, n, seed), dtype=np.float64)
-    if delays.shape != (n,):
-        raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
-    if not (delays >= 0.0).all():
-        raise ValueError(f"delays must not be negative or NaN, got {delays}")
-    if getattr(model, "per", "round") == "computation":
+    delays = sample(model, number, n, seed)
+    if per_of(model) == "computation":
         delays = delays * loads
     return list(delays.tolist())

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from ..codes import Code, Round
 from ..delays import DelayModel
+from ..delays.interface import per_of
 from ..errors import (
     CorruptMessageError,
     NonFiniteMessageError,
@@ -171,7 +172,7 @@ class Master:
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
-        spread = getattr(delays, "per", "round") == "computation"
+        spread = per_of(delays) == "computation"
         self._transport = self._open(
             Task(
                 code,

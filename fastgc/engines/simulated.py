@@ -14,6 +14,7 @@ from .._arrays import check_cost, check_dtype, check_index, check_real, check_ve
 from ..codes import Code
 from ..codes.plans import Encoder
 from ..delays import DelayModel
+from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
     Batch,
@@ -188,7 +189,7 @@ first_round, survivors, patience, partial, verify
 
         delays = np.array(sample_delays(self._delays, self._loads, self._number, self._seed))
         begin, work = self._late, self._work
-        if getattr(self._delays, "per", "round") == "computation":
+        if per_of(self._delays) == "computation":
             work = work + delays
         else:
             begin = begin + delays

@@ -19,6 +19,7 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.base import UNSTABLE
 from ..delays import DelayModel
+from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
@@ -196,8 +197,9 @@ def plan(
     for name in codes:
         catalogue.check_name(name)
     check_cost(n, cost)
+    check_model(delays)
     if delays is not None:
-        delays.sample(0, n, seed)  # raises where they are those of other workers
+        sample(delays, 0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
 
     def make(name: str, stragglers: int) -> Code:
