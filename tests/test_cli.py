@@ -689,6 +689,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
             "messages",
             "communication_load",
             "computations",
+            "mean_exists",
         }
     rs = found["rs"]
     assert (rs["load"], rs["workers"], rs["messages"]) == (2, 7, 7)
@@ -781,6 +782,7 @@ PLANNED = {
     "amplification",
     "error",
     "trustworthy",
+    "mean_exists",
     "measured",
 }
 

@@ -160,15 +160,19 @@ class Delays(ABC):
     def _order_statistic_mean(self, f: int, n: int) -> float:
         """`order_statistic_mean` where it exists."""
         tail = float(np.sort(self.tail_indices(n))[: n - f + 1].sum())
-        return mean_of_late(lambda t: self._late(t, f, n), self._knots(), tail)
+        return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
     @abstractmethod
     def _late(self, t: Array, f: int, n: int) -> Array:
         """Probability that the f-th smallest of n times is more than t, elementwise."""
 
     @abstractmethod
-    def _knots(self) -> Array:
-        """Knots of `_late`, as `mean_of_late` wants them."""
+    def knots(self) -> Array:
+        """Times between which the distribution is smooth, ascending, the least time first.
+
+        The last is of the order of a typical time, or above. Integrals are cut there
+        (`fastgc.delays.quadrature.mean_of_late`).
+        """
 
 
 class Distribution(Delays):
@@ -231,7 +235,7 @@ class Distribution(Delays):
         late: Array = scipy("special").betainc(n - f + 1, f, self.survival(t))
         return late
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return self.quantile([0, 0.5])
 
 

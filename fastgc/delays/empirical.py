@@ -121,7 +121,7 @@ class Empirical(Distribution):
         below = scipy("special").betainc(f, n - f + 1, self._levels)
         return float(np.diff(below, prepend=0) @ self._sorted)
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return np.unique(self._sorted)
 
     def _check_workers(self, workers: int) -> None:

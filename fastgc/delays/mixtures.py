@@ -103,7 +103,7 @@ class Mixture(Distribution):
             drawn[at] = model.quantile(levels[at])
         return drawn
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return _union(self.models)
 
 
@@ -164,7 +164,7 @@ class Heterogeneous(Delays):
         enough: Array = counts[-1]
         return enough
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return _union(self.models)
 
     def _groups(self) -> dict[Distribution, list[int]]:
@@ -199,4 +199,4 @@ def _check_models(models: Sequence[Distribution]) -> tuple[Distribution, ...]:
 
 
 def _union(models: Sequence[Distribution]) -> Array:
-    return np.unique(np.concatenate([model._knots() for model in models]))
+    return np.unique(np.concatenate([model.knots() for model in models]))

@@ -34,7 +34,7 @@ from .interface import (
     check_round,
     sample_delays,
 )
-from .options import Partial, RoundKeywords, RoundOptions
+from .options import RoundKeywords, RoundOptions, WhenShort
 
 __all__ = ["Chosen", "Master"]
 
@@ -501,7 +501,7 @@ class Chosen:
     """
 
     def __init__(
-        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: Partial
+        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: WhenShort
     ) -> None:
         code = rnd.code
         chosen = check_workers("survivors", numbers)

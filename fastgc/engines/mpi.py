@@ -449,7 +449,7 @@ def _serve(comm: MPI.Intracomm) -> None:
         theta.flags.writeable = False
         tell(Kind.JOINED)
         while orders.wait():
-            for index in range(orders.first, worker.messages):
+            for index in range(orders.first, worker.message_count):
                 if not orders.look():
                     break
                 if orders.round < orders.newest:
@@ -460,7 +460,7 @@ def _serve(comm: MPI.Intracomm) -> None:
                     break
                 worker.message(theta, index, orders.round)
                 _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, 0.0)
-                if index + 1 == worker.messages:
+                if index + 1 == worker.message_count:
                     orders.post()  # ahead of the answer to what is sent now
                 sends[index].Start()
                 _wait(sends[index])  # now, for MPI moves nothing while gradients are computed

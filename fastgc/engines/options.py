@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
-    "Partial",
     "RoundKeywords",
     "RoundOptions",
     "SharedKeywords",
     "Survivors",
+    "WhenShort",
 ]
 
 # batch(shard, partition, round)
 Batch = Callable[[Any, int, int], Any]
 # survivors(round): the numbers of the messages to decode from, in this order
 Survivors = Callable[[int], ArrayLike]
-Partial = Literal["raise", "best"]
+WhenShort = Literal["raise", "best"]  # of messages, when no more are waited for
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class RoundOptions:
     first_round: int = 0
     survivors: Survivors | None = None
     patience: float = 10.0
-    partial: Partial = "raise"
+    partial: WhenShort = "raise"
     verify: bool = False
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class SharedKeywords(TypedDict, total=False):
     message_dtype: DTypeLike | None
     tracker: StabilityTracker | None
     patience: float
-    partial: Partial
+    partial: WhenShort
     verify: bool
 
 

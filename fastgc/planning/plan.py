@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import partial as bind
 from typing import NamedTuple
 
 import numpy as np
@@ -246,7 +246,7 @@ def plan(
         shown = task_bar("planning", len(codes))
     with shown as advance:
         for name in codes:
-            search = _Search(partial(make, name), partial(judge, name))
+            search = _Search(bind(make, name), bind(judge, name))
             search.run(n)
             choices += search.found.values()
             if not search.found:

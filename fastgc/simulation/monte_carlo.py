@@ -172,10 +172,10 @@ def simulate(
         )
     interrupted = bool(interrupted)
     mean_exists = require_mean(code, delays, interrupted)
-    plan = completion_plan(code)
-    if plan is None and method == "kernel":
+    rule = kernel_rule(code)
+    if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    run = _Rounds(code) if plan is None or method == "round" else _Kernel(plan)
+    run = _Rounds(code) if rule is None or method == "round" else _Kernel(rule)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
@@ -260,7 +260,7 @@ def _draw(
         yield drawn
 
 
-def completion_plan(code: Code) -> kernels.CompletionPlan | None:
+def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
     rule = code._rule
     none = np.empty(0, dtype=np.int64)
@@ -279,8 +279,8 @@ def completion_plan(code: Code) -> kernels.CompletionPlan | None:
 
 
 class _Kernel:
-    def __init__(self, plan: kernels.CompletionPlan) -> None:
-        self._plan = plan
+    def __init__(self, rule: kernels.CompletionPlan) -> None:
+        self._rule = rule
 
     def __call__(
         self,
@@ -291,7 +291,7 @@ class _Kernel:
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        return kernels.completion(self._plan, wait, work, late, receive, overhead, interrupted)
+        return kernels.completion(self._rule, wait, work, late, receive, overhead, interrupted)
 
 
 class _Rounds:
