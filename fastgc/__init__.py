@@ -63,6 +63,7 @@ _MODULES = (
     "data",
     "delays",
     "engines",
+    "history",
     "interpolation",
     "kernels",
     "models",

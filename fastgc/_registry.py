@@ -74,6 +74,7 @@ class Registry:
         self.kind, self.group = kind, group
         self._known: dict[str, tuple[Factory, str]] = {}
         self._offered: dict[str, list[EntryPoint]] | None = None
+        self._loaded: dict[str, Factory] = {}  # of those offered
 
     def register(
         self, name: str, factory: Factory, title: str | None = None, replace: bool = False
@@ -186,8 +187,10 @@ class Registry:
             offers = self._entry_points().get(key)
             if offers is None:
                 raise ValueError(self._unknown(name))
-            self._load(key, offers)
-        return self._known[key]
+            if key not in self._loaded:
+                self._loaded[key] = self._load(key, offers)
+        # its module may have registered it by itself, with a title
+        return self._known.get(key) or (self._loaded[key], key)
 
     def _unknown(self, name: str) -> str:
         return (
@@ -205,7 +208,7 @@ class Registry:
                 self._offered.setdefault(each.name.strip().lower(), []).append(each)
         return self._offered
 
-    def _load(self, name: str, offers: list[EntryPoint]) -> None:
+    def _load(self, name: str, offers: list[EntryPoint]) -> Factory:
         first = offers[0]
         where = f"the {self.kind} {name!r} is the entry point {first.value!r} of the group"
         where += f" {self.group!r}" + _package(first)
@@ -216,15 +219,15 @@ class Registry:
                 "module:Class, or register it"
             )
         try:
-            factory = first.load()
+            factory: Any = first.load()
         except Exception as error:  # whatever a stranger's module does
             raise ImportError(
                 f"{where}, which cannot be loaded: {type(error).__name__}: {error}"
             ) from error
         if not callable(factory):
             raise ImportError(f"{where}, which is {factory!r} and makes no {self.kind}")
-        if name not in self._known:  # else its module has registered it by itself
-            self._known[name] = factory, name
+        loaded: Factory = factory
+        return loaded
 
 
 def _package(entry_point: EntryPoint) -> str:

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from .codes import Code
 from .data import Dataset
+from .delays.interface import described
 from .errors import CheckpointError
 
 __all__ = ["Checkpoint", "describe", "read", "write"]
@@ -234,7 +235,8 @@ def describe(
     """What a run of training computes, in words and digests: the same for the same run only.
 
     Numbers count to nine digits, and coefficients to six: where they are computed, processors may
-    differ in the last. Objects without a ``__repr__`` are told apart by their types.
+    differ in the last. Objects without a ``__repr__`` are told apart by their types; delay models
+    also by what their constructors were given, if they keep it.
 
     Parameters
     ----------
@@ -258,7 +260,7 @@ def describe(
             f"{len(X)} and {len(dataset.X_test)} samples of {X.shape[1]} {X.dtype} features, "
             f"digest {_digest(arrays)}"
         ),
-        "delays": _text(delays),
+        "delays": _text(described(delays)),
         "seed": _text(seed),
         **{name: _text(value) for name, value in options.items()},
     }

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import fastgc
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
+from fastgc.engines import RoundOptions
 from fastgc.kernels import crossover
 
 pytestmark = pytest.mark.any_backend
@@ -502,11 +504,16 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         raise ValueError("enough")
 
     monkeypatch.setattr(fastgc.training, "train", train)
-    names = ("survivors", "patience", "partial", "verify", "checkpoint", "every")
+    usual = RoundOptions(delays=parse("exponential:mean=0.001"))
+    names = ("survivors", "tracker", "checkpoint", "every")
     run("train", *RESUMED)
-    assert [given[-1][name] for name in names] == [None, 10.0, "raise", False, None, 10]
+    assert [given[-1][name] for name in names] == [None, None, None, 10]
+    assert given[-1]["options"] == usual
     run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify")
-    assert [given[-1][name] for name in names] == [None, 0.5, "best", True, None, 10]
+    assert [given[-1][name] for name in names] == [None, None, None, 10]
+    assert given[-1]["options"] == replace(usual, patience=0.5, partial="best", verify=True)
+    run("train", *RESUMED, "--message-dtype", "float32", "--seed", "5")
+    assert given[-1]["options"] == replace(usual, message_dtype="float32", seed=5)
 
 
 @pytest.mark.parametrize(
@@ -682,6 +689,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
             "messages",
             "communication_load",
             "computations",
+            "mean_exists",
         }
     rs = found["rs"]
     assert (rs["load"], rs["workers"], rs["messages"]) == (2, 7, 7)
@@ -774,6 +782,7 @@ PLANNED = {
     "amplification",
     "error",
     "trustworthy",
+    "mean_exists",
     "measured",
 }
 

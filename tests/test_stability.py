@@ -30,9 +30,9 @@ from fastgc import (
     stability,
 )
 from fastgc._twofold import exact_sum, two_product
-from fastgc.stability.comparison import PATTERNS
 from fastgc.stability.measured import Experiment
 from fastgc.stability.search import messages_without
+from fastgc.stability.survey import PATTERNS
 
 unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 

@@ -26,9 +26,9 @@ def codes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
-    from ..comparison import measure
+    from ..costs import measure
+    from ..history import json_ready
     from ..progress import markdown_table, rich_table, task_bar
-    from ..training import json_ready
 
     with clear_errors():
         s = workers // 5 if stragglers is None else stragglers

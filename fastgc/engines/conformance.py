@@ -17,7 +17,6 @@ In a terminal, for an engine in an importable module::
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import codes
+from .._registry import load_object
 from ..codes import Code, Grouped
 from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from ..models import LeastSquares
@@ -444,8 +444,7 @@ def _is_closed(cluster: Cluster, size: int = 3) -> None:
 
 
 def _main(where: str) -> None:
-    module, name = where.split(":")
-    engine = getattr(importlib.import_module(module), name)
+    engine = load_object(where)
     for each in CHECKS:
         each(engine)
         print(f"{each.__name__}: passed", flush=True)

@@ -412,7 +412,7 @@ def _work(
         orders = _Orders(inbox)
         while order := orders.wait():
             round, buffer, first, delay = order
-            for index in range(first, worker.messages):
+            for index in range(first, worker.message_count):
                 if not orders.sleep(0.0):
                     return
                 if orders.newer:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import partial as bind
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.base import UNSTABLE
 from ..delays import DelayModel
+from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
@@ -197,8 +198,9 @@ def plan(
     for name in codes:
         catalogue.check_name(name)
     check_cost(n, cost)
+    check_model(delays)
     if delays is not None:
-        delays.sample(0, n, seed)  # raises where they are those of other workers
+        sample(delays, 0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
 
     def make(name: str, stragglers: int) -> Code:
@@ -245,7 +247,7 @@ def plan(
         shown = task_bar("planning", len(codes))
     with shown as advance:
         for name in codes:
-            search = _Search(partial(make, name), partial(judge, name))
+            search = _Search(bind(make, name), bind(judge, name))
             search.run(n)
             choices += search.found.values()
             if not search.found:
