@@ -204,7 +204,7 @@ def _decode_block(tables, b, method, present, value):
 
 @_njit
 def _keep_spread(sine, need, present):
-    """Unmark all but the `need` survivors that are spread best; see csrc/dispatch.c."""
+    """Unmark all but the `need` survivors that are spread best; see csrc/decoding.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
     score = present.astype(np.float64)
@@ -457,7 +457,7 @@ def rebuild_stream(tables, stream):
         for lo in range(0, m, _CHUNK):
             hi = min(lo + _CHUNK, m)
             _multiply(table, m + lo, index, product[lo:hi], exponent[lo:hi])
-        if others:  # over all, without the others; see csrc/dispatch.c
+        if others:  # over all, without the others; see csrc/decoding.c
             odd = (m - 1) * (q + 1) // 2
             for i in range(m):
                 product[i] *= -m if (odd + q * i) & 1 else m

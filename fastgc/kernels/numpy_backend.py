@@ -99,7 +99,7 @@ def _decode_block(
 def _keep_spread(
     sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The `need` survivors that are spread best, in Leja order; see csrc/dispatch.c."""
+    """The `need` survivors that are spread best, in Leja order; see csrc/decoding.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
     score = present.astype(float)
@@ -228,7 +228,7 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
         for b, (lo, hi) in enumerate(pairwise(start)):
             m, q, at = hi - lo, int(tables.q[b]), tables.offset[b]
             lost = np.flatnonzero(stream.away[lo:hi])
-            if 2 * lost.size > m:  # over all, without the others; see csrc/dispatch.c
+            if 2 * lost.size > m:  # over all, without the others; see csrc/decoding.c
                 kept = np.flatnonzero(~stream.away[lo:hi])
                 product, exponent = _cyclic_product(tables.cosecant[at : at + 2 * m], m, kept)
                 odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)
