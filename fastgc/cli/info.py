@@ -49,7 +49,7 @@ def info(
 
 def _simd() -> str:
     try:
-        from ..kernels import c_backend
+        from ..kernels.c import simd
     except ImportError:
         return "none (the compiled extension is missing)"
-    return c_backend.simd()
+    return simd()

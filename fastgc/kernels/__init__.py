@@ -1,8 +1,9 @@
 """The arithmetic: a few functions, each written three times.
 
-``numpy_backend`` is the oracle and the fallback, ``numba_backend`` is callable from a user's own
-``@njit`` code, ``c_backend`` is the compiled extension. This file picks one: the fastest there is,
-or the one named by the environment variable ``FASTGC_BACKEND`` or by `use_backend`.
+``kernels.numpy`` is the oracle and the fallback, ``kernels.numba`` is callable from a user's own
+``@njit`` code, ``kernels.c`` is the compiled extension; their files are named alike, and as those
+of csrc/. This file picks one: the fastest there is, or the one named by the environment variable
+``FASTGC_BACKEND`` or by `use_backend`.
 
 Kernels know no scheme and check no argument: the facade above them does.
 """
@@ -89,7 +90,7 @@ _NAMES = ("c", "numba", "numpy")  # best first
 
 
 class Backend(Protocol):
-    """What each backend module offers."""
+    """What each backend offers."""
 
     def bind_decoding_vector(
         self, plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
@@ -227,7 +228,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         """Backends load when they are first asked for."""
-        if name.removesuffix("_backend") in _NAMES and name.endswith("_backend"):
+        if name in _NAMES:
             return importlib.import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -247,7 +248,7 @@ def _select(name: str) -> None:
     if name not in _NAMES:
         raise ValueError(f"unknown backend {name!r}: choose one of {', '.join(_NAMES)}")
     try:
-        module: ModuleType = importlib.import_module(f".{name}_backend", __name__)
+        module: ModuleType = importlib.import_module(f".{name}", __name__)
     except ImportError as error:
         raise ImportError(
             f"the {name!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"

@@ -43,7 +43,7 @@ def kind() -> str:
     name = kernels.backend()
     if name != "c":
         return name
-    from .c_backend import simd
+    from .c import simd
 
     return f"c {simd()}"
 
