@@ -207,7 +207,7 @@ def test_workers_that_finish_join_the_newest_round():
 
 
 def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(kernels, "_THRESHOLD_ARRIVALS", 0)
+    monkeypatch.setattr(kernels.facade, "_THRESHOLD_ARRIVALS", 0)
     before = threads.get_num_threads()
     rng = np.random.default_rng(7)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .. import kernels
+from .choice import backend
 from .fourier import transform_length
 
 __all__ = ["factors", "kind", "table"]
@@ -32,7 +32,7 @@ BUILT_IN = {
 
 def kind() -> str:
     """What a table holds for: the backend in use, and the level of SIMD instructions."""
-    name = kernels.backend()
+    name = backend()
     if name != "c":
         return name
     from .c import simd
