@@ -49,27 +49,12 @@ def test_info_under_each_backend(name, monkeypatch):
     assert json.loads(output)["backend"] == name
 
 
-def test_tune_keeps_what_info_then_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTGC_CROSSOVER", str(tmp_path / "crossover.json"))
-    monkeypatch.setattr(crossover, "measure", lambda advance: {64: 9, 128: 17})
-    crossover.measured.cache_clear()
-    try:
-        before = json.loads(run("info", "--json").stdout)["transforms"]
-        assert before["source"].startswith("built in")
-        assert before["factors"] != {"64": 9, "128": 17}
-        result = run("tune", "--dry-run")
-        assert result.exit_code == 0, result.output
-        assert "nothing was kept" in result.stdout
-        assert not list(tmp_path.iterdir())
-        told = json.loads(run("tune", "--json").stdout)
-        assert told["factors"] == {"64": 9, "128": 17}
-        assert told["kind"] == crossover.kind()
-        assert told["path"] == str(tmp_path / "crossover.json")
-        after = json.loads(run("info", "--json").stdout)["transforms"]
-        assert after == {"source": told["path"], "factors": told["factors"]}
-        assert "9 at n=64" in run("info").stdout
-    finally:
-        crossover.measured.cache_clear()
+def test_info_says_where_transforms_take_over(monkeypatch):
+    told = json.loads(run("info", "--json").stdout)["transforms"]
+    assert told["kind"] == crossover.kind()
+    assert {int(m): count for m, count in told["factors"].items()} == crossover.table()
+    monkeypatch.setattr(crossover, "table", lambda: {64: 9, 128: 17})
+    assert "9 at n=64" in run("info").stdout
 
 
 def test_compare_writes_table_history_and_plot(tmp_path):

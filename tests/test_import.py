@@ -49,7 +49,7 @@ def test_compiled_codes_need_no_numba():
 def test_compiled_kernels_are_an_attribute():
     source = (
         "import sys, fastgc; kernels = fastgc.kernels; print('numba' in sys.modules);"
-        "print(kernels.numba_backend.combine_rows.__name__, hasattr(kernels, 'fortran_backend'))"
+        "print(kernels.numba.combine_rows.__name__, hasattr(kernels, 'fortran'))"
     )
     if "numba" in fastgc.backends():
         assert python(source).stdout.split() == ["False", "combine_rows", "False"]

@@ -323,7 +323,7 @@ class ReedSolomon(Code):
 
     @property
     def tables(self) -> kernels.cyclic.CyclicTables:
-        """Tables that `fastgc.kernels.numba_backend.decoding_vector` takes, for ``@njit`` code."""
+        """Tables that `fastgc.kernels.numba.decoding_vector` takes, for ``@njit`` code."""
         return self._plan.tables
 
     @property

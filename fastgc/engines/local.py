@@ -147,9 +147,7 @@ class _Processes:
         common = pickle.dumps((kernels.backend(), environment, self._task.without_data()))
         self._common = resources.enter_context(_Memory(len(common)))
         self._common.map[:] = common
-        self._context.set_forkserver_preload(
-            [__name__, f"{kernels.__name__}.{kernels.backend()}_backend"]
-        )
+        self._context.set_forkserver_preload([__name__, f"{kernels.__name__}.{kernels.backend()}"])
         for worker in range(self._task.code.n):
             self._launch(worker)
 
