@@ -1,5 +1,6 @@
 """``python -m fastgc`` and the command ``fastgc``."""
 
+import os
 import sys
 
 
@@ -12,6 +13,10 @@ def main() -> None:
         sys.exit(f'fastgc: the command needs {error.name}: pip install "fastgc[cli]"')
     from .cli import app
 
+    # so that module:Class finds files of the current folder, as `python -m` does
+    here = os.getcwd()
+    if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
     app(prog_name="fastgc")
 
 

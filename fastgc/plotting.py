@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from .history import History, Record
     from .stability import StabilityRow, StabilityTracker
-    from .training import History, Record
 
 __all__ = [
     "check_path",

@@ -17,7 +17,7 @@ except ImportError as error:
     raise ImportError('progress bars need rich: pip install "fastgc[cli]"') from error
 
 if TYPE_CHECKING:
-    from .training import History, Record
+    from .history import History, Record
 
 __all__ = [
     "comparison_table",

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, replace
 from functools import partial as bind
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from . import data as datasets
-from ._arrays import at_least, check_real
+from ._arrays import at_least
 from .checkpoint import Checkpoint, describe
 from .codes import Code, Grouped, GroupedRound
-from .delays import DelayModel
+from .delays.interface import described
 from .engines import Cluster, RoundReport
-from .engines.interface import Partial, Survivors
+from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
 from .errors import CheckpointError
+from .history import History, Record, Spent, equal_loss, read_json, record_of, write_json
 from .models import LeastSquares, Model, SoftmaxRegression
 from .optimizers import GCADA, Nesterov, Optimizer
 
@@ -42,190 +42,10 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Record:
-    """One round of training.
+class TrainingKeywords(SharedKeywords, total=False):
+    """Options of `train` as keywords, for type checkers."""
 
-    Attributes
-    ----------
-    round : int
-        From 1.
-    time : float
-        Seconds of training so far: waiting, decoding and updating, not evaluating.
-    wait, decode : float
-        Seconds from handing out the parameters to the last message needed, and for decoding.
-    survivors : tuple of int
-        Workers heard from before the gradient could be decoded, in order of arrival.
-    messages : int
-        How many they sent by then.
-    stale : int
-        Late messages of earlier rounds that were dropped meanwhile.
-    loss : float
-        Mean training loss after the round.
-    test_error : float
-        Fraction of the test set misclassified after the round.
-    rounding : float
-        Estimated relative error of the decoded gradient; NaN without a tracker.
-    received : tuple of int
-        Numbers of the messages received, in order.
-    arrivals : tuple of float
-        When the master had each of them, in seconds from handing out the parameters.
-    downloads : int
-        Workers the parameters were for: all, or those that an adaptive method selected.
-    uploads : int
-        Messages used.
-    samples : int
-        Gradients of single samples that the workers were to compute.
-    deaths : int
-        Workers that have died until then, each time counted.
-    residual : float
-        0 where the gradient was decoded. Else it is an approximation, and this is how far the
-        coefficients of the partial gradients in it are from 1 (``partial="best"``).
-    corrupt : tuple of int
-        Workers whose messages were found to be corrupt, and dropped (``verify=True``).
-    verified : bool
-        Whether all messages that the gradient was decoded from were compared with others.
-    """
-
-    round: int
-    time: float
-    wait: float
-    decode: float
-    survivors: tuple[int, ...]
-    messages: int
-    stale: int
-    loss: float
-    test_error: float
-    rounding: float = math.nan
-    received: tuple[int, ...] = ()
-    arrivals: tuple[float, ...] = ()
-    downloads: int = 0
-    uploads: int = 0
-    samples: int = 0
-    deaths: int = 0
-    residual: float = 0.0
-    corrupt: tuple[int, ...] = ()
-    verified: bool = False
-
-
-class Spent(NamedTuple):
-    """What a run of training took until its loss was as low as was asked for.
-
-    Attributes
-    ----------
-    rounds : int
-    time : float
-        Seconds.
-    communication : int
-        Parameters sent and messages used, all rounds together (Zhu et al., eq. (5)).
-    computation : int
-        Gradients of single samples that workers were to compute (Zhu et al., eq. (6)).
-    """
-
-    rounds: int
-    time: float
-    communication: int
-    computation: int
-
-
-@dataclass
-class History:
-    """What happened in a run of training.
-
-    Attributes
-    ----------
-    name : str
-        What to call the run in tables and plots.
-    code, data, delays : str
-        How each was made.
-    seed : int
-    rounds : list of Record
-    theta : (p,) array
-        The trained parameters.
-    """
-
-    name: str
-    code: str
-    data: str
-    delays: str
-    seed: int
-    rounds: list[Record] = field(default_factory=list)
-    theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
-
-    def seconds_to(self, test_error: float) -> float:
-        """Seconds of training until the test error was this low; inf if it never was."""
-        return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
-
-    def spent(self, loss: float) -> Spent | None:
-        """What it took until the training loss was this low; None if it never was."""
-        communication = computation = 0
-        for r in self.rounds:
-            communication += r.downloads + r.uploads
-            computation += r.samples
-            if r.loss <= loss:
-                return Spent(r.round, r.time, communication, computation)
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the parameters, in types that JSON has."""
-        listed = asdict(self)
-        del listed["theta"]
-        return listed
-
-
-def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
-    """Write runs to a file, as a JSON list of `History.to_dict`."""
-    with open(os.fspath(path), "w", encoding="utf-8") as file:
-        listed = [json_ready(history.to_dict()) for history in histories]
-        json.dump(listed, file, indent=1, allow_nan=False)
-        file.write("\n")
-
-
-def read_json(path: str | os.PathLike[str]) -> list[History]:
-    """Runs that `write_json` has written; parameters are not among what it writes.
-
-    Raises
-    ------
-    ValueError
-        If the file holds anything else.
-    """
-    with open(os.fspath(path), encoding="utf-8") as file:
-        try:
-            listed = json.load(file)
-            return [
-                History(**(each | {"rounds": [_record(row) for row in each["rounds"]]}))
-                for each in listed
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise ValueError(f"{path} holds no history of runs of training") from None
-
-
-def equal_loss(histories: Sequence[History]) -> float:
-    """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
-    return max(
-        min((r.loss for r in history.rounds if not math.isnan(r.loss)), default=math.inf)
-        for history in histories
-    )
-
-
-def json_ready(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON lacks."""
-    if isinstance(value, dict):
-        return {key: json_ready(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _record(row: dict[str, Any]) -> Record:
-    """A record of what JSON made of it."""
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
-    }
-    for each in fields(Record):
-        if each.type == "float" and given.get(each.name, 0.0) is None:
-            given[each.name] = math.nan
-    return Record(**given)
+    survivors: Survivors | History | Sequence[Record] | None
 
 
 def train(
@@ -235,23 +55,16 @@ def train(
     model: Model | None = None,
     optimizer: Optimizer | None = None,
     rounds: int = 150,
-    delays: DelayModel | None = None,
-    seed: int = 0,
-    timeout: float | None = None,
     name: str | None = None,
     progress: bool = False,
     callback: Callable[[Record], object] | None = None,
-    message_dtype: DTypeLike | None = None,
-    tracker: StabilityTracker | None = None,
     batch: int | None = None,
     until: float | None = None,
     engine: str | Callable[..., Cluster] = "local",
-    survivors: Survivors | History | Sequence[Record] | None = None,
-    patience: float = 10.0,
-    partial: Partial = "raise",
-    verify: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 10,
+    options: RoundOptions | None = None,
+    **keywords: Unpack[TrainingKeywords],
 ) -> History:
     """Train a model on workers that straggle, with coded gradients.
 
@@ -270,27 +83,12 @@ def train(
         `Grouped` one then, with a group for each of its groups.
     rounds : int
         Gradient steps.
-    delays : DelayModel, optional
-        Artificial delays, a function of `seed` and the round only, so that schemes can be compared
-        on the same ones; times of single computations are taken times a worker's load
-        (`fastgc.delays.Delays`). Default: none but nature's.
-    seed : int
-        For the split of the data and for the delays.
-    timeout : float, optional
-        Seconds after which a round is given up.
     name : str, optional
         What to call the run.
     progress : bool
         Show a progress bar (needs ``fastgc[cli]``).
     callback : callable, optional
         Called with each `Record`.
-    message_dtype : numpy dtype, optional
-        Of the workers' messages: ``"float16"``, say, or ``"bfloat16"``, for a quarter of the
-        traffic. Default: the data's.
-    tracker : StabilityTracker, optional
-        Takes down how precise each gradient is; warns, raises or waits for more messages where one
-        is not. Where it measures, all partial gradients are computed once more, in this process;
-        the time does not count. Not for adaptive methods.
     batch : int, optional
         Samples of each partition that a gradient is of, drawn anew in each round
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
@@ -301,21 +99,7 @@ def train(
         all call this function, and all but rank 0 get a history without rounds; actors of Ray
         (`fastgc.engines.RayCluster`); workers simulated by `fastgc.engines.SimulatedCluster`, in
         simulated time; or what makes a `fastgc.engines.Cluster`, given the arguments that
-        `fastgc.engines.master.Master` takes.
-    survivors : History, sequence of Record or callable, optional
-        The run to decode as: each gradient from the messages that were used there, in that order,
-        so that parameters come out the same to the last bit. Or ``survivors(round)``, which gives
-        their numbers for the engine's rounds, from 0. Default: from the messages that come first.
-    patience : float
-        Seconds that a round waits, all in all, for workers that have died, which are restarted,
-        where the others are too few. 0: they are not restarted.
-    partial : "raise" or "best"
-        What to do when the patience is at its end, or the time is out: raise, or step along the
-        best approximation of the gradient (`Record.residual`). Not for adaptive methods.
-    verify : bool
-        Compare messages with each other, by parity checks of the code, and wait for those to spare
-        that this takes. A worker whose message is found to be corrupt, or is not finite, is a
-        straggler in that round (`Record.corrupt`).
+        `fastgc.engines.master.Master` takes, of the options those that are not as by default.
     checkpoint : path, optional
         A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
         from there, to the last bit as it would have gone on; the history is of all rounds, and
@@ -323,6 +107,18 @@ def train(
         other `survivors`, `patience`, `partial`, `timeout` and `until`.
     every : int
         Rounds from one checkpoint to the next; there is one after the last, too.
+    options : RoundOptions, optional
+        How rounds are run; `batch` and the first round are said by other arguments here.
+    **keywords
+        Options one by one, in the place of what `options` says, as `fastgc.engines.RoundOptions`
+        explains them: ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``,
+        ``patience``, ``partial`` and ``verify``. And ``survivors``, which may also be a run to
+        decode as, a `History` or its records: each gradient from the messages that were used
+        there, in that order, so that parameters come out the same to the last bit.
+
+        The seed is also that of the data's split and of mini-batches. Where a tracker measures, all
+        partial gradients are computed once more, in this process; the time does not count. Adaptive
+        methods take no tracker, and no ``partial="best"``.
 
     Returns
     -------
@@ -350,28 +146,30 @@ def train(
     As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
     script.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    own = train.__kwdefaults__ or {}
+    check_names(keywords, [*own, *TrainingKeywords.__annotations__], "train")
+    rounds = at_least("rounds", rounds, 1)
     every = at_least("every", every, 1)
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     _check_methods("model", model, "partial_gradient")
     _check_methods("optimizer", optimizer, "step")
-    _check_methods("tracker", tracker, "record")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, not {callback!r}")
     if until is not None:
         _check_loss(until)
-    options = _options(code, survivors, patience, partial, verify, rounds, until)
+    run = _options(code, options, keywords, rounds if until is None else 1)
+    tracker, delays, seed = run.tracker, run.delays, run.seed
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
-        check_partial(type(optimizer).__name__, partial)
+        check_partial(type(optimizer).__name__, run.partial)
     if checkpoint is not None:
         _check_kept(optimizer, tracker)
     start_cluster = _engine(engine)
     name = name or type(code).__name__
     serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
     if serve is not None and serve():  # without the data, which the master sends what is needed of
-        return History(name, repr(code), getattr(data, "name", str(data)), repr(delays), seed)
+        return History(name, repr(code), getattr(data, "name", str(data)), described(delays), seed)
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     if model is None:
@@ -388,38 +186,30 @@ def train(
     if batch is not None:
         check_batch(code, batch, len(X))
         batches = datasets.MiniBatches(batch, seed)
+        run = replace(run, batch=batches)
     optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
-    form = code._format(model.size, X.dtype, message_dtype)
+    form = code.format(model.size, X.dtype, run.message_dtype)
     prepared = model.prepare(X, y)
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
-    history = History(name, repr(code), dataset.name, repr(delays), seed)
+    history = History(name, repr(code), dataset.name, described(delays), seed)
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
 
-    start = bind(
-        start_cluster,
-        code,
-        shards,
-        model.partial_gradient,
-        model.size,
-        dtype=X.dtype,
-        delays=delays,
-        seed=seed,
-        timeout=timeout,
-        message_dtype=message_dtype,
-        tracker=tracker,
-        batch=batches,
-        **options,
-    )
+    def start(first_round: int = 0) -> Cluster:
+        given = replace(run, first_round=first_round).given()
+        return start_cluster(
+            code, shards, model.partial_gradient, model.size, dtype=X.dtype, **given
+        )
+
     with ExitStack() as stack:
         kept = None
         if checkpoint is not None:
             what = {"batch": batch, "messages": form.message_dtype, "tracked": tracker is not None}
-            run = describe(code, model, optimizer, dataset, delays, seed, **what)
+            this = describe(code, model, optimizer, dataset, delays, seed, **what)
             try:
-                kept = stack.enter_context(Checkpoint(checkpoint, run))
+                kept = stack.enter_context(Checkpoint(checkpoint, this))
                 _resume(kept, rounds, history, optimizer, tracker)
             except BaseException:
                 if serve is not None:  # other processes wait for a cluster, and its end
@@ -436,12 +226,12 @@ def train(
         if first > rounds and serve is None:  # or other processes would wait for a cluster
             history.theta = optimizer.theta.copy()
             return history
-        cluster = stack.enter_context(start(**({"first_round": done} if done else {})))
+        cluster = stack.enter_context(start(done))
         step: Callable[[], tuple[RoundReport, Sequence[int]]]
         if isinstance(optimizer, GCADA):
             assert isinstance(code, Grouped)
             rnd = code.group_round(
-                model.size, form.gradient_dtype, form.message_dtype, verify=verify
+                model.size, form.gradient_dtype, form.message_dtype, verify=run.verify
             )
             same = form.gradient_dtype == gradient.dtype
             decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
@@ -451,9 +241,10 @@ def train(
         elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
         for number in range(first, rounds + 1):
             began = cluster.clock()
+            known = 0 if tracker is None else len(tracker.rounds)
             report, asked = step()
-            # an approximation of the gradient is not tracked
-            tracked = tracker is not None and report.residual == 0
+            # what was made do with, for want of messages, is not tracked
+            tracked = tracker is not None and len(tracker.rounds) > known
             if tracker is not None and tracked and tracker.due:
                 paused = cluster.clock()
                 drawn = None if batches is None else bind(batches, round=report.round)
@@ -553,33 +344,20 @@ def check_partial(method: str, partial: str) -> None:
 
 
 def _options(
-    code: Code,
-    survivors: Survivors | History | Sequence[Record] | None,
-    patience: float,
-    partial: Partial,
-    verify: bool,
-    rounds: int,
-    until: float | None,
-) -> dict[str, Any]:
-    """Those of an engine's options that are not what they are by default."""
-    if partial not in ("raise", "best"):
-        raise ValueError(f'partial must be "raise" or "best", not {partial!r}')
-    if not isinstance(verify, bool | np.bool_):
-        raise TypeError(f"verify must be True or False, not {verify!r}")
-    if patience != math.inf:
-        patience = check_real("patience", patience)
-    options: dict[str, Any] = {}
-    if survivors is not None:
-        if not callable(survivors):
-            survivors = _Replay(code, survivors, rounds if until is None else 1)
-        options["survivors"] = survivors
-    if patience != 10.0:
-        options["patience"] = patience
-    if partial != "raise":
-        options["partial"] = partial
-    if verify:
-        options["verify"] = True
-    return options
+    code: Code, options: RoundOptions | None, keywords: TrainingKeywords, rounds: int
+) -> RoundOptions:
+    """How rounds are run; of a run to decode as, so many rounds at least are needed."""
+    given: dict[str, Any] = {**keywords}
+    survivors = given.get("survivors")
+    if survivors is not None and not callable(survivors):
+        given["survivors"] = _Replay(code, survivors, rounds)
+    run = RoundOptions.of(options, given, "train")
+    if run.batch is not None or run.first_round:
+        raise ValueError(
+            "options for train leave batch and first_round as they are: mini-batches are drawn by "
+            "batch=, their size, and a run goes on by checkpoint="
+        )
+    return run
 
 
 class _Replay:
@@ -592,7 +370,7 @@ class _Replay:
         self._received = {record.round - 1: record.received for record in records}
         for number, received in self._received.items():
             try:
-                code._check_survivors(received)
+                code.check_survivors(received)
             except ValueError as error:
                 raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
         for number in range(rounds):
@@ -644,7 +422,7 @@ def _resume(
             f"{rounds}, or name another folder"
         )
     optimizer.restore(kept.state)
-    history.rounds.extend(_record(row) for row, _ in kept.lines)
+    history.rounds.extend(record_of(row) for row, _ in kept.lines)
     if tracker is not None:
         from .stability import TrackedRound
 
@@ -697,7 +475,8 @@ def _step_selected(
         part = rnd.gradient(group, out=decoded)
         method.receive(group, part.astype(gradient.dtype, copy=False))
     method.gradient(out=gradient)
-    return report._replace(decode_seconds=cluster.clock() - start), rnd.workers
+    spent = cluster.clock() - start
+    return report._replace(decode_seconds=spent, residual=rnd.left_out()), rnd.workers
 
 
 def _partials(

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from strength import much
 
 import fastgc
-from fastgc import CheckpointError, Grouped, checkpoint, data, models, training
+from fastgc import CheckpointError, Grouped, checkpoint, data, models
 from fastgc.delays import Exponential, Pareto
 from fastgc.engines import SimulatedCluster
+from fastgc.history import read_json, write_json
 from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 from fastgc.stability import StabilityTracker
 
@@ -319,7 +320,7 @@ def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
 
 def train_locally(method, kill_at, folder):
     """On processes, decoding as recorded; killed after a round, which -1 is none of."""
-    recorded = training.read_json(folder.with_suffix(".json"))[0]
+    recorded = read_json(folder.with_suffix(".json"))[0]
 
     def kill(record):
         if record.round == kill_at:
@@ -329,7 +330,7 @@ def train_locally(method, kill_at, folder):
         method, survivors=recorded, engine="local", checkpoint=folder, callback=kill, delays=None
     )
     np.save(folder.with_suffix(".npy"), history.theta)
-    training.write_json([history], folder.with_suffix(".out.json"))
+    write_json([history], folder.with_suffix(".out.json"))
 
 
 def start(method, kill_at, folder):
@@ -341,14 +342,14 @@ def start(method, kill_at, folder):
 def test_killed_masters_of_processes(method, tmp_path):
     """communicate() returns when the last process that holds standard error has ended."""
     recorded = run(method, engine="local", delays=Exponential(0.002))
-    training.write_json([recorded], tmp_path / "run.json")
+    write_json([recorded], tmp_path / "run.json")
     for kill_at in (1, 5, -1):
         process = start(method, kill_at, tmp_path / "run")
         errors = process.communicate(timeout=120)[1]
         assert process.returncode == (0 if kill_at < 0 else -signal.SIGKILL), errors
         assert errors == ""
     np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), recorded.theta)
-    (resumed,) = training.read_json(tmp_path / "run.out.json")
+    (resumed,) = read_json(tmp_path / "run.out.json")
     assert [r.loss for r in resumed.rounds] == [r.loss for r in recorded.rounds]
     assert [r.received for r in resumed.rounds] == [r.received for r in recorded.rounds]
 
@@ -357,7 +358,7 @@ def test_killed_masters_of_processes(method, tmp_path):
 def test_killed_at_random_times(tmp_path):
     """Whenever that is, and be it never."""
     recorded = run(engine="local")
-    training.write_json([recorded], tmp_path / "run.json")
+    write_json([recorded], tmp_path / "run.json")
     rng = random.Random(1)
     for _ in range(3):
         process = start("nesterov", -1, tmp_path / "run")

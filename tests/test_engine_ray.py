@@ -315,7 +315,7 @@ def test_worker_that_never_starts():
             [1.0],
             np.multiply,
             1,
-            options={"resources": {"no such thing": 1}},
+            actor_options={"resources": {"no such thing": 1}},
             start_timeout=0.5,
         )
 
@@ -469,9 +469,10 @@ def test_messages_outlive_the_cluster():
         ({"patience": -1.0}, ValueError, "patience"),
         ({"address": 6379}, TypeError, "address must be a string, not 6379"),
         ({"address": "elsewhere:1"}, ValueError, "Ray is initialised already, at .*'elsewhere:1'"),
-        ({"options": ["num_cpus"]}, TypeError, "options must be a mapping"),
-        ({"options": {"num_cpu": 1}}, ValueError, "num_cpu"),
-        ({"options": {"max_restarts": 3}}, ValueError, "must leave max_restarts to the cluster"),
+        ({"actor_options": ["num_cpus"]}, TypeError, "actor_options must be a mapping"),
+        ({"actor_options": {"num_cpu": 1}}, ValueError, "num_cpu"),
+        ({"actor_options": {"max_restarts": 3}}, ValueError, "must leave max_restarts to the cl"),
+        ({"options": {"num_cpus": 1}}, TypeError, "given as actor_options="),
         ({"start_timeout": 0.0}, ValueError, "start_timeout must be positive"),
         ({"start_timeout": "1"}, TypeError, "start_timeout must be a real number"),
         ({"colour": "red"}, TypeError, "colour"),

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,8 +195,7 @@ def test_who_comes_back_goes_on_with_what_it_had_not_sent():
         cluster._transport.hand = lambda *order: (calls.append(order), hand(*order))
         timer = threading.Timer(0.45, kill, (0,))  # between its messages
         timer.start()
-        forced = np.arange(4)
-        cluster._survivors = lambda round: forced
+        cluster._options = replace(cluster._options, survivors=lambda round: np.arange(4))
         cluster.step(np.ones(1), out)
         timer.join()
     assert out[0] == 3.0

@@ -38,21 +38,21 @@ def at_each_level(backend):
     if backend != "c":
         yield lambda: ["none"]
         return
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    there = [level for level in ("baseline", "avx2", "avx512") if c_backend.select_simd(level)]
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
 
     def levels():
         for level in there:
-            assert c_backend.select_simd(level)
-            assert c_backend.simd() == level
+            assert compiled.select_simd(level)
+            assert compiled.simd() == level
             yield level
 
     try:
         assert {"baseline", before} <= set(there)
         yield levels
     finally:
-        assert c_backend.select_simd(before)
+        assert compiled.select_simd(before)
 
 
 def check_long(arguments, dtype, truth, result):
@@ -210,21 +210,21 @@ def test_square_distance(dtype, at_each_level):
 @pytest.mark.any_backend
 def test_what_simd_levels_there_are(level):
     """A report of those that no test goes through here."""
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    if not c_backend.select_simd(level):
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    if not compiled.select_simd(level):
         pytest.skip(f"this build or processor has no {level}")
-    assert c_backend.simd() == level
-    assert c_backend.select_simd(before)
-    assert c_backend.simd() == before
+    assert compiled.simd() == level
+    assert compiled.select_simd(before)
+    assert compiled.simd() == before
 
 
 @pytest.mark.any_backend
 def test_unknown_simd_level_changes_nothing():
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    assert not c_backend.select_simd("mmx")
-    assert c_backend.simd() == before
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    assert not compiled.select_simd("mmx")
+    assert compiled.simd() == before
 
 
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
@@ -495,7 +495,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
-    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    backend = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(n=12, k=12, stragglers=3)
     tables, rng = code.tables, np.random.default_rng(5)
     partials = rng.standard_normal((12, 7))
@@ -544,7 +544,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
     @numba.njit
     def combine(coef, rows, survivors, out):
-        return fastgc.kernels.numba_backend.combine_rows(coef, rows, out, survivors)
+        return fastgc.kernels.numba.combine_rows(coef, rows, out, survivors)
 
     rng = np.random.default_rng(8)
     survivors = np.array([5, 0, 3, 7, 6, 1])
@@ -570,8 +570,20 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
 @pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
+def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
+    """Numba looks at a function's own file; what is compiled into it may be in another."""
+    compiling = pytest.importorskip("fastgc.kernels.numba.njit")
+    (tmp_path / "one.py").write_text("1")
+    before = compiling._digest(tmp_path)
+    (tmp_path / "other.py").write_text("2")
+    assert compiling._digest(tmp_path) != before
+    kept = fastgc.kernels.numba.replace._cache._cache_file
+    assert compiling._SOURCES in kept._source_stamp
+
+
+@pytest.mark.any_backend
 def test_steps_from_compiled_code():
-    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    backend = pytest.importorskip("fastgc.kernels.numba")
     sgd, nesterov, amsgrad = backend.sgd, backend.nesterov, backend.amsgrad
     replace, square_distance = backend.replace, backend.square_distance
 

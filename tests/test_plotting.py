@@ -313,7 +313,7 @@ def test_panels_that_cannot_be_drawn(tmp_path):
 
 def spending(name, times, losses, downloads, uploads, samples):
     """A run of training whose rounds take this, each."""
-    from fastgc.training import History, Record
+    from fastgc.history import History, Record
 
     rounds = [
         Record(

@@ -14,7 +14,7 @@ from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
-from fastgc.codes.reed_solomon import stable_root
+from fastgc.codes.roots import stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
 

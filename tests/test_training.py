@@ -11,6 +11,7 @@ import pytest
 import fastgc
 from fastgc import Grouped, data, delays, models, optimizers, training
 from fastgc.engines import SimulatedCluster
+from fastgc.history import History, Record, Spent, equal_loss, read_json, write_json
 from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 from fastgc.stability import StabilityTracker
 
@@ -127,7 +128,7 @@ def test_float32_data_train_in_float32():
 
 def test_json_holds_every_round(tmp_path, digits):
     history = fastgc.train(fastgc.ReedSolomon(3, stragglers=1), digits, rounds=2, name="coded")
-    training.write_json([history], tmp_path / "runs.json")
+    write_json([history], tmp_path / "runs.json")
     (read,) = json.loads((tmp_path / "runs.json").read_text())
     assert read["name"] == "coded"
     assert read["code"] == repr(fastgc.ReedSolomon(3, stragglers=1))
@@ -139,9 +140,9 @@ def test_json_holds_every_round(tmp_path, digits):
 
 
 def test_json_of_what_diverged(tmp_path):
-    history = training.History("x", "", "", "", 0)
-    history.rounds.append(training.Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
-    training.write_json([history], tmp_path / "runs.json")
+    history = History("x", "", "", "", 0)
+    history.rounds.append(Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
+    write_json([history], tmp_path / "runs.json")
     (read,) = json.loads((tmp_path / "runs.json").read_text())
     assert read["rounds"][0]["loss"] is None
     assert read["rounds"][0]["test_error"] is None
@@ -488,14 +489,14 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
         (fastgc.Uncoded(3), {"survivors": [[0, 1]]}, TypeError, "survivors must be a History"),
         (
             fastgc.Uncoded(3),
-            {"survivors": [training.Record(1, 0, 0, 0, (), 0, 0, 0, 0)], "rounds": 2},
+            {"survivors": [Record(1, 0, 0, 0, (), 0, 0, 0, 0)], "rounds": 2},
             ValueError,
             "the run to decode as has no round 2: it has 1",
         ),
         (
             fastgc.Uncoded(3),
             {
-                "survivors": [training.Record(1, 0, 0, 0, (), 0, 0, 0, 0, received=(0, 3))],
+                "survivors": [Record(1, 0, 0, 0, (), 0, 0, 0, 0, received=(0, 3))],
                 "rounds": 1,
             },
             ValueError,
@@ -542,10 +543,10 @@ def test_mini_batches_as_large_as_the_smallest_partition():
 
 def made_up(*rounds, name="x"):
     """Of (time, loss, downloads, uploads, samples)."""
-    history = training.History(name, "", "", "", 0)
+    history = History(name, "", "", "", 0)
     for number, (time, loss, *spent) in enumerate(rounds, start=1):
         history.rounds.append(
-            training.Record(number, time, 0, 0, (), 0, 0, loss, 0.5, math.nan, (), (), *spent)
+            Record(number, time, 0, 0, (), 0, 0, loss, 0.5, math.nan, (), (), *spent)
         )
     return history
 
@@ -562,7 +563,7 @@ def test_spent_by_hand():
     assert history.spent(3.0) == (1, 0.5, 15, 120)
     assert history.spent(2.0) == (1, 0.5, 15, 120)
     assert history.spent(1.9) == (2, 0.75, 20, 160)
-    assert history.spent(1.4) == training.Spent(5, 2.0, 35, 280)
+    assert history.spent(1.4) == Spent(5, 2.0, 35, 280)
     assert history.spent(0.9) is None
     assert made_up().spent(1.0) is None
 
@@ -570,10 +571,10 @@ def test_spent_by_hand():
 def test_equal_loss_is_what_all_reached():
     low = made_up((1.0, 0.5, 0, 0, 0), (2.0, 0.7, 0, 0, 0))
     high = made_up((1.0, math.nan, 0, 0, 0), (2.0, 0.9, 0, 0, 0), (3.0, math.nan, 0, 0, 0))
-    assert training.equal_loss([low]) == 0.5
-    assert training.equal_loss([low, high]) == training.equal_loss([high, low]) == 0.9
+    assert equal_loss([low]) == 0.5
+    assert equal_loss([low, high]) == equal_loss([high, low]) == 0.9
     diverged = made_up((1.0, math.nan, 0, 0, 0))
-    assert training.equal_loss([low, diverged]) == math.inf
+    assert equal_loss([low, diverged]) == math.inf
 
 
 def test_spending_table_says_how_many_times_the_first():
@@ -652,8 +653,8 @@ def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
     first = fastgc.train(code, toy(), optimizer=optimizer(), engine=engine, seed=1, **options)
     if engine == "simulated":
         engine = partial(SimulatedCluster, cost=np.arange(code.n) / 100)
-    training.write_json([first], tmp_path / "run.json")
-    (read,) = training.read_json(tmp_path / "run.json")
+    write_json([first], tmp_path / "run.json")
+    (read,) = read_json(tmp_path / "run.json")
     for survivors in (first, first.rounds, read, lambda number: first.rounds[number].received):
         again = fastgc.train(
             code,
@@ -683,18 +684,18 @@ def test_a_run_that_ended_early_is_replayed_to_its_loss():
 def test_histories_are_read_as_they_were_written(tmp_path):
     history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=3, engine="simulated", name="a b")
     path = tmp_path / "runs.json"
-    training.write_json([history, made_up((1.0, math.inf, 1, 2, 3))], path)
-    read, diverged = training.read_json(path)
+    write_json([history, made_up((1.0, math.inf, 1, 2, 3))], path)
+    read, diverged = read_json(path)
     assert repr(read.rounds) == repr(history.rounds)
     assert {**read.to_dict(), "rounds": 0} == {**history.to_dict(), "rounds": 0}
     assert math.isnan(diverged.rounds[0].loss)
     for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
         path.write_text(text)
         if text == "{}":  # no run at all
-            assert training.read_json(path) == []
+            assert read_json(path) == []
             continue
         with pytest.raises(ValueError, match=r"runs.json holds no history of runs of training"):
-            training.read_json(path)
+            read_json(path)
 
 
 def test_engines_are_given_what_differs_from_the_default_only():

@@ -26,13 +26,13 @@ def codes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
-    from ..comparison import measure
+    from ..costs import measure
+    from ..history import json_ready
     from ..progress import markdown_table, rich_table, task_bar
-    from ..training import json_ready
 
     with clear_errors():
         s = workers // 5 if stragglers is None else stragglers
-        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        chosen = catalogue.split(names) or catalogue.names()
         made, impossible = {}, {}
         for name in chosen:
             try:
@@ -54,7 +54,7 @@ def codes(
         [
             name,
             str(found.load),
-            f"{found.threshold}/{found.messages}",
+            f"{'?' if found.threshold is None else found.threshold}/{found.messages}",
             f"{found.mean_workers:.1f}",
             f"{found.communication_load:.1f}",
             f"{found.message_size:g}",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand
 
 from ..errors import WorkerFailedError
 
 __all__ = [
+    "ListingCommand",
     "Partitions",
     "Stragglers",
     "Workers",
@@ -45,6 +47,30 @@ Stragglers = Annotated[
 Partitions = Annotated[
     int | None, typer.Option("--partitions", "-k", help="Partitions, k. (default: n)")
 ]
+
+
+def _other_delays() -> str:
+    from ..delays.text import others
+
+    return f"; also known: {', '.join(names)}" if (names := others()) else ""
+
+
+class ListingCommand(TyperCommand):
+    """A command whose help lists names that others may have added, where these words stand.
+
+    They are looked up, among all installed packages, when the help is shown and not before.
+    """
+
+    LISTS: ClassVar[dict[str, Callable[[], str]]] = {"{other delays}": _other_delays}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the help."""
+        each: Any
+        for each in self.params:
+            for words, names in self.LISTS.items():
+                if words in (getattr(each, "help", None) or ""):
+                    each.help = each.help.replace(words, names())
+        super().format_help(ctx, formatter)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,8 +13,18 @@ import typer
 from rich.console import Console
 
 from ..codes import LagrangeCode, catalogue
+from ..delays.interface import described, sample
 from ..delays.text import FORMS
-from .common import Partitions, Stragglers, Workers, app, check_folder, check_plot, clear_errors
+from .common import (
+    ListingCommand,
+    Partitions,
+    Stragglers,
+    Workers,
+    app,
+    check_folder,
+    check_plot,
+    clear_errors,
+)
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
@@ -24,7 +34,9 @@ if TYPE_CHECKING:
 DELAYS = "pareto:scale=0.005,shape=1.5"
 COMPARED = 3  # codes that --live runs
 
-Delays = Annotated[str, typer.Option(help=f"How late workers are, in seconds: {FORMS}.")]
+Delays = Annotated[
+    str, typer.Option(help=f"How late workers are, in seconds: {FORMS}{{other delays}}.")
+]
 Cost = Annotated[float, typer.Option(min=0.0, help="Seconds to compute one partial gradient.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds to simulate of each code.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of delays and random codes.")]
@@ -40,7 +52,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown tab
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 def simulate(
     names: Annotated[
         str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
@@ -65,19 +77,19 @@ def simulate(
 ) -> None:
     """Simulate rounds: how long codes take, from how many workers, at what load."""
     from ..delays import parse
+    from ..history import json_ready
     from ..planning.plan import reasons
     from ..progress import task_bar
     from ..simulation import simulate as run
-    from ..training import json_ready
 
     with clear_errors():
         check_plot(plot)
         s = workers // 5 if stragglers is None else stragglers
         model = parse(delays)
         if model is not None:
-            model.sample(0, workers, seed)  # raises where they are those of other workers
+            sample(model, 0, workers, seed)  # raises where they are those of other workers
         asked = catalogue.split(names)
-        chosen = asked or [name for name in catalogue.NAMES if name != "linear"]
+        chosen = asked or catalogue.names()
         found: dict[str, Simulation] = {}
         loads: dict[str, int] = {}
         impossible: dict[str, str] = {}
@@ -106,6 +118,7 @@ def simulate(
             _plot(plot, _distributions(found))
     for name, why in impossible.items():
         typer.echo(f"{name}: {why}", err=True)
+    _say_unknown(model, found.values())
     figures = {name: _simulated(loads[name], each) for name, each in found.items()}
     if as_json:
         typer.echo(json.dumps(json_ready(figures), allow_nan=False))
@@ -146,7 +159,7 @@ def simulate(
     )
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 def plan(
     context: typer.Context,
     names: Annotated[
@@ -198,7 +211,7 @@ def plan(
     """Choose a code and its load: all of them, ranked by the expected time of a round."""
     from .. import planning
     from ..delays import parse
-    from ..training import json_ready
+    from ..history import json_ready
 
     measured: dict[Choice, float] = {}
     with clear_errors():
@@ -253,6 +266,7 @@ def plan(
                 typer.echo(f"times written to {record}", err=True)
         if plot is not None:
             _plot(plot, _against_load(found))
+    _say_unknown(model, (choice.simulation for choice in found.choices))
     shown = found.choices if every else best
     listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
     if as_json:
@@ -293,7 +307,7 @@ def _refuse(context: typer.Context, instead: str, *options: str) -> None:
 def _check_live(name: str) -> None:
     """Raise ValueError for codes that cannot run what `_go_live` runs."""
     catalogue.check_name(name)
-    if catalogue.NAMES[name.partition(":")[0]].kind is LagrangeCode:
+    if catalogue.factory(name) is LagrangeCode:
         raise ValueError(
             f"--live runs softmax regression, and {name} decodes only gradients that are quadratic "
             "in the data: name other codes"
@@ -337,7 +351,17 @@ def _go_live(
     return recording, run
 
 
-def _simulated(load: int, found: Simulation) -> dict[str, float]:
+def _say_unknown(model: DelayModel | None, found: Iterable[Simulation]) -> None:
+    """Say so if means were simulated of which nobody knows whether they exist."""
+    if any(each.mean_exists is None for each in found):
+        typer.echo(
+            f"whether mean times exist is unknown: {described(model)} does not say how heavy its "
+            "tails are (tail_indices)",
+            err=True,
+        )
+
+
+def _simulated(load: int, found: Simulation) -> dict[str, Any]:
     median, late = found.quantile([0.5, 0.99]).tolist()
     return {
         "load": load,
@@ -349,6 +373,7 @@ def _simulated(load: int, found: Simulation) -> dict[str, float]:
         "messages": found.mean_messages,
         "communication_load": found.communication_load,
         "computations": found.mean_computations,
+        "mean_exists": found.mean_exists,
     }
 
 
@@ -367,6 +392,7 @@ def _planned(choice: Choice) -> dict[str, Any]:
         "amplification": choice.amplification,
         "error": choice.error,
         "trustworthy": choice.trustworthy,
+        "mean_exists": choice.simulation.mean_exists,
     }
 
 

@@ -42,8 +42,8 @@ def reproduce(
 ) -> None:
     """Compute the papers' figures and tables anew, and compare them with what the papers print."""
     from .. import reproduce as figures
+    from ..history import json_ready
     from ..progress import markdown_table, rich_table
-    from ..training import json_ready
 
     with clear_errors():
         names = [name.strip() for name in figure.split(",") if name.strip()]

@@ -59,9 +59,9 @@ def stability(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure how precise decoded gradients are, for codes, sizes and patterns of stragglers."""
+    from ..history import json_ready
     from ..progress import markdown_table, rich_table, task_bar
     from ..stability import compare, write_csv
-    from ..training import json_ready
 
     with clear_errors():
         for path in (plot, csv_file):

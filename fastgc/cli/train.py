@@ -15,14 +15,14 @@ from rich.console import Console
 
 from ..codes import Code, Grouped, catalogue
 from ..delays.text import FORMS
-from .common import Partitions, Stragglers, Workers, app, check_folder, clear_errors
+from .common import ListingCommand, Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
 if TYPE_CHECKING:
     from ..data import Dataset
+    from ..history import History
     from ..models import Model
     from ..optimizers import Optimizer
     from ..stability import StabilityTracker
-    from ..training import History
 
 # Methods, and the code that each is used with unless another is named.
 METHODS = {
@@ -35,13 +35,13 @@ METHODS = {
 ADAPTIVE = ("cada", "gcada")
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 def train(
     code: Annotated[
         str | None,
         typer.Option(
             help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-            f"{', '.join(catalogue.NAMES)}. In groups it is the code of each, and may be "
+            f"{', '.join(catalogue.BUILT_IN)}. In groups it is the code of each, and may be "
             "repetition, too: every member has all the data of the group. (default: rs; with sgd "
             "and adam uncoded; with cada and gcada repetition)"
         ),
@@ -86,7 +86,7 @@ def train(
         typer.Option(min=1, help="Samples drawn of each partition in a round. (default: all)"),
     ] = None,
     delays: Annotated[
-        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}.")
+        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}{{other delays}}.")
     ] = "pareto:scale=0.005,shape=1.1",
     engine: Annotated[
         str,
@@ -98,10 +98,12 @@ def train(
         ),
     ] = "local",
     rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
-    messages: Annotated[
+    message_dtype: Annotated[
         str | None,
         typer.Option(
-            help="Type of messages: float16, bfloat16, float32 or float64. (default: the data's)"
+            "--message-dtype",
+            "--messages",
+            help="Type of messages: float16, bfloat16, float32 or float64. (default: the data's)",
         ),
     ] = None,
     lr: Annotated[
@@ -206,10 +208,13 @@ def train(
     """Train a model on workers that straggle, with coded gradients."""
     from .. import data as datasets
     from .. import delays as delay_models
+    from ..delays.interface import described
+    from ..engines import RoundOptions
+    from ..history import equal_loss, write_json
     from ..models import LeastSquares, SoftmaxRegression
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
-    from ..training import ENGINES, check_batch, check_partial, equal_loss, write_json
+    from ..training import ENGINES, check_batch, check_partial
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
@@ -238,6 +243,14 @@ def train(
         if partial not in ("raise", "best"):
             raise ValueError(f'--partial must be "raise" or "best", not {partial!r}')
         settled: Any = partial
+        options = RoundOptions(
+            delays=delay_models.parse(delays),
+            seed=seed,
+            message_dtype=message_dtype,
+            patience=patience,
+            partial=settled,
+            verify=verify,
+        )
         earlier = _earlier(replay, runs)
         tracked = track is not None or max_error is not None
         adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
@@ -263,7 +276,7 @@ def train(
             model = "least-squares" if needed else "softmax"
         dataset = datasets.load(data, seed=seed)
         for each in runs.values():  # what does not suit one of them is refused before any runs
-            each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=messages)
+            each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=message_dtype)
             datasets.partition(dataset.X_train, dataset.y_train, each.code.k)
             if batch is not None:
                 check_batch(each.code, batch, len(dataset.X_train))
@@ -272,10 +285,9 @@ def train(
         optimizers = {
             name: _optimizer(each, trained, dataset, lr, c, max_age) for name, each in runs.items()
         }
-        delay = delay_models.parse(delays)
         typer.echo(
             f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples; "
-            f"model {model}; delays {delay!r}, seed {seed}",
+            f"model {model}; delays {described(options.delays)}, seed {seed}",
             err=True,
         )
         for name, (_, scheme) in runs.items():
@@ -297,21 +309,16 @@ def train(
                     model=trained,
                     optimizer=optimizers[name],
                     rounds=rounds,
-                    delays=delay,
-                    seed=seed,
                     name=name,
                     progress=True,
-                    tracker=trackers.get(name),
-                    message_dtype=messages,
                     batch=batch,
                     until=loss,
                     engine=engine,
-                    survivors=earlier.get(name),
-                    patience=patience,
-                    partial=settled,
-                    verify=verify,
                     checkpoint=folders.get(name),
                     every=10 if every is None else every,
+                    options=options,
+                    tracker=trackers.get(name),
+                    survivors=earlier.get(name),
                 )
             )
         Console().print(comparison_table(histories, target))
@@ -441,7 +448,7 @@ def _optimizer(
 
 def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
     """The run to decode as, of each of these."""
-    from ..training import read_json
+    from ..history import read_json
 
     if path is None:
         return {}

@@ -1,10 +1,11 @@
 """Models of how long workers take: for engines with artificial stragglers, simulation, planning."""
 
+from .distributions import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .fit import Fit, fit
+from .interface import DelayModel
 from .mixtures import Heterogeneous, Mixture
-from .models import DelayModel, Delays, Distribution, Exponential, Pareto, ShiftedExponential
-from .text import parse
+from .text import parse, register
 
 __all__ = [
     "DelayModel",
@@ -19,4 +20,5 @@ __all__ = [
     "ShiftedExponential",
     "fit",
     "parse",
+    "register",
 ]

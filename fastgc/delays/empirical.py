@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_finite, check_numbers, check_reals
 from .._extras import scipy
-from .models import Distribution, Per, check_per, check_probabilities
+from .distributions import Distribution, check_probabilities
+from .interface import Per, check_per
 
 __all__ = ["Empirical"]
 
@@ -99,7 +100,7 @@ class Empirical(Distribution):
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
         self._check_workers(workers)
-        return super().tail_indices(workers)
+        return np.full(workers, np.inf)
 
     def _count(self, t: ArrayLike) -> Array:
         """How many samples are at most t; NaN where t is."""
@@ -120,7 +121,7 @@ class Empirical(Distribution):
         below = scipy("special").betainc(f, n - f + 1, self._levels)
         return float(np.diff(below, prepend=0) @ self._sorted)
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return np.unique(self._sorted)
 
     def _check_workers(self, workers: int) -> None:

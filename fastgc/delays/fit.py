@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least
+from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import check_times
-from .models import Distribution, Exponential, Pareto, Per, ShiftedExponential
+from .interface import Per
 
 __all__ = ["Fit", "fit"]
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_reals
+from .distributions import Delays, Distribution, check_probabilities
 from .empirical import Empirical
-from .models import Delays, Distribution, Per, check_probabilities
+from .interface import Per
 
 __all__ = ["Heterogeneous", "Mixture"]
 
@@ -102,7 +103,7 @@ class Mixture(Distribution):
             drawn[at] = model.quantile(levels[at])
         return drawn
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return _union(self.models)
 
 
@@ -163,7 +164,7 @@ class Heterogeneous(Delays):
         enough: Array = counts[-1]
         return enough
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return _union(self.models)
 
     def _groups(self) -> dict[Distribution, list[int]]:
@@ -198,4 +199,4 @@ def _check_models(models: Sequence[Distribution]) -> tuple[Distribution, ...]:
 
 
 def _union(models: Sequence[Distribution]) -> Array:
-    return np.unique(np.concatenate([model._knots() for model in models]))
+    return np.unique(np.concatenate([model.knots() for model in models]))

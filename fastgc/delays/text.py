@@ -11,43 +11,91 @@ from typing import Any
 
 import numpy as np
 
+from .._registry import Registry, read_arguments
+from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
+from .interface import DelayModel, check_model
 from .mixtures import Heterogeneous, Mixture
-from .models import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 
-__all__ = ["FORMS", "parse", "written"]
+__all__ = ["FORMS", "MODELS", "others", "parse", "register", "written"]
 
-_MODELS: dict[str, tuple[Callable[..., Distribution], tuple[str, ...]]] = {
-    "pareto": (Pareto, ("scale", "shape")),
-    "shifted-exponential": (ShiftedExponential, ("shift", "rate")),
-    "exponential": (Exponential, ("mean",)),
-}
+MODELS = Registry("delay model", "fastgc.delays")
+for _name, _kind in (
+    ("pareto", Pareto),
+    ("shifted-exponential", ShiftedExponential),
+    ("exponential", Exponential),
+    ("empirical", Empirical),
+):
+    MODELS.register(_name, _kind)
+_OWN = MODELS.names()
 
 # What `parse` reads, in words short enough for a column of help.
 FORMS = (
     'none, "pareto: scale=0.005, shape=1.1", "shifted-exponential: shift=0.01, rate=10", '
     '"exponential: mean=0.01" or "empirical: FILE" (npy, json, csv, txt), each with per=round or '
     'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
-    'of MODEL" makes workers differ'
+    'of MODEL" makes workers differ; a class that can be imported is "module:Class:key=value"'
 )
 
 _MOST_WORKERS = 10**6
 
+_CLASS = re.compile(r"[^:=]+:[^:=]+(:|$)")  # module:Class, whatever its arguments
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
 
 
 def written(model: Distribution) -> str:
     """What `parse` reads as this model, up to rounding: of those with a name only."""
-    for name, (kind, wanted) in _MODELS.items():
+    for name in ("pareto", "shifted-exponential", "exponential"):
+        kind = MODELS.get(name)
         if type(model) is kind:
+            parameters = inspect.signature(kind).parameters
+            wanted = [key for key in parameters if key != "per"]
             values = [model.mean() if key == "mean" else getattr(model, key) for key in wanted]
             listed = ",".join(f"{k}={v:.4g}" for k, v in zip(wanted, values, strict=True))
-            usual = inspect.signature(kind).parameters["per"].default
+            usual = parameters["per"].default
             return f"{name}:{listed}" + (f",per={model.per}" if model.per != usual else "")
     raise TypeError(f"there is no text for {model!r}")
 
 
-def parse(text: str) -> Delays | None:
+def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = False) -> None:
+    """Make a delay model known by name, to `parse` and to all commands.
+
+    Packages can offer theirs as entry points of the group ``fastgc.delays``, in place of that; and
+    what can be imported needs no name, as ``"module:Class:key=value"`` says it.
+
+    Parameters
+    ----------
+    name : str
+        Of small letters, digits and ``. _ -``.
+    factory : callable
+        A class, or a function that returns a model: anything with a method ``sample(round, workers,
+        seed)``. A text gives the keyword parameters of its signature, as in
+        ``"weibull:shape=0.7,scale=0.01"``.
+    replace : bool
+        Whether it may take the place of another factory.
+
+    Raises
+    ------
+    ValueError
+        If it is no name, or another factory has it and is not to be replaced.
+    TypeError
+        If an argument is of a wrong type.
+    """
+    if name == "none":
+        raise ValueError("'none' cannot name a delay model: it says that there is none")
+    MODELS.register(name, factory, replace=replace)
+
+
+def others() -> list[str]:
+    """Names of models that others have registered, or that installed packages offer."""
+    return [name for name in MODELS.names() if name not in _OWN]
+
+
+def _expected() -> str:
+    return FORMS + (f"; also known: {', '.join(names)}" if (names := others()) else "")
+
+
+def parse(text: str) -> DelayModel | None:
     """Read a delay model from a command line.
 
     Parameters
@@ -58,18 +106,23 @@ def parse(text: str) -> Delays | None:
         - ``"none"``,
         - a model with all its parameters, as in ``"pareto:scale=0.01,shape=1.1"``,
           ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``,
+        - one that others have added, with the arguments of its constructor: by a name
+          (`register`), ``"weibull:shape=0.7"``, or by its class, which is imported,
+          ``"mypkg.delays:Weibull:shape=0.7"``,
         - recorded times, ``"empirical:FILE"``: a ``.npy`` file, a ``.json`` list or list of lists,
           or numbers in lines, separated by commas (``.csv``) or spaces (``.txt``); more than one
           line of more than one are rounds of so many workers (`Empirical`),
         - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
         - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all.
 
-        A model may end in ``",per=round"`` or ``",per=computation"``. Capitals do not matter but in
-        a file's name.
+        Mixtures and unlike workers are made of models that are a `Distribution`. A model may end in
+        ``",per=round"`` or ``",per=computation"``, one that others have added if it has such a
+        parameter. Capitals do not matter but in the names of files, modules and classes, and in
+        values.
 
     Returns
     -------
-    Delays or None
+    DelayModel or None
         None where no delay is wanted.
 
     Raises
@@ -80,11 +133,13 @@ def parse(text: str) -> Delays | None:
         If it is no text.
     OSError
         If a file cannot be read.
+    ImportError
+        If a module or an entry point is there, and cannot be loaded.
     """
     if not isinstance(text, str):
         raise TypeError(f"a delay model is a text, not {text!r}")
     if not text.strip():
-        raise ValueError(f"the text of a delay model is empty: expected {FORMS}")
+        raise ValueError(f"the text of a delay model is empty: expected {_expected()}")
     if text.strip().lower() == "none":
         return None
     groups = text.split(";")
@@ -102,7 +157,7 @@ def parse(text: str) -> Delays | None:
             raise ValueError(
                 f"delay model {group.strip()[:80]!r}: at most {_MOST_WORKERS} workers in all"
             )
-        models += [_mixture(counted[2])] * int(counted[1])
+        models += [_distribution(counted[2], _mixture(counted[2]))] * int(counted[1])
     return Heterogeneous(models)
 
 
@@ -110,7 +165,7 @@ def _counted(text: str) -> re.Match[str] | None:
     return re.fullmatch(r"\s*(\d+)\s+of\s+(.*)", text, re.IGNORECASE)
 
 
-def _mixture(text: str) -> Distribution:
+def _mixture(text: str) -> DelayModel:
     # a plus that a weight and a star follow; 1e+3 has one of another kind
     terms = re.split(rf"\+(?={_WEIGHT}\*)", text, flags=re.IGNORECASE)
     weighted = [re.fullmatch(rf"({_WEIGHT})\*(.*)", term, re.IGNORECASE) for term in terms]
@@ -124,31 +179,38 @@ def _mixture(text: str) -> Distribution:
                 "+ 0.1*exponential:mean=9'"
             )
         weights.append(_number(term, "a weight", match[1]))
-        models.append(_model(match[2]))
+        models.append(_distribution(match[2], _model(match[2])))
     return Mixture(models, weights)
 
 
-def _model(text: str) -> Distribution:
-    name, _, listed = text.partition(":")
-    name = name.strip().lower()
-    if name == "empirical":
+def _distribution(text: str, model: DelayModel) -> Distribution:
+    """The model, if it is one that others can be mixed with."""
+    if not isinstance(model, Distribution):
+        raise ValueError(
+            f"delay model {text.strip()!r}: it can be sampled, but mixtures and unlike workers are "
+            "made of models that are a fastgc.delays.Distribution"
+        )
+    return model
+
+
+def _model(text: str) -> DelayModel:
+    if text.partition(":")[0] not in MODELS and not _CLASS.match(text):
+        raise ValueError(f"unknown delay model {text.strip()!r}: expected {_expected()}")
+    name, factory, listed = MODELS.resolve(text)
+    if factory is Empirical:
         return _empirical(text, listed)
-    if name not in _MODELS:
-        raise ValueError(f"unknown delay model {text.strip()!r}: expected {FORMS}")
-    model, wanted = _MODELS[name]
-    values: dict[str, float | str] = {}
-    for item in filter(None, listed.split(",")):
-        key, _, value = item.partition("=")
-        key = key.strip().lower()
-        if key not in (*wanted, "per") or key in values:
-            raise ValueError(
-                f"delay model {text!r}: {name} takes {' and '.join(wanted)}, once each, and per; "
-                f"got {item.strip()!r}"
-            )
-        values[key] = value.strip().lower() if key == "per" else _number(text, key, value)
-    if missing := [key for key in wanted if key not in values]:
-        raise ValueError(f"delay model {text!r}: {' and '.join(missing)} missing")
-    return model(**values)
+    what = f"delay model {text!r}"
+    arguments = read_arguments(factory, listed, what)
+    if isinstance(per := arguments.get("per"), str):
+        arguments["per"] = per.lower()
+    try:
+        model: DelayModel | None = factory(**arguments)
+        check_model(model)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: {error}") from error
+    if model is None:
+        raise ValueError(f"{what}: {name} made no model, but None")
+    return model
 
 
 def _number(text: str, what: str, value: str) -> float:

@@ -8,30 +8,28 @@ all together behaves as the engines here do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .._arrays import at_least, check_real
+from .._arrays import at_least
 from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
+from ..delays.interface import per_of, sample
+from .options import Batch
 
 __all__ = [
-    "Batch",
     "Cluster",
     "Collected",
     "Event",
     "Gradient",
     "Kind",
-    "Partial",
     "RoundReport",
-    "Survivors",
     "Task",
     "Transport",
     "check_cluster",
@@ -41,13 +39,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-# gradient(theta, shard, out), batch(shard, partition, round)
+# gradient(theta, shard, out)
 Gradient = Callable[[Array, Any, Array], object]
-Batch = Callable[[Any, int, int], Any]
 Collected = Round | GroupedRound
-# survivors(round): the numbers of the messages to decode from, in this order
-Survivors = Callable[[int], ArrayLike]
-Partial = Literal["raise", "best"]
 
 
 class RoundReport(NamedTuple):
@@ -81,9 +75,10 @@ class RoundReport(NamedTuple):
         a round still to come, of the wrong size, or from workers and with numbers that do not
         exist.
     residual : float
-        0 where the gradient is decoded. Else how far the coefficients of the partial gradients in
-        its approximation are from 1 (`fastgc.codes.trust.Approximation`); NaN if it is not made
-        yet.
+        How far the coefficients of the partial gradients in the gradient are from 1
+        (`fastgc.codes.trust.Approximation`): 0 of codes that decode by a formula
+        (`fastgc.Code.exact`), computed for all others, and where messages do not suffice; NaN if
+        nothing is decoded yet.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped, where they are verified.
     verified : bool
@@ -110,8 +105,9 @@ class RoundReport(NamedTuple):
 class Cluster(Protocol):
     """Workers of a code, whatever they run on.
 
-    Made with the arguments of `fastgc.engines.master.Master`; leaving its ``with`` block ends the
-    workers.
+    Made with the arguments of `fastgc.engines.master.Master`: the code, the shards, the gradient,
+    its size, ``dtype=``, and `RoundOptions` as keywords, where they are not what they are by
+    default. Leaving its ``with`` block ends the workers.
     """
 
     def __enter__(self) -> Self: ...
@@ -186,8 +182,10 @@ class Task:
     code : Code
     shards : sequence
         The data of each partition.
-    gradient, batch : callable
+    gradient : callable
         As of `Master`.
+    batch : callable, optional
+        As of `RoundOptions`.
     size : int
         The gradient dimension p.
     dtype : numpy dtype
@@ -267,43 +265,17 @@ class Transport(Protocol):
         ...
 
 
-def check_cluster(
-    code: Code,
-    shards: Sequence[Any],
-    gradient: Gradient,
-    size: int,
-    delays: DelayModel | None,
-    seed: int,
-    timeout: float | None,
-    batch: Batch | None,
-    first_round: int,
-    survivors: Survivors | None,
-    patience: float,
-    partial: Partial,
-) -> tuple[int, float | None, float, int]:
-    """Check the arguments that all engines take.
-
-    Returns `size`, `timeout`, `patience` and `first_round` as numbers.
-    """
+def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: int) -> int:
+    """Check what all engines take beside `RoundOptions`; returns `size` as a number."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if delays is not None and not hasattr(delays, "sample"):
-        raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
     if not isinstance(shards, Sized):
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
     if len(shards) != code.shard_count:
         raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
-    for name, function in (("gradient", gradient), ("batch", batch), ("survivors", survivors)):
-        if not callable(function) and (name == "gradient" or function is not None):
-            raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-    at_least("seed", seed, 0)
-    if timeout is not None and timeout != math.inf:
-        timeout = check_real("timeout", timeout, positive=True)
-    if partial not in ("raise", "best"):
-        raise ValueError(f'partial must be "raise" or "best", not {partial!r}')
-    if patience != math.inf:
-        patience = check_real("patience", patience)
-    return at_least("size", size, 1), timeout, patience, at_least("first_round", first_round, 0)
+    if not callable(gradient):
+        raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
+    return at_least("size", size, 1)
 
 
 def check_round(rnd: Collected, own: Round) -> None:
@@ -321,11 +293,7 @@ def sample_delays(
     n = loads.size
     if model is None:
         return [0.0] * n
-    delays = np.asarray(model.sample(number, n, seed), dtype=np.float64)
-    if delays.shape != (n,):
-        raise ValueError(f"delays must have shape ({n},), got {delays.shape}")
-    if not (delays >= 0.0).all():
-        raise ValueError(f"delays must not be negative or NaN, got {delays}")
-    if getattr(model, "per", "round") == "computation":
+    delays = sample(model, number, n, seed)
+    if per_of(model) == "computation":
         delays = delays * loads
     return list(delays.tolist())

@@ -8,14 +8,14 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from ..codes import Code, Round
-from ..delays import DelayModel
+from ..delays.interface import per_of
 from ..errors import (
     CorruptMessageError,
     NonFiniteMessageError,
@@ -23,23 +23,18 @@ from ..errors import (
     WorkerFailedError,
 )
 from .interface import (
-    Batch,
     Collected,
     Event,
     Gradient,
     Kind,
-    Partial,
     RoundReport,
-    Survivors,
     Task,
     Transport,
     check_cluster,
     check_round,
     sample_delays,
 )
-
-if TYPE_CHECKING:
-    from ..stability import StabilityTracker
+from .options import RoundKeywords, RoundOptions, WhenShort
 
 __all__ = ["Chosen", "Master"]
 
@@ -72,42 +67,16 @@ class Master:
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
         The type of parameters and gradient.
-    delays : DelayModel, optional
-        ``delays.sample(round, workers, seed)`` gives the seconds that each worker sleeps in a
-        round before it computes. If ``delays.per`` is ``"computation"``, they are taken times the
-        worker's load (`fastgc.delays.Delays`), and one that sends several messages sleeps an
-        equal part before each. Without it nature provides the stragglers.
-    seed : int, default 0
-        The seed of the delays.
-    timeout : float, optional
-        The longest a round may wait, in seconds.
-    message_dtype : numpy dtype, optional
-        The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
-    tracker : StabilityTracker, optional
-        Takes down how precise each gradient is. If it is to wait for more messages when few make it
-        imprecise, a round waits until it is content, no worker is left, or the time is out.
-    batch : callable, optional
-        ``batch(shard, partition, round)`` gives what `gradient` gets in place of a shard in a round
-        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
-    first_round : int
-        The number of the first round, which delays and batches go by: of a run that goes on.
-    survivors : callable, optional
-        ``survivors(round)`` gives the numbers of the messages to decode from, and in which order:
-        those of an earlier run, ``RoundReport.received``, say, whose gradients come out the same to
-        the last bit. Default: those that come first.
-    patience : float
-        Seconds that a round waits, all in all, for the dead to come back where the living are too
-        few. Workers are not restarted at all if it is 0.
-    partial : "raise" or "best"
-        What to do when the patience is at its end, or the time is out: raise, or make do with the
-        best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
-        any case.
-    verify : bool
-        Compare messages with each other by parity checks of the code, and wait for those to spare
-        that this takes (`fastgc.Round`). A worker whose message is corrupt, or not finite, is a
-        straggler in this round, and named in its report. Where no message is left to come that
-        could say more, the gradient is decoded from what there is, and the report says that it is
-        not verified.
+    options : RoundOptions, optional
+        How rounds are run.
+    **keywords
+        Those of `fastgc.engines.RoundOptions`, one by one, in the place of what `options` says:
+        ``timeout=5.0, verify=True``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit; no worker has been started then.
     """
 
     def __init__(
@@ -117,67 +86,46 @@ class Master:
         gradient: Gradient,
         size: int,
         dtype: DTypeLike = np.float64,
-        delays: DelayModel | None = None,
-        seed: int = 0,
-        timeout: float | None = None,
-        message_dtype: DTypeLike | None = None,
-        tracker: StabilityTracker | None = None,
-        batch: Batch | None = None,
         *,
-        first_round: int = 0,
-        survivors: Survivors | None = None,
-        patience: float = 10.0,
-        partial: Partial = "raise",
-        verify: bool = False,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
     ) -> None:
-        options = check_cluster(
-            code,
-            shards,
-            gradient,
-            size,
-            delays,
-            seed,
-            timeout,
-            batch,
-            first_round,
-            survivors,
-            patience,
-            partial,
-        )
+        self._options = RoundOptions.of(options, keywords, type(self).__name__)
+        self._size = check_cluster(code, shards, gradient, size)
         self._code = code
-        self._size, self._timeout, self._patience, first_round = options
         self._dtype = check_dtype(dtype)
-        self._delays, self._seed = delays, seed
         self._loads = code.loads
         self._senders = np.repeat(np.arange(code.n), code.message_counts)
-        self._survivors, self._partial = survivors, partial
-        self._number = first_round - 1
+        self._number = self._options.first_round - 1
         self._stale = self._refused = 0
         self._starting, self._live = set(range(code.n)), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
         self._lost: list[int] = []
         self._deaths = 0
-        self._left = self._patience  # in this round
+        self._left = self._options.patience  # in this round
         self._idle_deaths = [0] * code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
         self._inbox: deque[Event] = deque()
-        sent = code._format(self._size, self._dtype, message_dtype)
+        sent = code.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
         self._round = code.round(
-            self._size, sent.gradient_dtype, sent.message_dtype, tracker=tracker, verify=verify
+            self._size,
+            sent.gradient_dtype,
+            sent.message_dtype,
+            tracker=self._options.tracker,
+            verify=self._options.verify,
         )
-        self._verify = bool(verify)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
-        spread = getattr(delays, "per", "round") == "computation"
+        spread = per_of(self._options.delays) == "computation"
         self._transport = self._open(
             Task(
                 code,
                 shards,
                 gradient,
-                batch,
+                self._options.batch,
                 self._size,
                 self._dtype,
                 sent.message_size,
@@ -255,10 +203,10 @@ class Master:
         report = self.collect(theta, self._round)
         start = time.perf_counter()
         target = gradient if self._decoded is None else self._decoded
-        residual = 0.0
         try:
-            if self._round.decodable or self._partial == "raise":
+            if self._round.decodable or self._options.partial == "raise":
                 self._round.gradient(out=target)
+                residual = self._round.left_out()
             else:
                 residual = self._round.best(out=target).residual
         except BaseException:
@@ -318,27 +266,27 @@ class Master:
     def _collect(self, theta: Array, rnd: Collected | Chosen, asked: set[int]) -> RoundReport:
         self._number += 1
         number = self._number
-        delays = sample_delays(self._delays, self._loads, number, self._seed)
-        if self._survivors is not None:
+        delays = sample_delays(self._options.delays, self._loads, number, self._options.seed)
+        if self._options.survivors is not None:
             assert not isinstance(rnd, Chosen)
-            rnd = Chosen(rnd, self._survivors(number), asked, self._partial)
+            rnd = Chosen(rnd, self._options.survivors(number), asked, self._options.partial)
         elif len(asked) < self._code.n:
             rnd.require(self._code.messages_of(asked))
         self._stale = self._refused = 0
         while self._next(-math.inf) is not None:
             pass  # what has come since the last round; there, as here, late messages are counted
         self._heard.clear()
-        self._left = self._patience
+        self._left = self._options.patience
 
         self._transport.publish(number, theta, set().union(*self._busy.values()))
         start = time.perf_counter()
-        deadline = math.inf if self._timeout is None else start + self._timeout
+        deadline = math.inf if self._options.timeout is None else start + self._options.timeout
         for worker in self._live & asked:
             self._hand(worker, delays[worker])
         for worker in self._lost:
             rnd.straggles(worker)
         hope = self._hope(rnd, asked, math.inf)
-        first, arrived = self._code._first, dict[int, float]()
+        first, arrived = self._code.first_messages, dict[int, float]()
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         ready = rnd.ready
@@ -359,17 +307,19 @@ class Master:
                     try:
                         ready = rnd.receive(worker, event.message, event.index)
                     except NonFiniteMessageError:
-                        if not self._verify or isinstance(rnd, Chosen):
+                        if not self._options.verify or isinstance(rnd, Chosen):
                             raise
                         bad.append(worker)
-                    if self._verify and self._lost:  # they may have to stand in for the corrupt
+                    if (
+                        self._options.verify and self._lost
+                    ):  # they may have to stand in for the corrupt
                         hope = self._hope(rnd, asked, hope)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
                     hope = self._hope(rnd, asked, hope)
             if not ready and asked.isdisjoint(self._busy):  # nobody is at work
-                if asked.isdisjoint(self._lost) or (rnd.decodable and not self._verify):
+                if asked.isdisjoint(self._lost) or (rnd.decodable and not self._options.verify):
                     # A tracker may want more messages than there will be.
                     self._make_do(
                         rnd, asked, f"messages of workers {bad + rnd.corrupt} are corrupt"
@@ -392,7 +342,7 @@ class Master:
             np.array([arrived[m] for m in received.tolist()]),
             self._deaths,
             self._refused,
-            0.0 if rnd.decodable else math.nan,
+            0.0 if rnd.decodable and self._code.exact else math.nan,
             tuple(dict.fromkeys(bad + rnd.corrupt)),
             rnd.verified,
         )
@@ -402,7 +352,7 @@ class Master:
         rounds = self._busy.get(worker, set())
         if len(rounds) == self._transport.ahead or self._number in rounds:
             return
-        first, end = self._code._first[worker : worker + 2]
+        first, end = self._code.first_messages[worker : worker + 2]
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # died after its last message, and is back
             return
@@ -458,7 +408,7 @@ class Master:
             return False
         last = kind == Kind.LEFT
         if kind == Kind.MESSAGE:
-            first, end = self._code._first[worker : worker + 2]
+            first, end = self._code.first_messages[worker : worker + 2]
             message = event.message
             if (
                 not 0 <= event.index < end - first
@@ -490,7 +440,7 @@ class Master:
         if worker not in self._lost:
             self._lost.append(worker)
         self._deaths += 1
-        if self._patience > 0:
+        if self._options.patience > 0:
             idle = self._idle_deaths[worker]
             self._idle_deaths[worker] += 1
             pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0
@@ -518,12 +468,14 @@ class Master:
     def _give_up(self, rnd: Collected | Chosen, asked: set[int], hopeless: bool) -> None:
         """Wait no longer: for the dead, if hopeless, else because the time is out."""
         if hopeless:
-            waited = f" and were waited for {self._patience} s" if self._patience else ""
+            waited = (
+                f" and were waited for {self._options.patience} s" if self._options.patience else ""
+            )
             self._make_do(rnd, asked, f"workers {self._lost} have died{waited}")
         elif not self._enough(rnd):
             raise TimeoutError(
-                f"round {self._number} was not decodable after {self._timeout} s; not heard from "
-                f"workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
+                f"round {self._number} was not decodable after {self._options.timeout} s; not "
+                f"heard from workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
             )
 
     def _make_do(self, rnd: Collected | Chosen, asked: set[int], why: str) -> None:
@@ -539,7 +491,7 @@ class Master:
             ) from None
 
     def _enough(self, rnd: Collected | Chosen) -> bool:
-        return rnd.decodable or (self._partial == "best" and rnd.survivors.size > 0)
+        return rnd.decodable or (self._options.partial == "best" and rnd.survivors.size > 0)
 
 
 class Chosen:
@@ -549,7 +501,7 @@ class Chosen:
     """
 
     def __init__(
-        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: Partial
+        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: WhenShort
     ) -> None:
         code = rnd.code
         chosen = check_workers("survivors", numbers)

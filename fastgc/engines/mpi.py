@@ -17,17 +17,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
-from .interface import Event, Kind, Task
+from ..codes import Code
+from .interface import Event, Gradient, Kind, Task
 from .master import Master
+from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
 
 try:
@@ -101,7 +103,18 @@ class MPICluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
-    def __init__(self, *args: Any, comm: MPI.Intracomm | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        *,
+        comm: MPI.Intracomm | None = None,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
+    ) -> None:
         comm = _check_comm(comm)
         if comm.rank != 0:
             raise RuntimeError(
@@ -109,7 +122,7 @@ class MPICluster(Master):
                 "part by MPICluster.serve()"
             )
         self._job = _job(comm)
-        super().__init__(*args, **options)
+        super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
     def _open(self, task: Task) -> _Ranks:
         return _Ranks(self._job, task)
@@ -256,7 +269,7 @@ class _Ranks:
         _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
-        if self._task.code.messages > 1:
+        if self._task.code.messages_per_worker > 1:
             for link in self._links:
                 link.tell(number)
 
@@ -436,7 +449,7 @@ def _serve(comm: MPI.Intracomm) -> None:
         theta.flags.writeable = False
         tell(Kind.JOINED)
         while orders.wait():
-            for index in range(orders.first, worker.messages):
+            for index in range(orders.first, worker.message_count):
                 if not orders.look():
                     break
                 if orders.round < orders.newest:
@@ -447,7 +460,7 @@ def _serve(comm: MPI.Intracomm) -> None:
                     break
                 worker.message(theta, index, orders.round)
                 _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, 0.0)
-                if index + 1 == worker.messages:
+                if index + 1 == worker.message_count:
                     orders.post()  # ahead of the answer to what is sent now
                 sends[index].Start()
                 _wait(sends[index])  # now, for MPI moves nothing while gradients are computed

@@ -17,17 +17,20 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from .. import _extras, kernels
 from .._arrays import check_real
-from .interface import Event, Kind, Task
+from ..codes import Code
+from .interface import Event, Gradient, Kind, Task
 from .local import _restore_environment
 from .master import Master
+from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
 
 __all__ = ["RayCluster"]
@@ -48,13 +51,13 @@ class RayCluster(Master):
 
     Parameters
     ----------
-    *arguments, **named
+    code, shards, gradient, size, dtype, options, **keywords
         Those of `fastgc.engines.master.Master`.
     address : str, optional
         The Ray cluster to connect to, as ``ray.init`` takes it: ``"host:6379"``, or ``"auto"``.
         Default: the Ray that the program has initialised; else the cluster that the environment
         variable ``RAY_ADDRESS`` names; else one started on this machine.
-    options : mapping, optional
+    actor_options : mapping, optional
         Of the actors, as ``ray.remote`` takes them: ``{"num_cpus": 1}``, say, or ``resources``.
         By default they take no CPU of Ray's count, so that any number fits on any machine, and are
         spread over the machines.
@@ -89,26 +92,35 @@ class RayCluster(Master):
 
     def __init__(
         self,
-        *arguments: Any,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        *,
         address: str | None = None,
-        options: Mapping[str, Any] | None = None,
+        actor_options: Mapping[str, Any] | None = None,
         start_timeout: float = 300.0,
-        **named: Any,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
     ) -> None:
         if address is not None and not isinstance(address, str):
             raise TypeError(f"address must be a string, not {address!r}")
-        if options is not None and not isinstance(options, Mapping):
-            raise TypeError(f"options must be a mapping, not {options!r}")
-        self._options = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **(options or {})}
-        if taken := [name for name in _OWN if name in self._options]:
-            raise ValueError(f"options must leave {', '.join(taken)} to the cluster")
+        if isinstance(options, Mapping):
+            raise TypeError("options of Ray's actors are given as actor_options=, not options=")
+        if actor_options is not None and not isinstance(actor_options, Mapping):
+            raise TypeError(f"actor_options must be a mapping, not {actor_options!r}")
+        usual = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        self._actor_options = {**usual, **(actor_options or {})}
+        if taken := [name for name in _OWN if name in self._actor_options]:
+            raise ValueError(f"actor_options must leave {', '.join(taken)} to the cluster")
         if start_timeout != math.inf:
             start_timeout = check_real("start_timeout", start_timeout, positive=True)
         self._address, self._start_timeout = address, start_timeout
-        super().__init__(*arguments, **named)
+        super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
     def _open(self, task: Task) -> _Actors:
-        return _Actors(task, self._address, self._options, self._start_timeout)
+        return _Actors(task, self._address, self._actor_options, self._start_timeout)
 
 
 class _Call(NamedTuple):

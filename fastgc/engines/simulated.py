@@ -5,31 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
-from ..codes import Code
-from ..codes.plans import Encoder
-from ..delays import DelayModel
+from ..codes import Code, Encoder
+from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
-    Batch,
     Collected,
     Gradient,
-    Partial,
     RoundReport,
-    Survivors,
     check_cluster,
     check_round,
     sample_delays,
 )
 from .master import Chosen
-
-if TYPE_CHECKING:
-    from ..stability import StabilityTracker
+from .options import RoundKeywords, RoundOptions
 
 __all__ = ["SimulatedCluster"]
 
@@ -48,9 +42,8 @@ class SimulatedCluster:
 
     Parameters
     ----------
-    code, shards, gradient, size, dtype, delays, seed, timeout, message_dtype, tracker, batch, \
-first_round, survivors, patience, partial, verify
-        As of `fastgc.engines.master.Master`; nothing is pickled, and nobody dies. Without `delays`,
+    code, shards, gradient, size, dtype, options
+        As of `fastgc.engines.master.Master`; nothing is pickled, and nobody dies. Without delays,
         D is 0.
     cost : float or (n,) array
         Seconds to compute one partial gradient, of each worker if they differ.
@@ -61,6 +54,8 @@ first_round, survivors, patience, partial, verify
     interrupted : bool
         Whether workers drop what they are at when a round is over, as the papers have it.
         Otherwise they first finish the message they are at, as those of `LocalCluster` do.
+    **keywords
+        Those of `fastgc.engines.RoundOptions`.
 
     Raises
     ------
@@ -81,58 +76,36 @@ first_round, survivors, patience, partial, verify
         gradient: Gradient,
         size: int,
         dtype: DTypeLike = np.float64,
-        delays: DelayModel | None = None,
-        seed: int = 0,
-        timeout: float | None = None,
-        message_dtype: DTypeLike | None = None,
-        tracker: StabilityTracker | None = None,
-        batch: Batch | None = None,
         *,
-        first_round: int = 0,
-        survivors: Survivors | None = None,
-        patience: float = 10.0,
-        partial: Partial = "raise",
-        verify: bool = False,
         cost: ArrayLike = 0.0,
         receive: float = 0.0,
         overhead: float = 0.0,
         interrupted: bool = True,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
     ) -> None:
-        self._size, limit, _, first_round = check_cluster(
-            code,
-            shards,
-            gradient,
-            size,
-            delays,
-            seed,
-            timeout,
-            batch,
-            first_round,
-            survivors,
-            patience,
-            partial,
-        )
-        self._survivors, self._partial, self._verify = survivors, partial, bool(verify)
-        self._timeout = math.inf if limit is None else limit
-        self._code, self._shards, self._gradient, self._batch = code, shards, gradient, batch
-        self._dtype, self._delays, self._seed = check_dtype(dtype), delays, seed
+        self._options = run = RoundOptions.of(options, keywords, type(self).__name__)
+        self._size = check_cluster(code, shards, gradient, size)
+        self._timeout = math.inf if run.timeout is None else run.timeout
+        self._code, self._shards, self._gradient = code, shards, gradient
+        self._dtype = check_dtype(dtype)
         self._loads = code.loads
         self._work = check_cost(code.n, cost) * self._loads
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
-        self._form = code._format(self._size, self._dtype, message_dtype)
+        self._form = code.format(self._size, self._dtype, run.message_dtype)
         self._round = code.round(
             self._size,
             self._form.gradient_dtype,
             self._form.message_dtype,
-            tracker=tracker,
-            verify=verify,
+            tracker=run.tracker,
+            verify=run.verify,
         )
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
         self._late = np.zeros(code.n)  # seconds until each worker is free
-        self._number, self._now = first_round - 1, 0.0
+        self._number, self._now = run.first_round - 1, 0.0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -164,7 +137,7 @@ first_round, survivors, patience, partial, verify
         report = self.collect(theta, self._round)
         if self._round.decodable:
             gradient[:] = self._round.gradient()
-            return report
+            return report._replace(residual=self._round.left_out())
         gradient[:], residual = self._round.best()
         return report._replace(residual=residual)
 
@@ -186,16 +159,22 @@ first_round, survivors, patience, partial, verify
         asked[list(workers)] = True
         self._number += 1
 
-        delays = np.array(sample_delays(self._delays, self._loads, self._number, self._seed))
+        delays = np.array(
+            sample_delays(self._options.delays, self._loads, self._number, self._options.seed)
+        )
         begin, work = self._late, self._work
-        if getattr(self._delays, "per", "round") == "computation":
+        if per_of(self._options.delays) == "computation":
             work = work + delays
         else:
             begin = begin + delays
-        arrival = np.where(asked[sender], begin[sender] + work[sender] * code._shares, np.inf)
+        arrival = np.where(
+            asked[sender], begin[sender] + work[sender] * code.message_shares, np.inf
+        )
         given: Collected | Chosen = rnd
-        if self._survivors is not None:
-            given = Chosen(rnd, self._survivors(self._number), set(workers), self._partial)
+        if self._options.survivors is not None:
+            given = Chosen(
+                rnd, self._options.survivors(self._number), set(workers), self._options.partial
+            )
         elif not asked.all():
             rnd.require(np.flatnonzero(asked[sender]))
         partials = _Partials(self, theta)
@@ -214,7 +193,7 @@ first_round, survivors, patience, partial, verify
                 try:
                     given.receive(worker, partials.message(worker, index), index)
                 except NonFiniteMessageError:
-                    if not self._verify or isinstance(given, Chosen):
+                    if not self._options.verify or isinstance(given, Chosen):
                         raise
                     bad.append(worker)
         if not given.ready:
@@ -231,7 +210,7 @@ first_round, survivors, patience, partial, verify
             (),
             received,
             np.array([arrivals[m] for m in received.tolist()]),
-            residual=0.0 if rnd.decodable else math.nan,
+            residual=0.0 if rnd.decodable and code.exact else math.nan,
             corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
         )
@@ -256,7 +235,7 @@ first_round, survivors, patience, partial, verify
 
         Raises as `LocalCluster.collect`; and NotDecodableError where it would wait for ever.
         """
-        enough = rnd.decodable or (self._partial == "best" and rnd.survivors.size > 0)
+        enough = rnd.decodable or (self._options.partial == "best" and rnd.survivors.size > 0)
         if self._timeout == math.inf or messages == due.size:
             if not enough:
                 rnd.require(rnd.survivors)
@@ -303,8 +282,8 @@ class _Partials:
         if partial is None:
             cluster = self._cluster
             shard = cluster._shards[partition]
-            if cluster._batch is not None:
-                shard = cluster._batch(shard, partition, cluster._number)
+            if cluster._options.batch is not None:
+                shard = cluster._options.batch(shard, partition, cluster._number)
             partial = np.empty(cluster._size, cluster._form.partial_dtype)
             cluster._gradient(self._theta, shard, partial)
             self._known[partition] = partial

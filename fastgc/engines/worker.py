@@ -32,8 +32,8 @@ class Worker:
 
     Attributes
     ----------
-    messages : int
-        How many it sends in a round.
+    message_count : int
+        How many messages it sends in a round.
     partition : int
         The one that it is computing; -1: none.
     """
@@ -47,9 +47,9 @@ class Worker:
     ) -> None:
         self._task = task
         self._data = data
-        self.messages = len(data)
+        self.message_count = len(data)
         self.partition = -1
-        self._parts = self.messages if task.spread else 1  # that a delay is slept in
+        self._parts = self.message_count if task.spread else 1  # that a delay is slept in
         self._partial = np.zeros(task.size, task.code.partial_dtype(task.dtype))
         self._encoders = [
             task.code.encoder(
@@ -60,7 +60,7 @@ class Worker:
                 index=index,
                 message_dtype=task.message_dtype,
             )
-            for index in range(self.messages)
+            for index in range(self.message_count)
         ]
 
     def sleep_before(self, index: int, delay: float) -> float:

@@ -16,7 +16,7 @@ from .._arrays import check_real, check_reals
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
-from ..delays.models import Per, check_per
+from ..delays.interface import Per, check_per, described, per_of
 from ..engines.local import LocalCluster
 from ..models import Model
 
@@ -140,9 +140,9 @@ def record(
                 report = cluster.step(theta, out)
                 row[report.received] = report.arrivals
                 progress()
-    per: Per = getattr(delays, "per", "round")
+    per = per_of(delays)
     added = np.median(times[more] - times[1]) / (more - 1) if per == "round" else 0.0
-    source = f"{rounds} rounds of {n} local workers, {data.name}, {delays!r}"
+    source = f"{rounds} rounds of {n} local workers, {data.name}, {described(delays)}"
     return Recording(times[1], max(float(added), 0.0), source, per)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import at_least, check_integer, check_reals
 from .._extras import scipy
 from ..delays import Delays, Heterogeneous, ShiftedExponential
-from ..delays.models import check_delays
+from ..delays.distributions import check_delays
 from ..simulation.closed_forms import received_mean
 
 __all__ = [

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._arrays import check_integer, check_real
 from .._extras import scipy
 from ..delays import Delays, Pareto
-from ..delays.models import check_delays
+from ..delays.distributions import check_delays
 
 __all__ = [
     "DecodeCost",

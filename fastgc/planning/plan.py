@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import partial as bind
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.base import UNSTABLE
 from ..delays import DelayModel
+from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
@@ -42,6 +43,7 @@ CODES = (
 
 _GRID = 32  # loads of a code that are simulated at first; then those around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
+_TOLD_APART = 1 << 16  # coefficients, at most, of codes that are told apart by them
 _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
 
@@ -196,8 +198,9 @@ def plan(
     for name in codes:
         catalogue.check_name(name)
     check_cost(n, cost)
+    check_model(delays)
     if delays is not None:
-        delays.sample(0, n, seed)  # raises where they are those of other workers
+        sample(delays, 0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
 
     def make(name: str, stragglers: int) -> Code:
@@ -210,13 +213,13 @@ def plan(
         return code
 
     def judge(name: str, code: Code) -> Choice:
-        sets = [np.array(heard) for heard in code._random_sets(_SETS, seed=0)]
+        sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
         decode = meter.decode_seconds(code, sets)
         run = simulate(
             code,
             delays,
             cost=cost,
-            receive=8 * p * code._message_weight / bandwidth,
+            receive=8 * p * code.message_weight / bandwidth,
             overhead=overhead + (decode if decode < math.inf else 0.0),
             rounds=rounds,
             seed=seed,
@@ -244,7 +247,7 @@ def plan(
         shown = task_bar("planning", len(codes))
     with shown as advance:
         for name in codes:
-            search = _Search(partial(make, name), partial(judge, name))
+            search = _Search(bind(make, name), bind(judge, name))
             search.run(n)
             choices += search.found.values()
             if not search.found:
@@ -286,7 +289,7 @@ class _Search:
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return math.inf
-        key = repr(code)
+        key = code.fingerprint() if code.n * code.load <= _TOLD_APART else repr(code)
         if key not in self.found:
             self.found[key] = self._judge(code)
         return self.found[key].time
@@ -314,7 +317,7 @@ class _Meter:
                 start = time.perf_counter()
                 vector = decoder(survivors)
                 elapsed = time.perf_counter() - start
-                read = np.count_nonzero(vector) * code._message_weight
+                read = np.count_nonzero(vector) * code.message_weight
                 seconds.append(elapsed + self._per_row * read)
         except OverflowError:
             return math.inf  # it has no decoding vector in float64

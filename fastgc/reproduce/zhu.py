@@ -13,12 +13,13 @@ from .. import data as datasets
 from .._arrays import at_least
 from ..codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
 from ..delays import DelayModel, Exponential, ShiftedExponential
+from ..history import History, Spent
 from ..models import LeastSquares
 from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
 from ..panels import Line, Panel
 from ..plotting import spending_panels
 from ..simulation import closed_forms, simulate
-from ..training import History, Spent, train
+from ..training import train
 from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["figure_2", "section_5"]

@@ -26,7 +26,7 @@ from ..delays import (
     Heterogeneous,
     ShiftedExponential,
 )
-from ..delays.models import check_delays
+from ..delays.distributions import check_delays
 from ..delays.quadrature import mean_of_late
 
 __all__ = [
@@ -768,7 +768,7 @@ def _mean(
 
     It has kinks, or jumps, where those of the models' laws come to lie.
     """
-    knots = np.concatenate([work.seconds(work.delays._knots()) for work in works])
+    knots = np.concatenate([work.seconds(work.delays.knots()) for work in works])
     kinks = np.unique(np.outer(knots, fractions))
     if all(isinstance(work.delays, Empirical) for work in works):
         # between jumps nothing happens, at them rounding would decide

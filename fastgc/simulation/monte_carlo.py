@@ -16,6 +16,7 @@ from .._arrays import at_least, check_cost, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
+from ..delays.interface import check_model, described, per_of, tails
 
 __all__ = ["Simulation", "simulate"]
 
@@ -42,6 +43,9 @@ class Simulation:
         Partial gradients that all workers together had computed by then.
     message_weight : float
         Size of a message, in gradients.
+    mean_exists : bool, optional
+        True: the delays' tails are such that the mean time does, which that of the simulated rounds
+        then estimates. None: it is unknown, as the delays do not say how heavy their tails are.
     """
 
     times: NDArray[np.float64]
@@ -49,6 +53,7 @@ class Simulation:
     workers: NDArray[np.int64]
     computations: NDArray[np.int64]
     message_weight: float = 1.0
+    mean_exists: bool | None = None
 
     @property
     def mean(self) -> float:
@@ -155,8 +160,7 @@ def simulate(
         raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if delays is not None and not hasattr(delays, "sample"):
-        raise TypeError(f"delays must be a model of fastgc.delays, or sample like one: {delays!r}")
+    check_model(delays)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
     with np.errstate(over="ignore"):
@@ -167,11 +171,11 @@ def simulate(
             f"cost is too large for loads up to {code.loads.max()} and {rounds} rounds: {cost!r}"
         )
     interrupted = bool(interrupted)
-    require_mean(code, delays, interrupted)
-    plan = completion_plan(code)
-    if plan is None and method == "kernel":
+    mean_exists = require_mean(code, delays, interrupted)
+    rule = kernel_rule(code)
+    if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    run = _Rounds(code) if plan is None or method == "round" else _Kernel(plan)
+    run = _Rounds(code) if rule is None or method == "round" else _Kernel(rule)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
@@ -183,7 +187,7 @@ def simulate(
     with shown as advance:
         for drawn in _draw(delays, rounds, code.n, seed, step):
             wait, whole = drawn, np.broadcast_to(work, drawn.shape)
-            if getattr(delays, "per", "round") == "computation":
+            if per_of(delays) == "computation":
                 wait, whole = np.zeros_like(drawn), drawn * code.loads + work
             apart = 1 + _APART * np.random.default_rng((seed, len(parts))).random(drawn.shape)
             # the messages of a worker come one by one, too, if their computation takes no time
@@ -194,24 +198,27 @@ def simulate(
     times, messages, workers, computations = (
         np.concatenate(each) for each in zip(*parts, strict=True)
     )
-    return Simulation(times, messages, workers, computations, code._message_weight)
+    return Simulation(times, messages, workers, computations, code.message_weight, mean_exists)
 
 
-def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> None:
-    """Raise ValueError if a round's mean time does not exist, in the worst case.
+def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
+    """Whether a round's mean time exists, in the worst case; raise ValueError if it does not.
+
+    None: it is unknown, because the delays do not say how heavy their tails are.
 
     A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
     power tails the probability of it falls with the sum of their exponents, which must exceed 1.
     Workers that are not interrupted must come back in the mean, each by itself, or one after the
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
-    tails = getattr(delays, "tail_indices", None)
-    if tails is None:
-        return
-    index = np.sort(tails(code.n))
-    if index[0] == np.inf:
-        return
+    told = tails(delays, code.n)
+    if code.stragglers is None:
+        # whatever the code tolerates, the mean exists where that of each worker's delay does
+        return True if bool((told > 1).all()) else None
     needed = code.stragglers + 1
+    # where nothing is known of a tail, it may be as light, or as heavy, as can be
+    index = np.sort(np.where(np.isnan(told), np.inf, told))
+    least = np.sort(np.where(np.isnan(told), 0.0, told))
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
             f"the mean time of a round does not exist where workers finish what they are at: more "
@@ -225,6 +232,8 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> No
             f"{needed} are too heavy-tailed (tail exponents must add up to more than 1, not "
             f"{index[:needed].sum():g})"
         )
+    exists = least[:needed].sum() > 1 and (interrupted or least[needed - 1] > 1)
+    return True if exists else None
 
 
 def _draw(
@@ -238,9 +247,15 @@ def _draw(
         if delays is None:
             drawn = np.zeros((count, n))
         elif draw is not None:
-            drawn = draw(rng, count, n)
+            drawn = np.asarray(draw(rng, count, n))
         else:
-            drawn = np.array([delays.sample(r, n, seed) for r in range(at, at + count)])
+            rows = [delays.sample(r, n, seed) for r in range(at, at + count)]
+            try:
+                drawn = np.array(rows, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"delays must be {n} real numbers in each round, from {described(delays)}"
+                ) from None
         if drawn.shape != (count, n):
             raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
         if not ((drawn >= 0) & (drawn < np.inf)).all():
@@ -248,9 +263,9 @@ def _draw(
         yield drawn
 
 
-def completion_plan(code: Code) -> kernels.CompletionPlan | None:
+def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule = code._rule
+    rule = code.rule
     none = np.empty(0, dtype=np.int64)
     if isinstance(rule, Blocks):
         kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
@@ -260,15 +275,15 @@ def completion_plan(code: Code) -> kernels.CompletionPlan | None:
         kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
     else:
         return None
-    first = np.array(code._first, dtype=np.int64)
+    first = np.array(code.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
-        kind, first, code._shares, code.loads, group, other, need, int(total)
+        kind, first, code.message_shares, code.loads, group, other, need, int(total)
     )
 
 
 class _Kernel:
-    def __init__(self, plan: kernels.CompletionPlan) -> None:
-        self._plan = plan
+    def __init__(self, rule: kernels.CompletionPlan) -> None:
+        self._rule = rule
 
     def __call__(
         self,
@@ -279,7 +294,7 @@ class _Kernel:
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        return kernels.completion(self._plan, wait, work, late, receive, overhead, interrupted)
+        return kernels.completion(self._rule, wait, work, late, receive, overhead, interrupted)
 
 
 class _Rounds:
@@ -290,7 +305,7 @@ class _Rounds:
         self._round = code.round(2)
         self._message = np.zeros(code.message_size(2), code.message_dtype())
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._shares, self._loads = code._shares, code.loads
+        self._shares, self._loads = code.message_shares, code.loads
 
     def __call__(
         self,
@@ -340,7 +355,7 @@ class _Rounds:
         if not interrupted:
             end = time + overhead
             for worker in range(code.n):
-                mine = arrival[code._first[worker] : code._first[worker + 1]]
+                mine = arrival[code.first_messages[worker] : code.first_messages[worker + 1]]
                 if late[worker] > end:
                     late[worker] -= end
                 else:

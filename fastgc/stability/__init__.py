@@ -1,9 +1,9 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .bounds import amplification, error_bound, residual
-from .comparison import StabilityRow, compare, write_csv
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
+from .survey import StabilityRow, compare, write_csv
 from .tracker import StabilityTracker, TrackedRound, write_jsonl
 
 __all__ = [

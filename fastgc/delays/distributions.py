@@ -5,39 +5,24 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
+from .interface import Per, check_per
 from .quadrature import mean_of_late
 
 __all__ = [
-    "DelayModel",
     "Delays",
     "Distribution",
     "Exponential",
     "Pareto",
-    "Per",
     "ShiftedExponential",
 ]
 
-Per = Literal["round", "computation"]
 Array = NDArray[np.float64]
-
-
-class DelayModel(Protocol):
-    """What engines ask of a delay model.
-
-    One whose attribute `per` is ``"computation"`` gives the times of single computations: see
-    `Delays`.
-    """
-
-    def sample(self, round: int, workers: int, seed: int) -> Array:
-        """Delay in seconds of each worker in one round, as `Delays.sample` says."""
-        ...
 
 
 class Delays(ABC):
@@ -51,7 +36,7 @@ class Delays(ABC):
         (Ozfatura et al., eq. 12; Li et al., eq. 15).
     """
 
-    per: Per
+    per: Per = "round"
 
     def sample(self, round: int, workers: int, seed: int) -> Array:
         """Times of all workers in one round.
@@ -128,7 +113,8 @@ class Delays(ABC):
         Raises
         ------
         ValueError
-            If f is not in 1 .. n, or the mean does not exist because the tail is too heavy.
+            If f is not in 1 .. n, or the mean does not exist because the tail is too heavy, or
+            whether it does is unknown.
         TypeError
             If f or n is not an integer.
         """
@@ -137,6 +123,11 @@ class Delays(ABC):
             raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
         # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
         tails = np.cumsum(np.sort(self.tail_indices(n)))
+        if np.isnan(tails[-1]):
+            raise ValueError(
+                f"whether the mean of the {f}-th smallest of {n} times exists is unknown under "
+                f"{self!r}: tail_indices does not say how heavy its tails are"
+            )
         if not tails[n - f] > 1:
             fewest = int(np.searchsorted(tails, 1, side="right")) + 1
             remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
@@ -150,7 +141,7 @@ class Delays(ABC):
     def tail_indices(self, workers: int) -> Array:
         """Exponent x of each worker's tail, P(T > t) ~ t^-x; Inf for lighter ones.
 
-        Means of powers below it exist.
+        Means of powers below it exist. NaN: it is not known.
 
         Returns
         -------
@@ -169,22 +160,27 @@ class Delays(ABC):
     def _order_statistic_mean(self, f: int, n: int) -> float:
         """`order_statistic_mean` where it exists."""
         tail = float(np.sort(self.tail_indices(n))[: n - f + 1].sum())
-        return mean_of_late(lambda t: self._late(t, f, n), self._knots(), tail)
+        return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
     @abstractmethod
     def _late(self, t: Array, f: int, n: int) -> Array:
         """Probability that the f-th smallest of n times is more than t, elementwise."""
 
     @abstractmethod
-    def _knots(self) -> Array:
-        """Knots of `_late`, as `mean_of_late` wants them."""
+    def knots(self) -> Array:
+        """Times between which the distribution is smooth, ascending, the least time first.
+
+        The last is of the order of a typical time, or above. Integrals are cut there
+        (`fastgc.delays.quadrature.mean_of_late`).
+        """
 
 
 class Distribution(Delays):
     """One distribution, from which each worker's time in each round is drawn independently.
 
-    A subclass gives `per`, `cdf`, `survival`, `quantile`, and `tail_indices` if its tail is that of
-    a power. The rest follows, by quadrature where it is a mean.
+    A subclass gives `cdf`, `survival` and `quantile`; `tail_indices`, which means take, as whether
+    they exist is unknown without; and `per`, unless it is ``"round"``. The rest follows, by
+    quadrature where it is a mean.
     """
 
     @abstractmethod
@@ -225,12 +221,12 @@ class Distribution(Delays):
         Raises
         ------
         ValueError
-            If it does not exist.
+            If it does not exist, or whether it does is unknown.
         """
         return self.order_statistic_mean(1, 1)
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
-        return np.full(workers, math.inf)
+        return np.full(workers, math.nan)
 
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         return self.quantile(rng.random((rounds, workers)))
@@ -239,7 +235,7 @@ class Distribution(Delays):
         late: Array = scipy("special").betainc(n - f + 1, f, self.survival(t))
         return late
 
-    def _knots(self) -> Array:
+    def knots(self) -> Array:  # noqa: D102
         return self.quantile([0, 0.5])
 
 
@@ -266,6 +262,9 @@ class _Continuous(Distribution):
         q = check_probabilities(q)
         with np.errstate(divide="ignore"):
             return self._time(-np.log1p(-q))
+
+    def tail_indices(self, workers: int) -> Array:
+        return np.full(workers, math.inf)  # of all but Pareto's, which says so
 
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         return self._time(rng.standard_exponential((rounds, workers)))
@@ -452,13 +451,12 @@ def _check_counts(**counts: int) -> None:
 
 
 def check_delays(delays: Delays) -> None:
+    """Raise TypeError unless its distribution is known, as closed forms need it."""
     if not isinstance(delays, Delays):
-        raise TypeError(f"delays must be a model of fastgc.delays, such as Pareto, not {delays!r}")
-
-
-def check_per(per: Per) -> None:
-    if per not in ("round", "computation"):
-        raise ValueError(f"per must be 'round' or 'computation', got {per!r}")
+        raise TypeError(
+            f"delays must be a model of fastgc.delays, such as Pareto, not {delays!r}"
+            + (", which can only be simulated" if hasattr(delays, "sample") else "")
+        )
 
 
 def check_probabilities(q: ArrayLike) -> Array:

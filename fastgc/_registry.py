@@ -1,0 +1,382 @@
+"""Names by which texts and command lines call for things, and how strangers add theirs.
+
+`fastgc.codes` and `fastgc.delays` have a `Registry` each. What a text names is found in this order:
+names registered in this process (`Registry.register`), the entry points of packages that are
+installed, and ``module:Class`` of anything that can be imported. Arguments follow a colon, as in
+``weibull:shape=0.7,scale=0.01``, and are those of the factory's signature, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = [
+    "Found",
+    "Registry",
+    "load_object",
+    "read_arguments",
+    "read_value",
+    "split_arguments",
+]
+
+Factory = Callable[..., Any]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_PATH = re.compile(r"\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*")  # of a module, or within it
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class Found(NamedTuple):
+    """What a text names.
+
+    Attributes
+    ----------
+    name : str
+        As it is registered, or ``module:Class``.
+    factory : callable
+    listed : str
+        The text of its arguments: for `split_arguments` or `read_arguments`.
+    """
+
+    name: str
+    factory: Factory
+    listed: str
+
+
+class Registry:
+    """Factories by name: those registered here, and those of installed packages.
+
+    Packages offer theirs as entry points, which are looked up when a name is not known otherwise,
+    or names are listed, and loaded when their own name is asked for: a broken one is an error
+    then, and of no concern to others.
+
+    Parameters
+    ----------
+    kind : str
+        What they make, in words for errors: ``"delay model"``.
+    group : str
+        The group of entry points: ``"fastgc.delays"``.
+
+    Notes
+    -----
+    Names are of small letters, digits and ``. _ -``, so that they stand in any text; who asks for
+    one may write capitals.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind, self.group = kind, group
+        self._known: dict[str, tuple[Factory, str]] = {}
+        self._offered: dict[str, list[EntryPoint]] | None = None
+        self._loaded: dict[str, Factory] = {}  # of those offered
+
+    def register(
+        self, name: str, factory: Factory, title: str | None = None, replace: bool = False
+    ) -> None:
+        """Make a name known.
+
+        Parameters
+        ----------
+        name : str
+        factory : callable
+            A class, or a function that returns an instance.
+        title : str, optional
+            For tables and plots. Default: the name.
+        replace : bool
+            Whether it may take the place of another factory.
+
+        Raises
+        ------
+        ValueError
+            If another factory has the name, unless it is to be replaced; if it is no name.
+        TypeError
+            If an argument is of a wrong type.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {self.kind} is a text, not {name!r}")
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} cannot name a {self.kind}: names are of small letters, digits and . _ -"
+            )
+        if not callable(factory):
+            raise TypeError(
+                f"the {self.kind} {name!r} needs what makes one, a class or function, not "
+                f"{factory!r}"
+            )
+        if title is not None and not isinstance(title, str):
+            raise TypeError(f"the title of the {self.kind} {name!r} is a text, not {title!r}")
+        there = self._known.get(name)
+        if there is not None and there[0] is not factory and not replace:
+            raise ValueError(
+                f"the {self.kind} {name!r} is registered already, as {there[0]!r}: choose another "
+                "name, or say replace=True"
+            )
+        self._known[name] = factory, name if title is None else title
+
+    def get(self, name: str) -> Factory:
+        """The factory of a name.
+
+        Raises
+        ------
+        ValueError
+            If nobody has registered or offers it; says which names there are.
+        ImportError
+            If it is that of an entry point that cannot be loaded.
+        """
+        return self._entry(name)[0]
+
+    def title(self, name: str) -> str:
+        """What to call it in tables and plots; errors as of `get`."""
+        return self._entry(name)[1]
+
+    def names(self) -> list[str]:
+        """All names: in the order in which they were registered, then those of entry points."""
+        return [*self._known, *sorted(self._entry_points().keys() - self._known)]
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        name = name.strip().lower()
+        return name in self._known or name in self._entry_points()
+
+    def resolve(self, text: str) -> Found:
+        """What a text names, with the text of its arguments, which is not read yet.
+
+        Parameters
+        ----------
+        text : str
+            ``"name"``, ``"name:key=value,..."``, ``"module:Class"`` or
+            ``"module:Class:key=value,..."``.
+
+        Raises
+        ------
+        ValueError
+            If it names nothing that is known, nor a module that there is.
+        ImportError
+            If an entry point, or a module that there is, cannot be loaded, or has no such class.
+        TypeError
+            If it is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a {self.kind} is named by a text, not {text!r}")
+        name, _, rest = text.partition(":")
+        if name not in self and is_path(name):
+            attribute, _, listed = rest.partition(":")
+            if is_path(attribute):
+                path = f"{name.strip()}:{attribute.strip()}"
+                try:
+                    factory = load_object(path)
+                except ModuleNotFoundError as error:
+                    raise ValueError(f"{self._unknown(name)}; {error}") from None
+                if not callable(factory):
+                    raise ValueError(f"{path} is {factory!r}: it makes no {self.kind}")
+                return Found(path, factory, listed)
+        return Found(name.strip().lower(), self.get(name), rest)
+
+    def _entry(self, name: str) -> tuple[Factory, str]:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {self.kind} is a text, not {name!r}")
+        key = name.strip().lower()
+        if key not in self._known:
+            offers = self._entry_points().get(key)
+            if offers is None:
+                raise ValueError(self._unknown(name))
+            if key not in self._loaded:
+                self._loaded[key] = self._load(key, offers)
+        # its module may have registered it by itself, with a title
+        return self._known.get(key) or (self._loaded[key], key)
+
+    def _unknown(self, name: str) -> str:
+        return (
+            f"unknown {self.kind} {name.strip()!r}: choose among {', '.join(self.names())}, or "
+            "name a class as in module:Class"
+        )
+
+    def _entry_points(self) -> dict[str, list[EntryPoint]]:
+        """What installed packages offer, by name; looked up once."""
+        if self._offered is None:
+            from importlib.metadata import entry_points  # takes a while, and is seldom needed
+
+            self._offered = {}
+            for each in entry_points(group=self.group):
+                self._offered.setdefault(each.name.strip().lower(), []).append(each)
+        return self._offered
+
+    def _load(self, name: str, offers: list[EntryPoint]) -> Factory:
+        first = offers[0]
+        where = f"the {self.kind} {name!r} is the entry point {first.value!r} of the group"
+        where += f" {self.group!r}" + _package(first)
+        if len({each.value for each in offers}) > 1:
+            others = " and ".join(f"{each.value!r}{_package(each)}" for each in offers)
+            raise ImportError(
+                f"several packages offer a {self.kind} {name!r}: {others}; name the class as in "
+                "module:Class, or register it"
+            )
+        try:
+            factory: Any = first.load()
+        except Exception as error:  # whatever a stranger's module does
+            raise ImportError(
+                f"{where}, which cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        if not callable(factory):
+            raise ImportError(f"{where}, which is {factory!r} and makes no {self.kind}")
+        loaded: Factory = factory
+        return loaded
+
+
+def _package(entry_point: EntryPoint) -> str:
+    found = entry_point.dist
+    return "" if found is None else f" (package {found.name})"
+
+
+def load_object(path: str) -> Any:
+    """What ``"module:Class"`` names; the class may be ``Outer.Inner``, or any attribute.
+
+    Raises
+    ------
+    ValueError
+        If the text has another form.
+    ModuleNotFoundError
+        If there is no such module.
+    ImportError
+        If the module raises when it is imported, or has no such attribute.
+    """
+    name, colon, attribute = path.partition(":")
+    if not (colon and is_path(name) and is_path(attribute)):
+        raise ValueError(f"expected module:Class, not {path!r}")
+    name, attribute = name.strip(), attribute.strip()
+    try:
+        found: Any = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise ModuleNotFoundError(f"there is no module {missing!r}", name=missing) from None
+        raise ImportError(f"the module {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a stranger's module does
+        raise ImportError(
+            f"the module {name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ImportError(f"the module {name!r} has no {attribute!r}") from None
+    return found
+
+
+def is_path(text: str) -> bool:
+    """Whether a text has the form of a module's name, or of an attribute's: ``Outer.Inner``."""
+    return _PATH.fullmatch(text) is not None
+
+
+def split_arguments(listed: str) -> dict[str, str]:
+    """Keys and values of a list ``"key=value,key=value"``, as texts; of an empty one none.
+
+    Raises
+    ------
+    ValueError
+        If an item has no key or no ``=``, or a key comes twice.
+    """
+    given: dict[str, str] = {}
+    for item in filter(str.strip, listed.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not key:
+            raise ValueError(f"expected key=value, not {item.strip()!r}")
+        if key in given:
+            raise ValueError(f"{key} is given twice")
+        given[key] = value
+    return given
+
+
+def read_arguments(
+    factory: Factory, listed: str, what: str, given: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The arguments that a text lists for a factory, by its signature.
+
+    Parameters
+    ----------
+    factory : callable
+        Only parameters that can be given by keyword count. One with ``**options`` takes any key.
+    listed : str
+        ``"key=value,key=value"``. Capitals do not matter in keys. Values are read by `read_value`,
+        but for parameters annotated as ``float``, which take a number.
+    what : str
+        Beginning of errors: what takes these arguments.
+    given : iterable of str
+        Parameters that the caller gives, which the text may not.
+
+    Returns
+    -------
+    dict
+        To be given to the factory by keyword.
+
+    Raises
+    ------
+    ValueError
+        If a key is none of the factory's or comes twice, one without a default is missing, or a
+        value is no number where one is due; says what the factory takes.
+    """
+    parameters, anything = _keywords(factory, frozenset(given))
+    needed = [name for name, each in parameters.items() if each.default is each.empty]
+    canonical = {name.lower(): name for name in parameters}
+    values: dict[str, Any] = {}
+    for item in filter(str.strip, listed.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        key = canonical.get(key.lower(), key)
+        known = key in parameters
+        number = known and parameters[key].annotation in (float, "float")
+        if not key or key in values or not (known or anything) or not (equals or number):
+            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item.strip()!r}")
+        try:
+            values[key] = float(value) if number else read_value(value)
+        except ValueError:
+            raise ValueError(f"{what}: {key} must be a number, not {value!r}") from None
+    if missing := [key for key in needed if key not in values]:
+        raise ValueError(
+            f"{what}: {' and '.join(missing)} missing; it takes {_takes(parameters, needed)}"
+        )
+    return values
+
+
+def _takes(parameters: Iterable[str], needed: list[str]) -> str:
+    others = ", ".join(name for name in parameters if name not in needed)
+    if not needed:
+        return f"{others}, once each" if others else "no arguments"
+    return f"{' and '.join(needed)}, once each" + (f", and {others}" if others else "")
+
+
+def _keywords(factory: Factory, given: frozenset[str]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Parameters that can be given by keyword, and whether any other goes, too."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # of some compiled functions
+        return {}, True
+    by_keyword = {
+        name: each
+        for name, each in parameters.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and name not in given
+    }
+    return by_keyword, any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def read_value(text: str) -> Any:
+    """The value that a text stands for on a command line.
+
+    A number, int if it can be; ``true``, ``yes``, ``on``, ``false``, ``no``, ``off``; a list of
+    such as in ``2/1/1``; else the text itself.
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    parts = [read_value(part) for part in text.split("/")] if "/" in text else []
+    if parts and not any(isinstance(part, str) for part in parts):
+        return parts
+    return _WORDS.get(text.lower(), text)

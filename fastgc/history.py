@@ -1,0 +1,203 @@
+"""What happened in runs of training, and files of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["History", "Record", "Spent", "equal_loss", "read_json", "write_json"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One round of training.
+
+    Attributes
+    ----------
+    round : int
+        From 1.
+    time : float
+        Seconds of training so far: waiting, decoding and updating, not evaluating.
+    wait, decode : float
+        Seconds from handing out the parameters to the last message needed, and for decoding.
+    survivors : tuple of int
+        Workers heard from before the gradient could be decoded, in order of arrival.
+    messages : int
+        How many they sent by then.
+    stale : int
+        Late messages of earlier rounds that were dropped meanwhile.
+    loss : float
+        Mean training loss after the round.
+    test_error : float
+        Fraction of the test set misclassified after the round.
+    rounding : float
+        Estimated relative error of the decoded gradient; NaN without a tracker.
+    received : tuple of int
+        Numbers of the messages received, in order.
+    arrivals : tuple of float
+        When the master had each of them, in seconds from handing out the parameters.
+    downloads : int
+        Workers the parameters were for: all, or those that an adaptive method selected.
+    uploads : int
+        Messages used.
+    samples : int
+        Gradients of single samples that the workers were to compute.
+    deaths : int
+        Workers that have died until then, each time counted.
+    residual : float
+        How far the coefficients of the partial gradients in the gradient are from 1: what a code
+        leaves out that is not exact (``Uncoded(tolerance=)``), or an approximation for want of
+        messages (``partial="best"``). 0 of codes that decode by a formula (`fastgc.Code.exact`),
+        whose rounding errors are `rounding`.
+    corrupt : tuple of int
+        Workers whose messages were found to be corrupt, and dropped (``verify=True``).
+    verified : bool
+        Whether all messages that the gradient was decoded from were compared with others.
+    """
+
+    round: int
+    time: float
+    wait: float
+    decode: float
+    survivors: tuple[int, ...]
+    messages: int
+    stale: int
+    loss: float
+    test_error: float
+    rounding: float = math.nan
+    received: tuple[int, ...] = ()
+    arrivals: tuple[float, ...] = ()
+    downloads: int = 0
+    uploads: int = 0
+    samples: int = 0
+    deaths: int = 0
+    residual: float = 0.0
+    corrupt: tuple[int, ...] = ()
+    verified: bool = False
+
+
+class Spent(NamedTuple):
+    """What a run of training took until its loss was as low as was asked for.
+
+    Attributes
+    ----------
+    rounds : int
+    time : float
+        Seconds.
+    communication : int
+        Parameters sent and messages used, all rounds together (Zhu et al., eq. (5)).
+    computation : int
+        Gradients of single samples that workers were to compute (Zhu et al., eq. (6)).
+    """
+
+    rounds: int
+    time: float
+    communication: int
+    computation: int
+
+
+@dataclass
+class History:
+    """What happened in a run of training.
+
+    Attributes
+    ----------
+    name : str
+        What to call the run in tables and plots.
+    code, data, delays : str
+        How each was made.
+    seed : int
+    rounds : list of Record
+    theta : (p,) array
+        The trained parameters.
+    """
+
+    name: str
+    code: str
+    data: str
+    delays: str
+    seed: int
+    rounds: list[Record] = field(default_factory=list)
+    theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
+
+    def seconds_to(self, test_error: float) -> float:
+        """Seconds of training until the test error was this low; inf if it never was."""
+        return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
+
+    def spent(self, loss: float) -> Spent | None:
+        """What it took until the training loss was this low; None if it never was."""
+        communication = computation = 0
+        for r in self.rounds:
+            communication += r.downloads + r.uploads
+            computation += r.samples
+            if r.loss <= loss:
+                return Spent(r.round, r.time, communication, computation)
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the parameters, in types that JSON has."""
+        listed = asdict(self)
+        del listed["theta"]
+        return listed
+
+
+def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
+    """Write runs to a file, as a JSON list of `History.to_dict`."""
+    with open(os.fspath(path), "w", encoding="utf-8") as file:
+        listed = [json_ready(history.to_dict()) for history in histories]
+        json.dump(listed, file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> list[History]:
+    """Runs that `write_json` has written; parameters are not among what it writes.
+
+    Raises
+    ------
+    ValueError
+        If the file holds anything else.
+    """
+    with open(os.fspath(path), encoding="utf-8") as file:
+        try:
+            listed = json.load(file)
+            return [
+                History(**(each | {"rounds": [record_of(row) for row in each["rounds"]]}))
+                for each in listed
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ValueError(f"{path} holds no history of runs of training") from None
+
+
+def equal_loss(histories: Sequence[History]) -> float:
+    """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
+    return max(
+        min((r.loss for r in history.rounds if not math.isnan(r.loss)), default=math.inf)
+        for history in histories
+    )
+
+
+def json_ready(value: Any) -> Any:
+    """The same with None for numbers that are not finite, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def record_of(row: dict[str, Any]) -> Record:
+    """A record of what JSON made of it."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    for each in fields(Record):
+        if each.type == "float" and given.get(each.name, 0.0) is None:
+            given[each.name] = math.nan
+    return Record(**given)

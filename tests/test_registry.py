@@ -1,0 +1,289 @@
+"""Names, and how strangers add theirs: registered, by entry points, by module and class."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fastgc._registry import Registry, load_object, read_arguments, read_value, split_arguments
+
+pytestmark = pytest.mark.any_backend
+
+
+class Thing:
+    def __init__(self, size, *, colour="red", scale=1.0):
+        self.size, self.colour, self.scale = size, colour, scale
+
+    class Inner:
+        pass
+
+
+def other(size):
+    return size
+
+
+def things():
+    registry = Registry("thing", "fastgc.test_things")
+    registry.register("plain", Thing, "a plain thing")
+    return registry
+
+
+def install(folder, monkeypatch, offers, modules, package="strangers"):
+    """A package as pip leaves it, with these entry points and modules."""
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fastgc.test_things]\n" + "\n".join(offers) + "\n")
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(folder))
+
+
+# ------------------------------------------------------------------------------------- registering
+
+
+def test_a_name_is_registered_once():
+    registry = things()
+    assert registry.get("plain") is Thing
+    assert registry.title("plain") == "a plain thing"
+    registry.register("plain", Thing)  # the same again is nobody's error
+    with pytest.raises(ValueError, match=r"thing 'plain' is registered already, as .*Thing.*repl"):
+        registry.register("plain", other)
+    assert registry.get("plain") is Thing
+    registry.register("plain", other, replace=True)
+    assert registry.get("plain") is other
+    assert registry.title("plain") == "plain"
+
+
+def test_names_are_listed_as_they_came():
+    registry = things()
+    registry.register("zebra", other)
+    registry.register("ant", other)
+    assert registry.names() == ["plain", "zebra", "ant"]
+    assert "ant" in registry
+    assert "bee" not in registry
+    assert 3 not in registry
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a:b", "a,b", "a+b", "a;b", "a@b", "Big", "_a"])
+def test_names_must_stand_in_texts(name):
+    with pytest.raises(ValueError, match="cannot name a thing"):
+        things().register(name, other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, other), "is a text, not 3"),
+        (("new", 3), "needs what makes one, a class or function, not 3"),
+        (("new", other, 3), "the title .* is a text"),
+    ],
+)
+def test_what_cannot_be_registered(arguments, message):
+    registry = things()
+    with pytest.raises(TypeError, match=message):
+        registry.register(*arguments)
+    assert registry.names() == ["plain"]
+
+
+def test_unknown_names_are_told_the_known_ones():
+    registry = things()
+    registry.register("odd", other)
+    for ask in (registry.get, registry.title, registry.resolve):
+        with pytest.raises(ValueError, match="unknown thing 'even': choose among plain, odd, or"):
+            ask("even")
+    for ask in (registry.get, registry.title, registry.resolve):
+        with pytest.raises(TypeError, match="text, not None"):
+            ask(None)
+
+
+# ------------------------------------------------------------------------------------ entry points
+
+
+def test_entry_points_are_loaded_when_asked_for(tmp_path, monkeypatch):
+    source = "def make(size):\n    return size\n"
+    install(tmp_path, monkeypatch, ["Offered = offering:make"], {"offering": source})
+    registry = things()
+    assert "offering" not in sys.modules
+    assert registry.names() == ["plain", "offered"]
+    assert "offering" not in sys.modules
+    assert registry.get("offered")(3) == 3
+    assert registry.title("offered") == "offered"
+    assert registry.names() == ["plain", "offered"]
+
+
+def test_known_names_need_no_entry_points(monkeypatch):
+    import importlib.metadata
+
+    def looked_up(**_):
+        raise AssertionError
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", looked_up)
+    registry = things()
+    assert registry.get("plain") is registry.resolve("plain:size=3").factory is Thing
+    with pytest.raises(AssertionError):
+        registry.names()
+
+
+def test_a_registered_name_stands_before_an_entry_point(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, ["plain = nowhere:make"], {})
+    registry = things()
+    assert registry.names() == ["plain"]
+    assert registry.get("plain") is Thing
+
+
+@pytest.mark.parametrize(
+    ("offer", "message"),
+    [
+        ("bad = breaking:make", "cannot be loaded: ZeroDivisionError"),
+        ("bad = missing_module:make", "cannot be loaded: ModuleNotFoundError"),
+        ("bad = working:missing", "cannot be loaded: AttributeError"),
+        ("bad = working:number", "which is 3 and makes no thing"),
+    ],
+)
+def test_a_broken_entry_point_is_an_error_of_its_own(offer, message, tmp_path, monkeypatch):
+    modules = {"breaking": "1 / 0\n", "working": "number = 3\ndef make():\n    return 4\n"}
+    install(tmp_path, monkeypatch, [offer, "good = working:make"], modules)
+    registry = things()
+    assert registry.get("good")() == 4
+    assert registry.names() == ["plain", "bad", "good"]
+    value = offer.partition("= ")[2]
+    for _ in range(2):
+        with pytest.raises(ImportError, match=f"thing 'bad' .*{value}.*strangers.*{message}"):
+            registry.get("bad")
+
+
+def test_two_packages_that_offer_a_name_are_told_apart(tmp_path, monkeypatch):
+    source = "def make():\n    return 4\n"
+    install(tmp_path / "a", monkeypatch, ["same = first:make"], {"first": source}, "ones")
+    install(tmp_path / "b", monkeypatch, ["same = second:make"], {"second": source}, "others")
+    with pytest.raises(ImportError, match=r"several packages .* 'same': .*package others.*ones"):
+        things().get("same")
+
+
+def test_a_module_may_register_what_it_offers(tmp_path, monkeypatch):
+    registry = things()
+    source = "def make():\n    return 4\nregistry.register('self', make, 'by itself')\n"
+    monkeypatch.setattr("builtins.registry", registry, raising=False)
+    install(tmp_path, monkeypatch, ["self = offering_itself:make"], {"offering_itself": source})
+    assert registry.title("self") == "by itself"
+
+
+# ------------------------------------------------------------------------------- module and class
+
+
+def test_texts_name_what_is_registered_or_can_be_imported():
+    registry = things()
+    assert registry.resolve("plain:size=3") == ("plain", Thing, "size=3")
+    assert registry.resolve(" Plain ") == ("plain", Thing, "")
+    found = registry.resolve("fractions:Fraction:numerator=3")
+    import fractions
+
+    assert found == ("fractions:Fraction", fractions.Fraction, "numerator=3")
+    assert registry.resolve("os.path:join").factory is __import__("os").path.join
+
+
+def test_texts_that_name_nothing():
+    registry = things()
+    with pytest.raises(ValueError, match=r"unknown thing 'nosuch'.*no module 'nosuch'"):
+        registry.resolve("nosuch:Thing:size=3")
+    with pytest.raises(ImportError, match="module 'fractions' has no 'Nothing'"):
+        registry.resolve("fractions:Nothing")
+    with pytest.raises(ValueError, match=r"math:pi is 3.14.*makes no thing"):
+        registry.resolve("math:pi")
+    with pytest.raises(ValueError, match="unknown thing 'fractions'"):
+        registry.resolve("fractions:numerator=3")
+
+
+def test_objects_are_loaded_from_modules(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "loaded_here.py").write_text("class Outer:\n    class Inner:\n        pass\n")
+    (tmp_path / "broken_here.py").write_text("import\n")
+    (tmp_path / "needing_here.py").write_text("import nosuch_at_all\n")
+    assert load_object("loaded_here:Outer.Inner").__qualname__ == "Outer.Inner"
+    for path in ("", "loaded_here", "loaded_here:", ":Outer", "a b:c", "loaded_here:Outer:x"):
+        with pytest.raises(ValueError, match="expected module:Class"):
+            load_object(path)
+    with pytest.raises(ImportError, match=r"broken_here' cannot be imported: SyntaxError"):
+        load_object("broken_here:Outer")
+    with pytest.raises(ImportError, match=r"needing_here' cannot be imported: .*nosuch_at_all"):
+        load_object("needing_here:Outer")
+    with pytest.raises(ModuleNotFoundError, match=r"no module 'loaded_here.deeper'|not a package"):
+        load_object("loaded_here.deeper:Outer")
+
+
+# -------------------------------------------------------------------------------------- arguments
+
+
+def test_lists_are_split_into_keys_and_values():
+    assert split_arguments("") == split_arguments(" ,") == {}
+    assert split_arguments("a=1, b = x/y ,c=") == {"a": "1", "b": "x/y", "c": ""}
+    assert split_arguments("a=b=c") == {"a": "b=c"}
+    for text, message in (("a", "not 'a'"), ("=1", "not '=1'"), ("a=1,a=2", "a is given twice")):
+        with pytest.raises(ValueError, match=message):
+            split_arguments(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-3", -3),
+        ("0.5", 0.5),
+        ("1e3", 1000.0),
+        ("inf", float("inf")),
+        ("yes", True),
+        ("TRUE", True),
+        ("off", False),
+        ("word", "word"),
+        ("2/1/1", [2, 1, 1]),
+        ("1/0.5", [1, 0.5]),
+        ("a/b.npy", "a/b.npy"),
+        ("1/b", "1/b"),
+        ("", ""),
+    ],
+)
+def test_values_are_read(text, value):
+    found = read_value(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def typed(size, scale: float = 1.0, shape: "float" = 2.0):
+    return size
+
+
+def test_arguments_are_those_of_the_signature():
+    assert read_arguments(Thing, "size=3,scale=2", "a thing") == {"size": 3, "scale": 2}
+    assert read_arguments(Thing, " SIZE = 3 ,", "a thing") == {"size": 3}
+    assert read_arguments(Thing, "scale=2", "a thing", ["size"]) == {"scale": 2}
+    assert read_arguments(lambda **options: options, "any=1", "a thing") == {"any": 1}
+    read = read_arguments(typed, "size=3,scale=2,shape=1e3", "a thing")
+    assert [repr(value) for value in read.values()] == ["3", "2.0", "1000.0"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "listed", "given", "message"),
+    [
+        (Thing, "size=3,shape=2", [], "takes size, once each, and colour, scale; got 'shape=2'$"),
+        (Thing, "colour=red", [], "size missing; it takes size, once each, and colour, scale$"),
+        (Thing, "size=3,size=3", [], "takes size, once each.*; got 'size=3'"),
+        (Thing, "size", [], "takes size, once each.*; got 'size'"),
+        (Thing, "=3", [], "takes size, once each.*; got '=3'"),
+        (Thing, "size=3", ["size"], "takes colour, scale, once each; got 'size=3'"),
+        (lambda: None, "size=3", [], "takes no arguments; got 'size=3'"),
+        (lambda **_: None, "size=3,size=3", [], "got 'size=3'"),
+        (typed, "size=3,scale=large", [], "scale must be a number, not 'large'"),
+        (typed, "size=3,shape", [], "shape must be a number, not ''"),
+    ],
+)
+def test_arguments_refused(factory, listed, given, message):
+    with pytest.raises(ValueError, match=f"^a thing: .*{message}"):
+        read_arguments(factory, listed, "a thing", given)
+
+
+def test_the_registry_is_light():
+    source = "import sys, fastgc._registry; print('importlib.metadata' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

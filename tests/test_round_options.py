@@ -1,0 +1,208 @@
+"""Options of rounds: one object, checked once, which every engine, training and commands take."""
+
+import inspect
+import math
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc.delays import Pareto
+from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, options
+from fastgc.engines.master import Master
+from fastgc.stability import StabilityTracker
+
+pytestmark = pytest.mark.any_backend
+
+NAMES = [each.name for each in fields(RoundOptions)]
+# one of each that is not the default
+OTHER = {
+    "delays": Pareto(1e-4, 2.5),
+    "seed": 3,
+    "timeout": 5.0,
+    "message_dtype": "float32",
+    "tracker": StabilityTracker(),
+    "batch": max,
+    "first_round": 2,
+    "survivors": list,
+    "patience": 0.5,
+    "partial": "best",
+    "verify": True,
+}
+
+
+def cluster(kind=SimulatedCluster, **given):
+    return kind(fastgc.Uncoded(3), [1.0, 2.0, 3.0], np.multiply, 2, **given)
+
+
+def toy():
+    X = np.random.default_rng(0).standard_normal((24, 3))
+    return fastgc.data.Dataset("toy", X, np.arange(24) % 2, X[:8], np.arange(8) % 2)
+
+
+def test_every_option_is_named_checked_and_explained_once():
+    assert list(OTHER) == NAMES
+    assert set(options.RoundKeywords.__annotations__) == set(NAMES)
+    shared = set(options.SharedKeywords.__annotations__) | {"survivors"}
+    assert set(fastgc.training.TrainingKeywords.__annotations__) == shared
+    text = inspect.getdoc(RoundOptions)
+    for name in NAMES:
+        assert text.count(f"\n{name} : ") == 1
+    for kind in (Master, SimulatedCluster, fastgc.train):
+        assert not set(inspect.signature(kind).parameters) & (set(NAMES) - {"batch"})
+
+
+def test_options_are_frozen_and_compared():
+    assert RoundOptions() == RoundOptions()
+    assert RoundOptions(**OTHER) == RoundOptions(**OTHER) != RoundOptions()
+    with pytest.raises(FrozenInstanceError):
+        RoundOptions().timeout = 3.0
+    assert eval(repr(RoundOptions(timeout=3)), {"RoundOptions": RoundOptions}) == RoundOptions(
+        timeout=3.0
+    )
+    assert pickle.loads(pickle.dumps(RoundOptions(timeout=3))) == RoundOptions(timeout=3)
+
+
+def test_numbers_are_made_plain():
+    made = RoundOptions(
+        seed=np.int64(3), timeout=np.float32(2), patience=1, first_round=np.int8(1), verify=np.True_
+    )
+    assert made == RoundOptions(seed=3, timeout=2.0, patience=1.0, first_round=1, verify=True)
+    kinds = {"seed": int, "timeout": float, "patience": float, "first_round": int, "verify": bool}
+    assert {name: type(getattr(made, name)) for name in kinds} == kinds
+    assert RoundOptions(timeout=math.inf, patience=math.inf).patience == math.inf
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_given_is_what_is_not_as_by_default(name):
+    assert RoundOptions().given() == {}
+    value = OTHER[name]
+    assert RoundOptions(**{name: value}).given() == {name: value}
+    default = getattr(RoundOptions(), name)
+    assert RoundOptions(**{name: default}).given() == {}
+    assert RoundOptions(**OTHER).given() == OTHER
+
+
+def test_objects_that_compare_in_their_own_way_may_be_given():
+    class Odd:
+        """As arrays do."""
+
+        def __eq__(self, other):
+            return np.array([True, False])
+
+        __hash__ = None
+
+        def __call__(self, *_):
+            return [0]
+
+        def sample(self, round, workers, seed):
+            return np.zeros(workers)
+
+    odd = Odd()
+    given = RoundOptions(survivors=odd, batch=odd, delays=odd).given()
+    assert all(value is odd for value in given.values())
+    assert list(given) == ["delays", "batch", "survivors"]
+
+
+WRONG = [
+    ({"delays": 0.1}, TypeError, "delays must be a model of fastgc.delays"),
+    ({"seed": -1}, ValueError, "seed must be"),
+    ({"seed": 0.5}, TypeError, "seed must be"),
+    ({"timeout": 0}, ValueError, "timeout must be positive"),
+    ({"timeout": math.nan}, ValueError, "timeout must be positive"),
+    ({"timeout": "5"}, TypeError, "timeout must be a real number"),
+    ({"message_dtype": "int8"}, TypeError, "float16, bfloat16, not int8"),
+    ({"tracker": StabilityTracker}, TypeError, "tracker must be an object with a method record"),
+    ({"tracker": 3}, TypeError, "tracker must be an object with a method record"),
+    ({"batch": 3}, TypeError, "batch must be callable, got int"),
+    ({"first_round": -1}, ValueError, "first_round must be"),
+    ({"survivors": [1, 2]}, TypeError, "survivors must be callable, got list"),
+    ({"patience": -1}, ValueError, "patience must be finite and not negative"),
+    ({"patience": None}, TypeError, "patience must be a real number"),
+    ({"partial": "most"}, ValueError, 'partial must be "raise" or "best", not \'most\''),
+    ({"verify": 1}, TypeError, "verify must be True or False, not 1"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "message"), WRONG)
+def test_wrong_options_are_refused_wherever_they_are_given(given, error, message, monkeypatch):
+    monkeypatch.setattr(LocalCluster, "_open", None)  # which starts processes
+    with pytest.raises(error, match=message):
+        RoundOptions(**given)
+    for kind in (LocalCluster, SimulatedCluster):
+        with pytest.raises(error, match=message):
+            cluster(kind, **given)
+    [name] = given
+    if name not in ("batch", "first_round", "survivors"):
+        with pytest.raises(error, match=message):
+            fastgc.train(fastgc.Uncoded(3), toy(), **given)
+
+
+def test_keywords_stand_in_the_place_of_options():
+    given = RoundOptions(timeout=5.0, verify=False, patience=3.0)
+    with cluster(options=given, patience=1.0) as made:
+        assert made._options == replace(given, patience=1.0)
+    with cluster() as made:
+        assert made._options == RoundOptions()
+    assert given.patience == 3.0
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (lambda **given: cluster(**given), "SimulatedCluster"),
+        (lambda **given: cluster(LocalCluster, **given), "LocalCluster"),
+        (lambda **given: fastgc.train(fastgc.Uncoded(3), toy(), **given), "train"),
+    ],
+)
+def test_wrong_names_are_told_the_right_ones(use, what):
+    with pytest.raises(TypeError, match=f"^{what} has no option 'timout'; did you mean 'timeout'"):
+        use(timout=3.0)
+    with pytest.raises(TypeError, match=rf"^{what} has no option 'zzz'; it takes .*seed.*verify"):
+        use(zzz=3.0)
+    for wrong in ({"timeout": 3.0}, "timeout", 3, RoundOptions):
+        with pytest.raises(TypeError, match=r"options must be fastgc\.engines\.RoundOptions, not"):
+            use(options=wrong)
+
+
+def test_training_names_its_own_arguments_too():
+    with pytest.raises(TypeError, match="no option 'round'; did you mean 'rounds'"):
+        fastgc.train(fastgc.Uncoded(3), toy(), round=3)
+
+
+def test_training_takes_options_and_keywords():
+    given = []
+
+    def engine(*arguments, **keywords):
+        given.append(keywords)
+        return SimulatedCluster(*arguments, **keywords)
+
+    late = Pareto(1e-4, 2.5)
+    plain = RoundOptions(delays=late, seed=3, timeout=5.0)
+    code = fastgc.ReedSolomon(3, stragglers=1)
+    one = fastgc.train(code, toy(), rounds=2, engine=engine, options=plain, timeout=6.0)
+    two = fastgc.train(code, toy(), rounds=2, engine=engine, delays=late, seed=3, timeout=6.0)
+    assert one.rounds == two.rounds
+    assert (one.delays, one.seed) == (repr(late), 3)
+    first, second = given
+    assert first == second
+    assert first == {"dtype": np.float64, "delays": late, "seed": 3, "timeout": 6.0}
+
+
+@pytest.mark.parametrize("name", ["batch", "first_round"])
+def test_training_draws_batches_and_counts_rounds_itself(name):
+    with pytest.raises(ValueError, match="leave batch and first_round as they are"):
+        fastgc.train(
+            fastgc.Uncoded(3), toy(), options=RoundOptions(**{name: OTHER[name]}), rounds=2
+        )
+
+
+def test_a_local_cluster_by_options():
+    out = np.empty(2)
+    with cluster(LocalCluster, options=RoundOptions(seed=2, verify=False), timeout=60) as made:
+        report = made.step(np.ones(2), out)
+    np.testing.assert_array_equal(out, 6.0)
+    assert report.round == 0
+    assert made._options.timeout == 60.0
