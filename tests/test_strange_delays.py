@@ -239,6 +239,26 @@ def test_means_of_unknown_tails_are_not_guessed():
     assert model.order_statistic_mean(2, 3) == pytest.approx(1.0)
 
 
+def test_what_is_known_of_some_may_be_enough_for_means():
+    model = Heterogeneous([Uniform(2.0), Pareto(1, 1.5), Pareto(1, 1.2)])
+    known = Heterogeneous([Pareto(1, 1.5), Pareto(1, 1.2)])
+    assert model.order_statistic_mean(1, 3) < known.order_statistic_mean(1, 2)
+    assert model.order_statistic_mean(2, 3) > 1.0  # a late one beside the unknown is enough
+    with pytest.raises(ValueError, match="exists is unknown"):
+        model.order_statistic_mean(3, 3)
+    with pytest.raises(ValueError, match=r"mean of the 3-th .* does not exist"):
+        Heterogeneous([Uniform(2.0), Pareto(1, 1.5), Pareto(1, 0.9)]).order_statistic_mean(3, 3)
+    assert simulation.received_mean([1, 1, 1], model, 2) == pytest.approx(
+        model.order_statistic_mean(2, 3), rel=1e-9
+    )
+    with pytest.raises(ValueError, match="whether the mean exists is unknown"):
+        simulation.received_mean([1, 1, 1], model, 3)
+    found = planning.optimal_threshold(3, model, 0.0)
+    assert np.isnan(found.times).tolist() == [False, False, True]
+    with pytest.raises(ValueError, match="whether a mean exists is unknown"):
+        planning.optimal_threshold(3, Uniform(2.0), 0.0)
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -16,7 +16,7 @@ from .._arrays import at_least, check_cost, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
-from ..delays.interface import check_model, described, per_of, tails
+from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 
 __all__ = ["Simulation", "simulate"]
 
@@ -211,11 +211,8 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     Workers that are not interrupted must come back in the mean, each by itself, or one after the
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
-    told = tails(delays, code.n)
+    least, index = tail_bounds(tails(delays, code.n))
     needed = code.stragglers + 1
-    # where nothing is known of a tail, it may be as light, or as heavy, as can be
-    index = np.sort(np.where(np.isnan(told), np.inf, told))
-    least = np.sort(np.where(np.isnan(told), 0.0, told))
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
             f"the mean time of a round does not exist where workers finish what they are at: more "
