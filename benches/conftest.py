@@ -61,9 +61,9 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     simd = "no extension"
     if "c" in kernels.backends():
-        from fastgc.kernels import c_backend
+        from fastgc.kernels.c import simd as level
 
-        simd = c_backend.simd()
+        simd = level()
     machine = (
         f"fastgc {__version__}, {_processor()}, {os.cpu_count()} cores, "
         f"{threads.get_num_threads()} threads, SIMD {simd}, "

@@ -16,7 +16,7 @@ import time
 import numpy as np
 import fastgc
 from fastgc import kernels
-from fastgc.kernels import numba_backend as nb
+from fastgc.kernels import numba as nb
 fastgc.use_backend("numba")
 code = fastgc.ReedSolomon(80, stragglers=12)
 tables, survivors, vector = code.tables, np.arange(68), np.empty(68, complex)

@@ -118,7 +118,7 @@ def test_facade(benchmark, note, n, s, call):
     """What the facade adds to the C function."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels import c_backend
+    from fastgc.kernels.c import decoding
 
     benchmark.group = f"locator by backend, n={n:4d}"
     code, survivors = case(n, s)
@@ -127,11 +127,11 @@ def test_facade(benchmark, note, n, s, call):
         vector = benchmark(code.decoder(), survivors, "locator")
     else:
         arguments = (
-            c_backend._plan(code._plan),
+            decoding.plan_struct(code._plan),
             ffi.from_buffer("int64_t[]", survivors),
             ffi.from_buffer("double[]", vector),
             ffi.new("int64_t *"),
-            c_backend._work(code._plan),
+            decoding.work_space(code._plan),
             lib.FGC_LOCATOR,
             survivors.size,
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.kernels import numba_backend as nb
+from fastgc.kernels import numba as nb
 from fastgc.optimizers import SGD
 
 N, S, P = 80, 12, 640

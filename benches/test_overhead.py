@@ -41,7 +41,7 @@ def calls(p):
     """Every layer of every verb, on the same messages; each verb's kernels first."""
     from fastgc.kernels._cffi import ffi, lib
 
-    from fastgc.kernels import c_backend
+    from fastgc.kernels.c import decoding
 
     code, rng = fastgc.ReedSolomon(N, stragglers=S), np.random.default_rng(0)
     survivors = np.sort(rng.permutation(N)[:F])  # so that all read memory in the same order
@@ -49,8 +49,8 @@ def calls(p):
     stacked = aligned(messages[survivors])
     separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
-    plan, where = c_backend._plan(code._plan), ffi.new("int64_t *")
-    work = c_backend._work(code._plan)
+    plan, where = decoding.plan_struct(code._plan), ffi.new("int64_t *")
+    work = decoding.work_space(code._plan)
     numbers_, vector_ = (
         ffi.from_buffer(kind, array)
         for kind, array in (("int64_t[]", survivors), ("double[]", vector))

@@ -1,4 +1,5 @@
 /* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "levels.h"
@@ -343,3 +344,42 @@ COMBINE(FGC_AT_LEVEL(fgc_combine_float), float,
         count == 1 ? combine_float_float : combine_float_double)
 COMBINE(FGC_AT_LEVEL(fgc_combine_half), float, combine_half_float)
 COMBINE(FGC_AT_LEVEL(fgc_combine_bfloat), float, combine_bfloat_float)
+
+/* Rows and coefficients of a combination of chosen rows; returns how many. */
+static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                      const double *coef, int64_t count, uintptr_t *rows, double *chosen)
+{
+    const int64_t stride = mode == FGC_REAL ? 1 : 2;
+    int64_t used = 0;
+    for (int64_t r = 0; r < count; r++) {
+        const double x = coef[stride * r], y = coef[stride * r + stride - 1];
+        rows[used] = table[numbers[r]];
+        chosen[stride * used] = x;
+        chosen[stride * used + stride - 1] = y;
+        used += x != 0 || y != 0;
+    }
+    return used;
+}
+
+#define COMBINE_CHOSEN(kind, real)                                                                 \
+    fgc_status FGC_AT_LEVEL(fgc_combine_chosen_##kind)(                                            \
+        fgc_mode mode, const uintptr_t *table, const int64_t *numbers, const double *coef,         \
+        int64_t in_len, int64_t out_len, int flags, real *out, int64_t count, int64_t lo,          \
+        int64_t hi)                                                                                \
+    {                                                                                              \
+        /* room for one more, or it might be NULL for none */                                      \
+        char *work = malloc((size_t)(count + 1) * (2 * sizeof(double) + sizeof(uintptr_t)));       \
+        if (!work)                                                                                 \
+            return FGC_NO_MEMORY;                                                                  \
+        double *chosen = (double *)work;                                                           \
+        uintptr_t *rows = (uintptr_t *)(chosen + 2 * (count + 1));                                 \
+        const int64_t used = choose(mode, table, numbers, coef, count, rows, chosen);              \
+        const int bad = FGC_AT_LEVEL(fgc_combine_##kind)(mode, rows, chosen, used, lo, hi, in_len, \
+                                                         out_len, flags, out);                     \
+        free(work);                                                                                \
+        return bad ? FGC_NOT_FINITE : FGC_OK;                                                      \
+    }
+COMBINE_CHOSEN(float, float)
+COMBINE_CHOSEN(double, double)
+COMBINE_CHOSEN(half, float)
+COMBINE_CHOSEN(bfloat, float)

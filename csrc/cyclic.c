@@ -48,11 +48,7 @@ static FGC_INLINE void normalise(int64_t len, double *product, int64_t *exponent
     }
 }
 
-/* product[i] 2^exponent[i] = product over j of table[i - index[j]], i = 0 .. len-1.
- *
- * The cyclic reads of one index are one contiguous slice: no gather. `product` and `exponent` have
- * room for len rounded up to FGC_PAD, and as many entries of the table are read. Zero factors are
- * allowed and give zero. Of no more than FGC_RUN factors the exponents are not written: all are 0. */
+/* The cyclic reads of one index are one contiguous slice: no gather. */
 void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index,
                                       int64_t count, double *product, int64_t *exponent)
 {
@@ -75,8 +71,6 @@ void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const in
     }
 }
 
-/* One factor more: product[i] *= factor[i], normalised before if it is `full`, that is, of FGC_RUN
- * factors already. */
 void FGC_AT_LEVEL(fgc_cyclic_step)(const double *factor, int64_t len, int full, double *product,
                                    int64_t *exponent)
 {
@@ -86,7 +80,6 @@ void FGC_AT_LEVEL(fgc_cyclic_step)(const double *factor, int64_t len, int full, 
         product[i] *= factor[i];
 }
 
-/* size[i] = product[i] 2^exponent[i], 0 or Inf where that is beyond a double's range. */
 void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponent, int64_t len,
                                    double *size)
 {
@@ -99,9 +92,8 @@ void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponen
     }
 }
 
-/* value[i] = size[i] base step[0] .. step[STEPS-1] in turn: i strides on from the phase `turn` (in
- * steps of pi/m), times scale and i^quarter. Phases lie apart in a table that does not fit a cache where
- * m is large: one of STEPS is looked up, the others are so many strides ahead of it. */
+/* value[i] = size[i] base step[0] .. step[STEPS-1] in turn. Phases lie apart in a table that does not
+ * fit a cache where m is large: one of STEPS is looked up, the others are so many strides ahead of it. */
 void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_t stride,
                             int quarter, double scale, const double *size, int64_t len,
                             double *value)

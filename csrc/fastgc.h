@@ -9,7 +9,9 @@
 #ifndef FASTGC_H
 #define FASTGC_H
 
+#ifndef FGC_CDEF /* cffi reads this file preprocessed, and knows these types */
 #include <stdint.h>
+#endif
 
 typedef enum {
     FGC_OK = 0,
@@ -110,115 +112,22 @@ typedef enum {
     FGC_EXPAND     /* complex coefficients, real rows, complex out */
 } fgc_mode;
 
-/* One combination over the elements lo .. hi-1 of the rows (reals; complex numbers for
- * FGC_REAL_PART). Packed rows hold in_len reals and out holds out_len: a pair cut by either end is
- * completed with a zero on reading and cut on writing; lo and hi must be even. Rows are added up in
- * double precision and the sum is rounded once; a single float row is added in single precision.
- * Returns 1 if FGC_CHECK was asked for and a written value is NaN or Inf, else 0. */
+/* Flags of combinations. */
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
     FGC_CHECK = 2
 };
-int fgc_combine_float(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                      int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
-                      float *out);
-int fgc_combine_double(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
-                       double *out);
-/* Of half precision (IEEE's binary16) and of bfloat16, added up in single precision; FGC_REAL and
- * FGC_PACKED. */
-int fgc_combine_half(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                     int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
-                     float *out);
-int fgc_combine_bfloat(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count,
-                       int64_t lo, int64_t hi, int64_t in_len, int64_t out_len, int flags,
-                       float *out);
 
-/* The same of rows numbers[0 .. count-1] of a table. Those whose coefficient is zero are not read.
- * FGC_NOT_FINITE: as 1 above. */
-fgc_status fgc_combine_chosen_float(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                                    const double *coef, int64_t in_len, int64_t out_len, int flags,
-                                    float *out, int64_t count, int64_t lo, int64_t hi);
-fgc_status fgc_combine_chosen_double(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                                     const double *coef, int64_t in_len, int64_t out_len, int flags,
-                                     double *out, int64_t count, int64_t lo, int64_t hi);
-fgc_status fgc_combine_chosen_half(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                                   const double *coef, int64_t in_len, int64_t out_len, int flags,
-                                   float *out, int64_t count, int64_t lo, int64_t hi);
-fgc_status fgc_combine_chosen_bfloat(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                                     const double *coef, int64_t in_len, int64_t out_len, int flags,
-                                     float *out, int64_t count, int64_t lo, int64_t hi);
-
-/* Sum of squares in double precision; NaN or Inf if the vector holds one (or if it overflows). */
-double fgc_square_sum_float(const float *x, int64_t len);
-double fgc_square_sum_double(const double *x, int64_t len);
-double fgc_square_sum_half(const uint16_t *x, int64_t len);
-double fgc_square_sum_bfloat(const uint16_t *x, int64_t len);
-
-/* Steps of optimizers, in place, in one pass and in the vectors' own precision; each returns the sum of
- * squares of what it changed, in double precision, not finite if a change is not. A gradient may be
- * one of the vectors that are written; apart from that, vectors must not overlap. */
-
-/* velocity = momentum velocity - lr gradient, theta += velocity; or theta -= lr gradient where
- * `velocity` is NULL. Returns theta's change. */
-double fgc_sgd_float(float *theta, float *velocity, const float *gradient, double lr,
-                     double momentum, int64_t len);
-double fgc_sgd_double(double *theta, double *velocity, const double *gradient, double lr,
-                      double momentum, int64_t len);
-
-/* next = point - lr gradient, point = next + momentum (next - theta), theta = next. Returns point's
- * change. */
-double fgc_nesterov_float(float *theta, float *point, const float *gradient, double lr,
-                          double momentum, int64_t len);
-double fgc_nesterov_double(double *theta, double *point, const double *gradient, double lr,
-                           double momentum, int64_t len);
-
-/* h = beta1 h + (1 - beta1) gradient, v = max(v, beta2 v + (1 - beta2) gradient^2) element by element,
- * NaN where either is, theta -= lr h / sqrt(epsilon + v). Returns theta's change. */
-double fgc_amsgrad_float(float *theta, float *h, float *v, const float *gradient, double lr,
-                         double beta1, double beta2, double epsilon, int64_t len);
-double fgc_amsgrad_double(double *theta, double *h, double *v, const double *gradient, double lr,
-                          double beta1, double beta2, double epsilon, int64_t len);
-
-/* total += new - old, unless `total` is NULL, and old = new. Returns old's change. */
-double fgc_replace_float(float *old, const float *new, float *total, int64_t len);
-double fgc_replace_double(double *old, const double *new, double *total, int64_t len);
-
-/* Sum of squares of x - y. */
-double fgc_square_distance_float(const float *x, const float *y, int64_t len);
-double fgc_square_distance_double(const double *x, const double *y, int64_t len);
-
-/* Complex nodes and numbers are (re, im) pairs, if asked for by a flag or a `complex` other than 0. */
+/* Flags of Vandermonde systems. */
 enum {
     FGC_COMPLEX = 1,
     FGC_TRANSPOSE = 2,
     FGC_FORCED = 4 /* write results that are not finite, too */
 };
 
-/* order[0 .. m-1] = a permutation that puts the nodes in Leja order. Of nodes that are not all
- * finite, some permutation. */
-fgc_status fgc_leja_order(const double *nodes, int64_t m, int complex, int64_t *order);
-
-/* V X = B, or V^T X = B, for the Vandermonde matrix V[i][j] = nodes[i]^j; B and X are m rows of
- * `width` numbers, and may be the same array. The nodes are taken in this order, or in Leja's if it
- * is NULL.
- * FGC_NOT_FINITE: nothing has been written from the first group of columns at fault on; if the
- * nodes are (one is not finite, or two coincide), that is nothing. */
-fgc_status fgc_solve_vandermonde(const double *nodes, const double *b, const int64_t *order,
-                                 double *out, int64_t m, int64_t width, int flags);
-
-/* mantissa[i] 2^exponent[i] = product over j of (points[i] - nodes[j]). A node nearer than 2^-250 is
- * left out: hit[i] is the last such one, -1 if there is none. Moduli are at most about 1; mantissas'
- * lie in [1, 2) (complex: their larger part). */
-void fgc_lagrange_products(const double *nodes, int64_t m, const double *points, int64_t p,
-                           int complex, double *mantissa, int64_t *exponent, int64_t *hit);
-
-/* out[i m + j] = l_j(points[i]), the Lagrange basis, or with `sum` out[j] = the sum over i; where a
- * point is a node, exactly 1 and 0. The weights are 1 / product over i != j of (nodes[j] - nodes[i]),
- * times 2^weight_exponent[j]. */
-fgc_status fgc_lagrange_basis(const double *nodes, const double *weights,
-                              const int64_t *weight_exponent, int64_t m, const double *points,
-                              int64_t p, int complex, int sum, double *out);
+/* All that there is at each SIMD level. */
+#define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
+#include "kernels.def"
 
 /* When the messages of a round suffice. */
 typedef enum {

@@ -1,4 +1,4 @@
-/* What dispatch.c needs from each compilation of the kernel files, and the names it goes by there. */
+/* What the kernel files share, and the names that each compilation of them has at its SIMD level. */
 #ifndef FASTGC_LEVELS_H
 #define FASTGC_LEVELS_H
 
@@ -48,66 +48,18 @@ enum { FGC_RUN = 32 };
 /* Workers of a block that are handled at a time, at most: their products stay in the nearest cache. */
 enum { FGC_CHUNK = 1024 };
 
-/* The functions of one SIMD level. */
-#define FGC_DECLARE_LEVEL(level)                                                                   \
-    void fgc_cyclic_product_##level(const double *table, int64_t len, const int64_t *index,        \
-                                    int64_t count, double *product, int64_t *exponent);            \
-    void fgc_cyclic_step_##level(const double *factor, int64_t len, int full, double *product,     \
-                                 int64_t *exponent);                                               \
-    void fgc_cyclic_size_##level(const double *product, const int64_t *exponent, int64_t len,      \
-                                 double *size);                                                    \
-    void fgc_turn_##level(const double *phase, int64_t m, int64_t turn, int64_t stride,            \
-                          int quarter, double scale, const double *size, int64_t len,              \
-                          double *value);                                                          \
-    int fgc_combine_float_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,        \
-                                  int64_t count, int64_t lo, int64_t hi, int64_t in_len,           \
-                                  int64_t out_len, int flags, float *out);                         \
-    int fgc_combine_double_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
-                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
-                                   int64_t out_len, int flags, double *out);                       \
-    int fgc_combine_half_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,         \
-                                 int64_t count, int64_t lo, int64_t hi, int64_t in_len,            \
-                                 int64_t out_len, int flags, float *out);                          \
-    int fgc_combine_bfloat_##level(fgc_mode mode, const uintptr_t *rows, const double *coef,       \
-                                   int64_t count, int64_t lo, int64_t hi, int64_t in_len,          \
-                                   int64_t out_len, int flags, float *out);                        \
-    double fgc_square_sum_float_##level(const float *x, int64_t len);                              \
-    double fgc_square_sum_double_##level(const double *x, int64_t len);                            \
-    double fgc_square_sum_half_##level(const uint16_t *x, int64_t len);                            \
-    double fgc_square_sum_bfloat_##level(const uint16_t *x, int64_t len);                          \
-    double fgc_sgd_float_##level(float *theta, float *velocity, const float *gradient, double lr,  \
-                                 double momentum, int64_t len);                                    \
-    double fgc_sgd_double_##level(double *theta, double *velocity, const double *gradient,         \
-                                  double lr, double momentum, int64_t len);                        \
-    double fgc_nesterov_float_##level(float *theta, float *point, const float *gradient,           \
-                                      double lr, double momentum, int64_t len);                    \
-    double fgc_nesterov_double_##level(double *theta, double *point, const double *gradient,       \
-                                       double lr, double momentum, int64_t len);                   \
-    double fgc_amsgrad_float_##level(float *theta, float *h, float *v, const float *gradient,      \
-                                     double lr, double beta1, double beta2, double epsilon,        \
-                                     int64_t len);                                                 \
-    double fgc_amsgrad_double_##level(double *theta, double *h, double *v, const double *gradient, \
-                                      double lr, double beta1, double beta2, double epsilon,       \
-                                      int64_t len);                                                \
-    double fgc_replace_float_##level(float *old, const float *new, float *total, int64_t len);     \
-    double fgc_replace_double_##level(double *old, const double *new, double *total, int64_t len); \
-    double fgc_square_distance_float_##level(const float *x, const float *y, int64_t len);         \
-    double fgc_square_distance_double_##level(const double *x, const double *y, int64_t len);      \
-    fgc_status fgc_leja_order_##level(const double *nodes, int64_t m, int complex,                 \
-                                      int64_t *order);                                             \
-    fgc_status fgc_solve_vandermonde_##level(const double *nodes, const double *b,                 \
-                                             const int64_t *order, double *out, int64_t m,         \
-                                             int64_t width, int flags);                            \
-    void fgc_lagrange_products_##level(const double *nodes, int64_t m, const double *points,       \
-                                       int64_t p, int complex, double *mantissa,                   \
-                                       int64_t *exponent, int64_t *hit);                           \
-    fgc_status fgc_lagrange_basis_##level(const double *nodes, const double *weights,              \
-                                          const int64_t *weight_exponent, int64_t m,               \
-                                          const double *points, int64_t p, int complex, int sum,   \
-                                          double *out);
+/* The functions of one SIMD level, compiled into level.c. */
+typedef struct {
+    const char *name;
+#define FGC_KERNEL(type, name, parameters, arguments) type(*name) parameters;
+#include "kernels.def"
+} fgc_level;
 
-FGC_DECLARE_LEVEL(baseline)
-FGC_DECLARE_LEVEL(avx2)
-FGC_DECLARE_LEVEL(avx512)
+extern const fgc_level fgc_level_baseline, fgc_level_avx2, fgc_level_avx512;
+
+#ifdef FGC_LEVEL
+#define FGC_KERNEL(type, name, parameters, arguments) type FGC_AT_LEVEL(fgc_##name) parameters;
+#include "kernels.def"
+#endif
 
 #endif

@@ -22,6 +22,7 @@ from .errors import (
 if TYPE_CHECKING:
     from .codes import (
         BinaryCode,
+        Code,
         CouponCollector,
         CyclicRepetition,
         FractionalRepetition,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         RandomAssignment,
         ReedSolomon,
         Uncoded,
+        YeAbbe,
     )
     from .kernels import backend, backends, use_backend
     from .training import train
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "BinaryCode": "codes",
+    "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
     "FractionalRepetition": "codes",
@@ -48,6 +51,7 @@ _LAZY = {
     "RandomAssignment": "codes",
     "ReedSolomon": "codes",
     "Uncoded": "codes",
+    "YeAbbe": "codes",
     "backend": "kernels",
     "backends": "kernels",
     "use_backend": "kernels",
@@ -75,6 +79,7 @@ _MODULES = (
 __all__ = [
     "BinaryCode",
     "CheckpointError",
+    "Code",
     "CorruptMessageError",
     "CouponCollector",
     "CyclicRepetition",
@@ -91,6 +96,7 @@ __all__ = [
     "UnstableCodeError",
     "UnstableRoundError",
     "WorkerFailedError",
+    "YeAbbe",
     "backend",
     "backends",
     "train",

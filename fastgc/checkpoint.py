@@ -253,7 +253,7 @@ def describe(
     arrays = (X, dataset.y_train, dataset.X_test, dataset.y_test)
     return {
         "code": _text(code),
-        "what the code computes": _digest(_rows(code)),
+        "what the code computes": code.fingerprint(),
         "model": _text(model),
         "optimizer": _text(optimizer),
         "data": (
@@ -395,25 +395,6 @@ def _excerpt(old: str, new: str) -> str:
         for text in (old, new)
     ]
     return " -> ".join(cut)
-
-
-def _rows(code: Code) -> Iterable[NDArray[Any]]:
-    """What makes a code this one, of those with the same name."""
-    for held, values in code._message_rows():
-        yield held
-        yield _rounded(values)
-    if code.codes_data:
-        for X, _ in code.encode_data(np.eye(code.k), np.zeros(code.k)):
-            yield _rounded(X)
-
-
-def _rounded(values: NDArray[Any]) -> NDArray[Any]:
-    """Numbers to six digits of the largest."""
-    largest = float(np.abs(values).max(initial=0)) or 1.0
-    with np.errstate(invalid="ignore"):  # of those beyond float64
-        relative = np.round(values / largest, 6) + 0.0  # -0.0 is 0.0, too
-        rounded: NDArray[Any] = relative * float(f"{largest:.6g}")
-    return rounded
 
 
 def _digest(arrays: Iterable[NDArray[Any]]) -> str:

@@ -23,12 +23,12 @@ class Figures(NamedTuple):
     ----------
     load : int
         Partitions per worker.
-    stragglers : int
-        Workers that may be wholly silent.
+    stragglers : int or None
+        Workers that may be wholly silent; None if that is not known.
     messages : int
         Messages in a round, all workers together.
-    threshold : int
-        Messages that always suffice, each worker's in order.
+    threshold : int or None
+        Messages that always suffice, each worker's in order; None if that is not known.
     mean_workers, mean_messages : float
         Workers and messages heard when the gradient could be decoded, on average.
     message_size : float
@@ -44,9 +44,9 @@ class Figures(NamedTuple):
     """
 
     load: int
-    stragglers: int
+    stragglers: int | None
     messages: int
-    threshold: int
+    threshold: int | None
     mean_workers: float
     mean_messages: float
     message_size: float
@@ -76,7 +76,7 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     errors: list[float] = []
     times: list[float] = []
     sets: list[NDArray[np.int64]] = []
-    for heard in code._random_sets(trials, seed):
+    for heard in code.random_arrivals(trials, seed):
         received.reset()
         for number in heard:
             received.receive(code.sender(number)[0], messages[number])

@@ -52,8 +52,10 @@ class Record:
     deaths : int
         Workers that have died until then, each time counted.
     residual : float
-        0 where the gradient was decoded. Else it is an approximation, and this is how far the
-        coefficients of the partial gradients in it are from 1 (``partial="best"``).
+        How far the coefficients of the partial gradients in the gradient are from 1: what a code
+        leaves out that is not exact (``Uncoded(tolerance=)``), or an approximation for want of
+        messages (``partial="best"``). 0 of codes that decode by a formula (`fastgc.Code.exact`),
+        whose rounding errors are `rounding`.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped (``verify=True``).
     verified : bool

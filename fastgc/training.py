@@ -188,7 +188,7 @@ def train(
         batches = datasets.MiniBatches(batch, seed)
         run = replace(run, batch=batches)
     optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
-    form = code._format(model.size, X.dtype, run.message_dtype)
+    form = code.format(model.size, X.dtype, run.message_dtype)
     prepared = model.prepare(X, y)
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
@@ -241,9 +241,10 @@ def train(
         elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
         for number in range(first, rounds + 1):
             began = cluster.clock()
+            known = 0 if tracker is None else len(tracker.rounds)
             report, asked = step()
-            # an approximation of the gradient is not tracked
-            tracked = tracker is not None and report.residual == 0
+            # what was made do with, for want of messages, is not tracked
+            tracked = tracker is not None and len(tracker.rounds) > known
             if tracker is not None and tracked and tracker.due:
                 paused = cluster.clock()
                 drawn = None if batches is None else bind(batches, round=report.round)
@@ -369,7 +370,7 @@ class _Replay:
         self._received = {record.round - 1: record.received for record in records}
         for number, received in self._received.items():
             try:
-                code._check_survivors(received)
+                code.check_survivors(received)
             except ValueError as error:
                 raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
         for number in range(rounds):
@@ -474,7 +475,8 @@ def _step_selected(
         part = rnd.gradient(group, out=decoded)
         method.receive(group, part.astype(gradient.dtype, copy=False))
     method.gradient(out=gradient)
-    return report._replace(decode_seconds=cluster.clock() - start), rnd.workers
+    spent = cluster.clock() - start
+    return report._replace(decode_seconds=spent, residual=rnd.left_out()), rnd.workers
 
 
 def _partials(

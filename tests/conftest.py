@@ -42,9 +42,9 @@ def pytest_report_header(config):
     lines = [f"fastgc {fastgc.__version__} from {IMPORTED} ({kind})"]
     simd = "no extension"
     if "c" in fastgc.backends():
-        from fastgc.kernels import c_backend
+        from fastgc.kernels.c import simd as level
 
-        simd = c_backend.simd()
+        simd = level()
     lines.append(
         f"backends: {', '.join(fastgc.backends())}; simd: {simd}; "
         f"threads: {threads.get_num_threads()}"

@@ -510,7 +510,7 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted):
         arrivals = sorted(
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
         )
-        tracker = rule.tracker()
+        tracker = rule.tally()
         at_once = rule.path(none) == {} if plan.kind == kernels.TILING else not rule.missing(none)
         enough = (at for at, message in arrivals if tracker.add(message))
         ready = 0.0 if at_once else next(enough, math.inf)

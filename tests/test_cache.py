@@ -32,13 +32,13 @@ def test_mask_is_of_the_set(data):
     number = int.from_bytes(bits[:-1].tobytes(), "little")
     assert number == sum(1 << i for i in chosen)
     assert bits[-1] == 7
-    assert SurvivorMask(survivors).key(len(chosen)) == key_of(n, chosen) == bits[:-1].tobytes()
+    assert SurvivorMask(n, survivors).key(len(chosen)) == key_of(n, chosen) == bits[:-1].tobytes()
     if chosen:
         wrong = data.draw(st.sampled_from([chosen[0], -1, n, n + 8, -(2**63), 2**63 - 1]))
         survivors[data.draw(st.integers(min(1, len(chosen) - 1), len(chosen) - 1))] = wrong
         bad = len(set(survivors[: len(chosen)].tolist())) < len(chosen) or not 0 <= wrong < n
         assert mask(len(chosen)) == bad
-        assert (SurvivorMask(survivors).key(len(chosen)) is None) == bad
+        assert (SurvivorMask(n, survivors).key(len(chosen)) is None) == bad
 
 
 @pytest.mark.parametrize("clusters", [1, "auto"])

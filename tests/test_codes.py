@@ -76,7 +76,7 @@ def test_threshold_and_stragglers_are_exact(code):
         Uncoded(3, load=2, tolerance=0.3, rescale=False),
         SMALL[SMALL_IDS.index("27-LagrangeCode")],
         LagrangeCode(2, 2, load=3, messages=3, nodes="roots"),
-        *(code for code in SMALL if 2 <= code.message_count <= 6 and code.messages == 1),
+        *(code for code in SMALL if 2 <= code.message_count <= 6 and code.messages_per_worker == 1),
     ],
     ids=repr,
 )
@@ -147,7 +147,7 @@ def test_random_small_sets_of_large_codes(code):
 def test_what_a_code_consists_of(code):
     assert code.loads.tolist() == [len(code.partitions(i)) for i in range(code.n)]
     assert code.load == code.loads.max()
-    assert code.messages == max(code.message_counts)
+    assert code.messages_per_worker == max(code.message_counts)
     assert code.message_count == sum(code.message_counts)
     number = 0
     for i, count in enumerate(code.message_counts):
@@ -171,7 +171,7 @@ def test_what_a_code_consists_of(code):
         code.sender(number)
     with pytest.raises(ValueError, match="worker -1 does not exist"):
         code.partitions(-1)
-    what = "workers" if code.messages == 1 else "messages"
+    what = "workers" if code.messages_per_worker == 1 else "messages"
     with pytest.raises(ValueError, match=rf"{what} are numbered 0 to {number - 1}"):
         code.decoding_vector([number])
 
@@ -199,7 +199,7 @@ def test_recovery_is_the_mean_over_orders(code):
     size = code.message_size(2) * code.message_dtype().itemsize / 16
     assert found.communication_load == pytest.approx(found.messages * size)
     assert code.communication_load == pytest.approx(code.threshold * size)
-    if code.messages == 1:
+    if code.messages_per_worker == 1:
         # E[messages] = sum over m of the probability that m random ones do not suffice
         expected = sum(
             1 - np.mean([code.decodable(F) for F in itertools.combinations(range(code.n), m)])
@@ -232,7 +232,7 @@ def test_best_of_too_few(code):
             np.testing.assert_array_equal(found.gradient, job.decode(F))
             continue
         if code.codes_data:
-            rows, target = code._design(F)
+            rows, target, _ = code.equations(F)
         else:
             rows, target = code.matrix()[F], np.ones(code.k)
         if code.message_dtype().kind == "c":  # the master takes the real part
@@ -243,7 +243,7 @@ def test_best_of_too_few(code):
         # the normal equations: no other combination comes closer
         slope = rows.conj() @ (vector @ rows - target)
         assert np.abs(slope).max() < 1e-9 * max(1, np.abs(rows).max() ** 2 * np.abs(vector).max())
-        if not code._complex:
+        if not code.is_complex:
             combination = sum(a * m for a, m in zip(vector, messages, strict=True))
             np.testing.assert_allclose(found.gradient, combination, atol=1e-10)
         with pytest.raises(NotDecodableError):

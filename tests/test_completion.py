@@ -1,5 +1,7 @@
 """Completion times against rounds followed message by message, under every backend."""
 
+import importlib
+
 import numba
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.kernels import numpy_backend, threads
+from fastgc.kernels import threads
 
 EMPTY = np.empty(0, np.int64)
 
@@ -205,7 +207,7 @@ def test_workers_that_finish_join_the_newest_round():
 
 
 def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(kernels, "_THRESHOLD_ARRIVALS", 0)
+    monkeypatch.setattr(kernels.facade, "_THRESHOLD_ARRIVALS", 0)
     before = threads.get_num_threads()
     rng = np.random.default_rng(7)
     try:
@@ -233,7 +235,8 @@ def test_pieces_of_threads_are_aligned():
 @pytest.mark.any_backend
 def test_few_rounds_at_a_time(monkeypatch):
     """NumPy takes them in pieces, to bound its memory."""
-    monkeypatch.setattr(numpy_backend, "_ARRIVALS", 40)
+    module = importlib.import_module("fastgc.kernels.numpy.completion")  # not the function
+    monkeypatch.setattr(module, "_ARRIVALS", 40)
     with fastgc.use_backend("numpy"):
         for kernel in COMPLETIONS:
             arguments = kernel.make(np.random.default_rng(8), 5, 3, np.float64)
@@ -262,7 +265,7 @@ def test_no_rounds():
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernel inside a user's own loop."""
-    completion = pytest.importorskip("fastgc.kernels.numba_backend").completion
+    completion = pytest.importorskip("fastgc.kernels.numba").completion
 
     @numba.njit
     def slowest(plan, delay, work, late, out):

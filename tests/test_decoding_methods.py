@@ -1,6 +1,5 @@
 """Every way to a Reed-Solomon decoding vector: against each other, and against the truth."""
 
-import json
 import math
 
 import mpmath
@@ -269,14 +268,14 @@ def test_rows_are_those_of_algorithm_4(n, k, load):
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("m", "d"), [(4096, 513), (5040, 631), (3000, 97), (1024, 5)])
 def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
-    from fastgc.codes import reed_solomon
+    from fastgc.codes import roots
 
     def largest(q):
-        return float(np.exp(reed_solomon._logs_of_tau(m, d, q).max()))
+        return float(np.exp(roots.log_tau(m, d, q).max()))
 
-    best = largest(reed_solomon.stable_root(m, d))
-    monkeypatch.setattr(reed_solomon, "SEARCHED", 1)
-    tried = reed_solomon._roots_to_try(m, d)
+    best = largest(roots.stable_root(m, d))
+    monkeypatch.setattr(roots, "SEARCHED", 1)
+    tried = roots._roots_to_try(m, d)
     assert tried.size <= 100
     assert all(math.gcd(q, m) == 1 for q in tried.tolist())
     assert best <= min(largest(q) for q in tried.tolist()) <= 2.5 * best
@@ -300,34 +299,21 @@ def test_transforms_have_fast_lengths():
         np.testing.assert_allclose(taken[[0, m // 2]], expected, atol=1e-11)
 
 
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    """A place for measured tables of its own."""
-    where = tmp_path / "deep" / "crossover.json"
-    monkeypatch.setenv("FASTGC_CROSSOVER", str(where))
-    crossover.measured.cache_clear()
-    yield where
-    crossover.measured.cache_clear()
+def test_every_kind_of_kernels_has_its_table():
+    assert crossover.kind().split()[0] == kernels.backend()
+    table = crossover.table()
+    assert set(table) == set(crossover.SIZES)
+    assert min(table.values()) > 0
+    assert tuple(table.values()) == crossover.BUILT_IN[crossover.kind()]
 
 
-def test_measured_tables_decide(kept):
-    assert crossover.path() == kept
-    built_in = dict(crossover.table())
-    assert set(built_in) == set(crossover.SIZES)
-    assert min(built_in.values()) > 0
-    assert crossover.save({64: 5, 1024: 20}) == kept
-    assert crossover.table() == {64: 5, 1024: 20}
+def test_tables_decide(monkeypatch):
+    monkeypatch.setattr(crossover, "table", lambda: {64: 5, 1024: 20})
     assert crossover.factors(64) == 5
     assert crossover.factors(16) == 5
     assert crossover.factors(256) == 10  # half way, in logarithms
     assert crossover.factors(1 << 20) == 20
     assert crossover.factors(1009) == round(20 * 2025 / 1009)
-    assert json.loads(kept.read_text()).keys() == {crossover.kind()}
-    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
-    kept.write_text(json.dumps({"another": {"64": 7}, **json.loads(kept.read_text())}))
-    crossover.measured.cache_clear()
-    crossover.save({64: 5, 1024: 20})
-    assert json.loads(kept.read_text())["another"] == {"64": 7}
 
     code = ReedSolomon(64, stragglers=40)
     assert code._transforms_from == 5
@@ -338,25 +324,6 @@ def test_measured_tables_decide(kept):
             continue
         auto = code.decoding_vector(survivors)
         np.testing.assert_array_equal(auto, code.decoding_vector(survivors, method))
-
-
-@pytest.mark.any_backend
-@pytest.mark.parametrize("text", ["", "[]", '{"c avx512": {}}', '{"c": {"64": -1}}', '{"c": 7}'])
-def test_a_table_that_is_none_is_said_to_be(kept, text):
-    kept.parent.mkdir()
-    kept.write_text(text)
-    with pytest.warns(UserWarning, match="is no table of `fastgc tune`"):
-        assert crossover.measured() == {}
-    assert len(crossover.table()) == len(crossover.SIZES)
-
-
-def test_measure_measures(kept):
-    steps = []
-    found = crossover.measure((64, 256), lambda: steps.append(1))
-    assert list(found) == [64, 256]
-    assert len(steps) == 2
-    assert all(count >= 1 for count in found.values())
-    assert not kept.exists()
 
 
 def test_auto_takes_no_steps_without_end():

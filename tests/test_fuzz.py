@@ -42,6 +42,7 @@ from fastgc import (
     RandomAssignment,
     ReedSolomon,
     Uncoded,
+    YeAbbe,
     codes,
     data,
     delays,
@@ -53,6 +54,7 @@ from fastgc import (
     stability,
     vandermonde,
 )
+from fastgc.codes.assignment import Assignment
 
 EXAMPLES = os.environ.get("FASTGC_FUZZ")
 FUZZ = settings(
@@ -334,6 +336,22 @@ def _gcada_full(name, argument, value):
     return make
 
 
+def _combine(rng):
+    code, job = _coded(rng)
+    survivors = _heard(rng, code)
+    return Call(
+        code.combine,
+        {
+            "vector": np.ones_like(code.best_vector(survivors)[0]),
+            "survivors": survivors,
+            "messages": [job.messages[m].copy() for m in survivors],
+            "out": np.zeros(job.p),
+            "p": job.p,
+            "check_finite": True,
+        },
+    )
+
+
 def _of_code(name, kind=None, **arguments):
     """A method of any code with arguments that any code takes."""
     return lambda rng: Call(getattr(_coded(rng, kind)[0], name), _fresh(arguments))
@@ -359,7 +377,7 @@ def _with_code(function, **more):
 def _decoding_vector(rng):
     code, _ = _coded(rng)
     survivors = _heard(rng, code)
-    out = np.zeros(survivors.size, complex if code._complex else float)
+    out = np.zeros(survivors.size, complex if code.is_complex else float)
     return Call(code.decoding_vector, {"survivors": survivors, "method": "auto", "out": out})
 
 
@@ -566,13 +584,25 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Grouped.members": _of_code("members", Grouped, group=1),
     "Grouped.partitions_of": _of_code("partitions_of", Grouped, group=1),
     "Grouped.group_of": _of_code("group_of", Grouped, worker=1),
-    "Code.message_number": _of_code("message_number", worker=0, index=0),
-    "Code.sender": _of_code("sender", number=0),
-    "Code.messages_of": _of_code("messages_of", workers=[0]),
-    "Code.partitions": _of_code("partitions", worker=0, index=0),
-    "Code.coefficients": _of_code("coefficients", worker=0, index=0),
-    "Code.matrix": _of_code("matrix"),
-    "Code.encode_data": _encode_data(BinaryCode),
+    "Assignment.check_survivors": _of_survivors("check_survivors"),
+    "Scheme.residual": _of_survivors("residual"),
+    "Scheme.format": _of_code("format", p=5, dtype="float64", message_dtype=None),
+    "Code.combine": _combine,
+    "YeAbbe": lambda rng: Call(YeAbbe, {"n": 7, "k": 9, "stragglers": 2, "reduce": 2}),
+    "codes.make": lambda rng: Call(
+        codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
+    ),
+    "codes.register": lambda rng: Call(
+        codes.register,
+        {"name": "fuzzed", "factory": YeAbbe, "title": "fuzzed", "replace": True},
+    ),
+    "Assignment.message_number": _of_code("message_number", worker=0, index=0),
+    "Assignment.sender": _of_code("sender", number=0),
+    "Assignment.messages_of": _of_code("messages_of", workers=[0]),
+    "Assignment.partitions": _of_code("partitions", worker=0, index=0),
+    "Assignment.coefficients": _of_code("coefficients", worker=0, index=0),
+    "Assignment.matrix": _of_code("matrix"),
+    "Assignment.encode_data": _encode_data(BinaryCode),
     "Code.message_size": _of_code("message_size", p=5, dtype="float64"),
     "Code.message_dtype": _of_code("message_dtype", dtype="float64"),
     "Code.partial_dtype": _of_code("partial_dtype", dtype="float64"),
@@ -782,6 +812,15 @@ REASONS = {
     "GroupedRound": "made by Grouped.group_round",
     "Choice": "made by planning.plan",
     "Simulation": "made by simulation.simulate",
+    "Assignment.fingerprint": "takes nothing",
+    "Assignment.message_rows": "takes nothing",
+    "Scheme.known_stragglers": "takes nothing",
+    "Scheme.raise_too_few": "for schemes, which raise by it",
+    "Scheme.random_arrivals": "for recovery and others, which check",
+    "Code.check_stability": "for constructors",
+    "Round.left_out": "takes nothing",
+    "GroupedRound.left_out": "takes nothing",
+    "codes.names": "takes nothing",
     "Trust.of": "made by Code.trust and Round.trust",
     "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",
@@ -827,6 +866,11 @@ REASONS = {
     "kernels.threads.get_num_threads": "takes nothing",
     "kernels.threads.set_num_threads": "an integer, for the whole process: test_threads.py",
 }
+# What a scheme says of itself: called by the verbs, with what these have checked.
+SAID = (
+    *("row", "vector", "bind_vector", "fill_vectors", "follower", "parity", "deviation", "rings"),
+    *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
+)
 MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",
     "kernels": "check nothing: the facade above them does",
@@ -860,6 +904,8 @@ def _of_class(name, kind):
         owner = next(base for base in kind.__mro__ if method in vars(base))
         member = inspect.unwrap(getattr(vars(owner)[method], "__func__", vars(owner)[method]))
         public = method == "__call__" or not method.startswith("_")
+        if issubclass(owner, Assignment) and method in SAID:
+            continue
         if public and owner.__module__.startswith("fastgc") and inspect.isfunction(member):
             names.add(f"{owner.__name__}.{method}")
     return names

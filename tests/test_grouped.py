@@ -172,12 +172,12 @@ def test_rules_side_by_side_are_of_their_own_kind():
     rng = np.random.default_rng(1)
     for kind, codes in kinds.items():
         code = Grouped(codes)
-        rule, parts = code._rule, Groups(tuple(c._rule for c in codes), tuple(code._cuts))
+        rule, parts = code.rule, Groups(tuple(c.rule for c in codes), tuple(code._cuts))
         assert isinstance(rule, kind)
-        assert isinstance(side_by_side([c._rule for c in codes], code._cuts.tolist()), kind)
+        assert isinstance(side_by_side([c.rule for c in codes], code._cuts.tolist()), kind)
         for _ in range(200):
             order = rng.permutation(code.message_count)
-            tracker, other = rule.tracker(), parts.tracker()
+            tracker, other = rule.tally(), parts.tally()
             for at, message in enumerate(order.tolist()):
                 F = order[: at + 1]
                 ready = tracker.add(message)
@@ -186,7 +186,7 @@ def test_rules_side_by_side_are_of_their_own_kind():
                 assert rule.missing(F) == parts.missing(F)
     # A threshold below everything is nothing that adds up over groups.
     part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
-    assert isinstance(part._rule, Groups)
+    assert isinstance(part.rule, Groups)
     assert part.decodable([0, 1, 2, 4, 5, 6, 7])
     assert not part.decodable([0, 1, 2, 3, 4, 5, 6])
 
@@ -236,9 +236,9 @@ def test_trust_is_that_of_the_groups():
 def test_roundings_are_those_of_the_longest_messages_and_rings_those_of_groups():
     short, long = Uncoded(2), FractionalRepetition(2, 64, stragglers=1)
     for code in (Grouped([short, long]), Grouped([long, short])):
-        assert code._message_steps == long._message_steps > short._message_steps
+        assert code.message_roundings == long.message_roundings > short.message_roundings
     clustered = ReedSolomon(6, stragglers=1, clusters=2)
-    rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)])._circles()]
+    rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)]).rings()]
     assert rings == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 

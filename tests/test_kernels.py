@@ -175,12 +175,12 @@ def test_square_distance(dtype):
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 @pytest.mark.any_backend
 def test_every_simd_level(level):
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    if not c_backend.select_simd(level):
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    if not compiled.select_simd(level):
         pytest.skip(f"this build or processor has no {level}")
     try:
-        assert c_backend.simd() == level
+        assert compiled.simd() == level
         with fastgc.use_backend("c"):
             for kernel in LONG:
                 for dtype in kernel.dtypes:
@@ -199,15 +199,15 @@ def test_every_simd_level(level):
             for dtype in (np.float32, np.float64):
                 test_square_distance(dtype)
     finally:
-        assert c_backend.select_simd(before)
+        assert compiled.select_simd(before)
 
 
 @pytest.mark.any_backend
 def test_unknown_simd_level_changes_nothing():
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    assert not c_backend.select_simd("mmx")
-    assert c_backend.simd() == before
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    assert not compiled.select_simd("mmx")
+    assert compiled.simd() == before
 
 
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
@@ -477,7 +477,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
-    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    backend = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(n=12, k=12, stragglers=3)
     tables, rng = code.tables, np.random.default_rng(5)
     partials = rng.standard_normal((12, 7))
@@ -525,7 +525,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
     @numba.njit
     def combine(coef, rows, survivors, out):
-        return fastgc.kernels.numba_backend.combine_rows(coef, rows, out, survivors)
+        return fastgc.kernels.numba.combine_rows(coef, rows, out, survivors)
 
     rng = np.random.default_rng(8)
     survivors = np.array([5, 0, 3, 7, 6, 1])
@@ -550,8 +550,20 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
 
 @pytest.mark.any_backend
+def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
+    """Numba looks at a function's own file; what is compiled into it may be in another."""
+    compiling = pytest.importorskip("fastgc.kernels.numba.njit")
+    (tmp_path / "one.py").write_text("1")
+    before = compiling._digest(tmp_path)
+    (tmp_path / "other.py").write_text("2")
+    assert compiling._digest(tmp_path) != before
+    kept = fastgc.kernels.numba.replace._cache._cache_file
+    assert compiling._SOURCES in kept._source_stamp
+
+
+@pytest.mark.any_backend
 def test_steps_from_compiled_code():
-    backend = pytest.importorskip("fastgc.kernels.numba_backend")
+    backend = pytest.importorskip("fastgc.kernels.numba")
     sgd, nesterov, amsgrad = backend.sgd, backend.nesterov, backend.amsgrad
     replace, square_distance = backend.replace, backend.square_distance
 

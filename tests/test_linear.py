@@ -105,7 +105,7 @@ def test_finds_what_a_matrix_tolerates(source):
     code = LinearCode(source.matrix())
     assert code.stragglers == source.stragglers
     assert code.load == source.load
-    assert code._complex == source._complex
+    assert code.is_complex == source.is_complex
     for i in range(code.n):
         np.testing.assert_array_equal(np.sort(source.partitions(i)), code.partitions(i))
 
@@ -128,8 +128,13 @@ def test_wide_tall_and_rank_deficient():
 
 def test_too_many_sets_to_try():
     B = CyclicRepetition(60, stragglers=5).matrix()
-    with pytest.raises(ValueError, match="give stragglers="):
-        LinearCode(B)
+    unknown = LinearCode(B)
+    assert unknown.stragglers is unknown.threshold is unknown.communication_load is None
+    with pytest.raises(ValueError, match="it is not known how many stragglers"):
+        unknown.known_stragglers()
+    assert unknown.decodable(range(55))
+    with pytest.raises(NotDecodableError, match="how many always suffice is not known"):
+        unknown.decoding_vector(range(50))
     code = LinearCode(B, stragglers=5)
     assert code.threshold == 55
     assert code.decodable(range(55))

@@ -32,7 +32,7 @@ from fastgc import (
 )
 from fastgc.codes.base import Code
 from fastgc.codes.format import Format
-from fastgc.codes.parity import WIDTH, Projection
+from fastgc.codes.inspection import WIDTH, Projection
 from fastgc.stability import StabilityTracker
 
 EVERY_CODE = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
@@ -49,7 +49,7 @@ def dense(parity, size):
 
 def consistent(code, numbers, values):
     """Whether some partial gradients give these messages; as many columns as there are elements."""
-    rows = code._design(np.array(numbers, dtype=np.int64))[0]
+    rows = code.equations(np.array(numbers, dtype=np.int64))[0]
     if not len(rows):
         return True
     values = np.array(values)
@@ -117,8 +117,8 @@ def test_checks_of_every_set(code):
     everyone = np.arange(code.message_count)
     for f in sorted(8 * list(range(1, code.message_count + 1))):
         numbers = rng.permutation(everyone)[:f]
-        rows = code._design(numbers)[0]
-        H = dense(code._parity(numbers), f)
+        rows = code.equations(numbers)[0]
+        H = dense(code.parity(numbers), f)
         np.testing.assert_allclose(H @ rows, 0, atol=1e-12 * np.abs(H).max(initial=1))
         dependent = f - np.linalg.matrix_rank(rows, tol=1e-9)
         assert len(H) == dependent
@@ -134,8 +134,8 @@ def test_checks_of_large_codes(code):
     for _ in range(3):
         heard = rng.permutation(code.n)[int(rng.integers(code.stragglers + 1)) :]
         numbers = rng.permutation(code.messages_of(heard))
-        parity = code._parity(numbers)
-        rows = code._design(numbers)[0]
+        parity = code.parity(numbers)
+        rows = code.equations(numbers)[0]
         H = dense(parity, numbers.size)
         sizes = np.abs(H) @ np.linalg.norm(rows, axis=1)
         assert (np.linalg.norm(H @ rows, axis=1) <= 1e-10 * sizes).all()
@@ -147,8 +147,8 @@ def test_any_code_has_checks(code):
     """The general form, for schemes that define none of their own."""
     numbers = np.random.default_rng(2).permutation(code.message_count)
     for f in range(1, numbers.size + 1):
-        parity = Code._parity(code, numbers[:f])
-        rows = code._design(numbers[:f])[0]
+        parity = Code.parity(code, numbers[:f])
+        rows = code.equations(numbers[:f])[0]
         H = dense(parity, f)
         np.testing.assert_allclose(H @ rows, 0, atol=1e-12)
         assert len(H) == f - np.linalg.matrix_rank(rows, tol=1e-9)
@@ -227,7 +227,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
             if rnd.decodable:
                 expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
                 np.testing.assert_array_equal(rnd.gradient(), expected)
-                rows = code._design(np.array(heard))[0]
+                rows = code.equations(np.array(heard))[0]
                 used = np.flatnonzero(abs(code.decoding_vector(heard)) > 1e-12)
                 rank = np.linalg.matrix_rank(rows, tol=1e-9)
                 assert rnd.verified == all(
@@ -243,7 +243,9 @@ def test_honest_messages_pass_in_any_order(code, seed):
 
 
 @pytest.mark.any_backend
-@pytest.mark.parametrize("code", [c for c in SMALL if c.messages == 1 and c.stragglers], ids=repr)
+@pytest.mark.parametrize(
+    "code", [c for c in SMALL if c.messages_per_worker == 1 and c.stragglers], ids=repr
+)
 def test_one_message_to_spare_covers_all(code):
     """Whichever of them is lost, decoding goes on without it: so it can be checked."""
     job = Job(code)
@@ -291,7 +293,7 @@ def test_no_more_are_awaited_than_needed():
     seed=st.integers(0, 2**32),
 )
 def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, streaming, shape, seed):
-    if code._layout == "complex" and dtype in HALVES:
+    if code.layout == "complex" and dtype in HALVES:
         return
     rng = np.random.default_rng(seed)
     g = rng.standard_normal((code.k, p))
@@ -444,7 +446,7 @@ def test_large_codes_name_the_corrupt_one(code, kind):
     for number in sorted(in_random_order(code, rng), key=lambda m: code.sender(m)[0] != 17):
         if receive(rnd, number, messages[number]):
             break
-    if isinstance(code, Uncoded) and code.messages == 1:
+    if isinstance(code, Uncoded) and code.messages_per_worker == 1:
         assert rnd.corrupt == []
         assert not rnd.verified
     else:

@@ -260,7 +260,7 @@ def test_per_computation_delays_are_paid_for_every_partition():
 
 
 def test_names_and_recordings_of_other_types():
-    with pytest.raises(TypeError, match="a code's name must be text, not None"):
+    with pytest.raises(TypeError, match="a code is named by a text, not None"):
         planning.plan(4, codes=[None])
     with pytest.raises(TypeError, match="times must be real numbers, not complex128"):
         planning.Recording(np.ones((2, 2), complex), 0.0)

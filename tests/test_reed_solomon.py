@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
-from fastgc.codes.reed_solomon import stable_root
+from fastgc.codes.roots import stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
 

@@ -148,7 +148,7 @@ def test_generalised_scheme_sends_each_partial_gradient():
     loads = [3, 1, 4, 4, 5]
     code = CouponCollector(5, 6, loads=loads, seed=3)
     assert code.loads.tolist() == code.message_counts == loads
-    assert code.messages == 5
+    assert code.messages_per_worker == 5
     assert code.message_count == 17
     assert all(code.partitions(i, t).size == 1 for i in range(5) for t in range(loads[i]))
     alike = RandomAssignment(5, 6, load=loads, seed=3)
@@ -280,8 +280,8 @@ def test_trust_counts_what_is_left_out(rescale, load):
 def test_five_percent_of_forty():
     """Section V: with 5% tolerance two gradient values are missing at N = 40."""
     exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
-    assert exact._rule.need == 40
-    assert tolerant._rule.need == 38
+    assert exact.rule.need == 40
+    assert tolerant.rule.need == 38
     assert tolerant.recovery(200).messages < exact.recovery(200).messages
 
 

@@ -40,7 +40,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize("code", SMALL + MEDIUM, ids=SMALL_IDS + [repr(c)[:12] for c in MEDIUM])
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_kernel_does_what_rounds_do(code, interrupted):
-    if isinstance(code, LinearCode) or isinstance(code._rule, Groups):
+    if isinstance(code, LinearCode) or isinstance(code.rule, Groups):
         pytest.skip("no kernel knows the rule of any matrix, or of groups of several kinds")
     settings = {"rounds": 60, "seed": 5, "interrupted": interrupted}
     cost = np.linspace(1e-4, 3e-4, code.n)

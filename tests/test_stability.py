@@ -53,7 +53,7 @@ def products(code):
     if code.codes_data:
         basis = code._basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
-        return rows, np.eye(basis.shape[1]).ravel(), code.load // code.messages
+        return rows, np.eye(basis.shape[1]).ravel(), code.load // code.messages_per_worker
     return code.matrix(), np.ones(code.k), 1
 
 
@@ -242,7 +242,7 @@ def test_bounds_are_bounds(data):
 @given(st.data())
 def test_bounds_of_short_messages(dtype, data):
     code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
-    if code._layout in ("complex", "complex data"):
+    if code.layout in ("complex", "complex data"):
         return
     seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
     (F,) = decodable_sets(code, np.random.default_rng(seed), 1)
@@ -267,7 +267,7 @@ def test_bounds_of_short_messages(dtype, data):
     ids=repr,
 )
 def test_bounds_are_within_a_thousand_times_the_worst_error(code, dtype):
-    if "16" in dtype and code._layout in ("complex", "complex data"):
+    if "16" in dtype and code.layout in ("complex", "complex data"):
         pytest.skip("no complex numbers of two bytes")
     ratios = []
     for seed in range(6):
@@ -512,7 +512,7 @@ def test_the_papers_construction_is_detected():
     assert again.root == 1
     assert "strict" not in repr(code)
     with pytest.warns(InstabilityWarning):  # making it again from parameters is new
-        type(code)(**code._parameters())
+        type(code)(**code.arguments)
 
 
 @pytest.mark.any_backend
@@ -537,7 +537,7 @@ def test_the_quick_estimate_agrees_with_trust(n, s, root):
     code = ReedSolomon(n, stragglers=s, root=root)
     rng = np.random.default_rng(1)
     trusted = [code.trust(rng.permutation(n)[s:]).relative_error for _ in range(50)]
-    assert code._typical_error() / 30 < np.median(trusted) < 30 * code._typical_error()
+    assert code.typical_error() / 30 < np.median(trusted) < 30 * code.typical_error()
 
 
 # -------------------------------------------------------------------- choices among the survivors
@@ -549,7 +549,7 @@ def test_the_quick_estimate_agrees_with_trust(n, s, root):
 def test_spread_is_an_exact_and_shorter_vector(n, k, s):
     code = ReedSolomon(n, k, stragglers=s, clusters="auto")
     B = code.matrix()
-    block, need = code._rule
+    block, need = code.rule
     rng = np.random.default_rng(n)
     decoded_anew = 0
     for trial in range(30):
@@ -640,7 +640,7 @@ def test_many_stragglers_spread_too():
     fft, auto = (code.decoding_vector(F, method) for method in ("fft", "auto"))
     assert np.linalg.norm(auto) < 5 < 100 < np.linalg.norm(fft)
     np.testing.assert_array_equal(auto, code.decoding_vector(F, "spread"))
-    column = np.array([dict(zip(*code._row(i), strict=True)).get(1234, 0) for i in F.tolist()])
+    column = np.array([dict(zip(*code.row(i), strict=True)).get(1234, 0) for i in F.tolist()])
     assert abs(auto @ column - 1) < 1e-12
 
 

@@ -59,7 +59,7 @@ def test_every_set(code):
             assert stream.members.tolist() == sorted(there)
             assert stream.decodable == code.decodable(sorted(there))
             if not stream.decodable:
-                missing = code._rule.missing(stream.members)
+                missing = code.rule.missing(stream.members)
                 with pytest.raises(NotDecodableError) as caught:
                     stream.vector()
                 assert caught.value.missing == missing

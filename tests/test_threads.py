@@ -241,20 +241,20 @@ def _child(task):
 
 @pytest.mark.any_backend
 def test_simd_levels_change_while_kernels_run():
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
-    before = c_backend.simd()
-    levels = [name for name in ("baseline", "avx2", "avx512") if c_backend.select_simd(name)]
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    levels = [name for name in ("baseline", "avx2", "avx512") if compiled.select_simd(name)]
     x = np.arange(1000.0)
 
     def task(number):
         for i in range(200):
-            assert c_backend.select_simd(levels[(number + i) % len(levels)])
-            assert c_backend.square_sum(x) == 332833500.0
+            assert compiled.select_simd(levels[(number + i) % len(levels)])
+            assert compiled.square_sum(x) == 332833500.0
 
     try:
         at_once(task)
     finally:
-        assert c_backend.select_simd(before)
+        assert compiled.select_simd(before)
 
 
 @pytest.mark.any_backend

@@ -262,7 +262,7 @@ def test_public_names():
 def test_from_compiled_code():
     import numba
 
-    from fastgc.kernels.numba_backend import leja_order, vandermonde_column
+    from fastgc.kernels.numba import leja_order, vandermonde_column
 
     @numba.njit
     def moments(nodes, b):

@@ -32,7 +32,7 @@ def codes(
 
     with clear_errors():
         s = workers // 5 if stragglers is None else stragglers
-        chosen = catalogue.split(names) or [name for name in catalogue.NAMES if name != "linear"]
+        chosen = catalogue.split(names) or catalogue.names()
         made, impossible = {}, {}
         for name in chosen:
             try:
@@ -54,7 +54,7 @@ def codes(
         [
             name,
             str(found.load),
-            f"{found.threshold}/{found.messages}",
+            f"{'?' if found.threshold is None else found.threshold}/{found.messages}",
             f"{found.mean_workers:.1f}",
             f"{found.communication_load:.1f}",
             f"{found.message_size:g}",

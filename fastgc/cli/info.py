@@ -20,7 +20,6 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
-    kept = crossover.kind() in crossover.measured()
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
@@ -31,17 +30,14 @@ def info(
         "numpy": np.__version__,
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
-        "transforms": {
-            "source": str(crossover.path()) if kept else "built in; `fastgc tune` measures",
-            "factors": dict(crossover.table()),
-        },
+        "transforms": {"kind": crossover.kind(), "factors": dict(crossover.table())},
     }
     if as_json:
         typer.echo(json.dumps(facts))
         return
     found = facts["transforms"]
     some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
-    facts["transforms"] = f"from {', '.join(some)} on ({found['source']})"
+    facts["transforms"] = f"from {', '.join(some)} on (for {found['kind']})"
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
         typer.echo(f"{name:<10} {shown}")
@@ -49,7 +45,7 @@ def info(
 
 def _simd() -> str:
     try:
-        from ..kernels import c_backend
+        from ..kernels.c import simd
     except ImportError:
         return "none (the compiled extension is missing)"
-    return c_backend.simd()
+    return simd()

@@ -89,7 +89,7 @@ def simulate(
         if model is not None:
             sample(model, 0, workers, seed)  # raises where they are those of other workers
         asked = catalogue.split(names)
-        chosen = asked or [name for name in catalogue.NAMES if name != "linear"]
+        chosen = asked or catalogue.names()
         found: dict[str, Simulation] = {}
         loads: dict[str, int] = {}
         impossible: dict[str, str] = {}
@@ -307,7 +307,7 @@ def _refuse(context: typer.Context, instead: str, *options: str) -> None:
 def _check_live(name: str) -> None:
     """Raise ValueError for codes that cannot run what `_go_live` runs."""
     catalogue.check_name(name)
-    if catalogue.NAMES[name.partition(":")[0]].kind is LagrangeCode:
+    if catalogue.factory(name) is LagrangeCode:
         raise ValueError(
             f"--live runs softmax regression, and {name} decodes only gradients that are quadratic "
             "in the data: name other codes"

@@ -1,19 +1,23 @@
-"""Gradient codes, one file per scheme over the small base in ``base``."""
+"""Gradient codes, one file per scheme: see ``scheme`` for what one says, ``base`` for the verbs."""
 
 from .base import Code, Recovery
 from .binary import BinaryCode
+from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
+from .decoding import BoundDecoder, Decoder
+from .encoding import Encoder
 from .fractional_repetition import FractionalRepetition
 from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
 from .linear import LinearCode
-from .plans import BoundDecoder, Decoder, Encoder, Round
 from .random_assignment import RandomAssignment
 from .reed_solomon import ReedSolomon
+from .round import Round
 from .streaming import Stream
 from .trust import Approximation, Trust
 from .uncoded import Uncoded
+from .ye_abbe import YeAbbe
 
 __all__ = [
     "Approximation",
@@ -36,4 +40,8 @@ __all__ = [
     "Stream",
     "Trust",
     "Uncoded",
+    "YeAbbe",
+    "make",
+    "names",
+    "register",
 ]

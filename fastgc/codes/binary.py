@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +55,9 @@ class BinaryCode(Code):
     [1.0, 1.0, 0.0, 1.0, 0.0]
     """
 
-    _sparse = True
+    exact = True
+    is_complex = False
+    stragglers: int
 
     def __init__(
         self,
@@ -95,20 +96,20 @@ class BinaryCode(Code):
         self._size = np.bincount(self._class)
         self.load = int((self._stop - self._start).max())
 
-    def _parameters(self) -> dict[str, Any]:
-        given = {"n": self.n, "k": self.k, "stragglers": self.stragglers}
-        return given if self.speeds is None else {**given, "speeds": self.speeds}
-
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         held = np.arange(self._start[worker], self._stop[worker])
         return held, np.ones(held.size)
 
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        return self._stop - self._start
+
     @cached_property
-    def _rule(self) -> Tiling:
+    def rule(self) -> Tiling:
         return Tiling(self._start, self._stop, self.k)
 
-    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         """Algorithm 3, O(n); where no class is complete, by a path through the blocks."""
         mine = self._class[survivors]
         came = np.bincount(mine, minlength=self._size.size)
@@ -117,16 +118,16 @@ class BinaryCode(Code):
         if came[best] == self._size[best]:
             chosen: NDArray[np.float64] = (mine == best).astype(np.float64)
             return chosen
-        path = self._rule.path(survivors)
+        path = self.rule.path(survivors)
         if path is None:
-            self._raise_too_few(survivors)
+            self.raise_too_few(survivors)
         vector = np.zeros(survivors.size)
         vector[list(path)] = list(path.values())
         return vector
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """The messages round a circle of blocks add up to zero."""
-        cycles = self._rule.cycles(survivors)
+        cycles = self.rule.cycles(survivors)
         sizes = np.array([len(cycle) for cycle in cycles], dtype=np.int64)
         return Parity(
             np.cumsum(sizes) - sizes,

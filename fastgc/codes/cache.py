@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,12 @@ from numpy.typing import NDArray
 from .. import kernels
 from .rules import Numbers
 
-if TYPE_CHECKING:
-    from .base import VectorFunction
-
-__all__ = ["CacheInfo", "SurvivorCache", "SurvivorMask", "key_of", "remembering"]
+__all__ = ["CacheInfo", "SurvivorCache", "SurvivorMask", "VectorFunction", "key_of", "remembering"]
 
 T = TypeVar("T")
+
+# Called with a number f and a method: writes the vector of the first f survivors of a buffer.
+VectorFunction = Callable[[int, str], None]
 
 # Bytes, at most, that the vectors kept for one code take: three at n = 2^20, thousands at n = 1000.
 CACHE_BYTES = 64 << 20
@@ -121,19 +122,21 @@ class SurvivorMask:
 
     Parameters
     ----------
-    survivors : (N,) int64 array
-        The buffer; numbers are below N.
+    count : int
+        Numbers are below it.
+    survivors : int64 array
+        The buffer.
     """
 
     __slots__ = ("_bits", "_mask")
 
-    def __init__(self, survivors: NDArray[np.int64]) -> None:
-        bits = np.empty(-(-survivors.size // 8), dtype=np.uint8)
+    def __init__(self, count: int, survivors: NDArray[np.int64]) -> None:
+        bits = np.empty(-(-count // 8), dtype=np.uint8)
         self._bits: Any = bits.data
-        self._mask = kernels.bind_survivor_mask(survivors.size, survivors, bits)
+        self._mask = kernels.bind_survivor_mask(count, survivors, bits)
 
     def sound(self, f: int) -> bool:
-        """Whether ``survivors[:f]`` are distinct, and numbers below N."""
+        """Whether ``survivors[:f]`` are distinct, and numbers below the count."""
         return not self._mask(f)
 
     def key(self, f: int) -> bytes | None:
@@ -150,6 +153,7 @@ def key_of(n: int, survivors: Numbers) -> bytes:
 
 def remembering(
     fill: VectorFunction,
+    count: int,
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     cache: SurvivorCache[NDArray[Any]],
@@ -159,7 +163,7 @@ def remembering(
     It is kept by number of message, so that these may come in any order. Methods other than "auto"
     are always used.
     """
-    mask = SurvivorMask(survivors)
+    mask = SurvivorMask(count, survivors)
 
     def remember(f: int, method: str) -> None:
         key = mask.key(f) if method == "auto" and cache.nbytes else None
@@ -172,7 +176,7 @@ def remembering(
             return
         fill(f, method)
         if cache.came_before(key):
-            of_all = np.zeros_like(vector)
+            of_all = np.zeros(count, dtype=vector.dtype)
             of_all[survivors[:f]] = vector[:f]
             cache.keep(key, of_all, of_all.nbytes)
 

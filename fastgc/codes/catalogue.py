@@ -1,14 +1,15 @@
-"""Codes by name, with sensible parameters: for command lines and tables."""
+"""Codes by name, with sensible parameters: for command lines, planning and tables."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from .._registry import Found, Registry, read_value, split_arguments
 from .base import Code
 from .binary import BinaryCode
 from .coupon_collector import CouponCollector
@@ -19,59 +20,134 @@ from .linear import LinearCode
 from .random_assignment import RandomAssignment, UncoveredError
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
+from .ye_abbe import YeAbbe
 
-__all__ = ["NAMES", "describe", "make", "split"]
+__all__ = ["BUILT_IN", "check_name", "describe", "factory", "make", "names", "register", "split"]
+
+# From what is known, n, k, s, load and seed, the arguments that a factory is given.
+Defaults = Callable[..., dict[str, Any]]
+
+_REGISTRY = Registry("code", "fastgc.codes")
+_DEFAULTS: dict[str, Defaults] = {}
 
 
-class _Entry(NamedTuple):
-    kind: type[Code]
-    title: str
-    # n, k, s, load and seed, of which it takes what it needs
-    defaults: Callable[..., dict[str, Any]]
+def register(
+    name: str,
+    factory: Callable[..., Code],
+    title: str | None = None,
+    *,
+    defaults: Defaults | None = None,
+    replace: bool = False,
+) -> None:
+    """Make a code known by a name: to `make`, planning, simulations, tables and the command line.
+
+    Packages that are installed may offer theirs as entry points of the group ``fastgc.codes``
+    instead; and ``module:Class`` names any that can be imported.
+
+    Parameters
+    ----------
+    name : str
+        Small letters, digits and ``. _ -``.
+    factory : callable
+        A class, or a function that returns a code. It is given ``n``, and of ``k``, ``stragglers``,
+        ``load`` and ``seed`` those that its signature has: ``k`` if asked for or needed, ``load``
+        where it is needed or ``stragglers`` is no parameter.
+    title : str, optional
+        For tables and plots. Default: the name.
+    defaults : callable, optional
+        Called with ``n, k, s, load, seed`` by keyword, gives the arguments beside ``n`` and ``k``.
+    replace : bool
+        Whether it may take the place of another factory.
+
+    Raises
+    ------
+    ValueError
+        If another factory has the name, unless it is to be replaced; if it is no name.
+    TypeError
+        If an argument is of a wrong type.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> fastgc.codes.register("rs-paper", lambda n, stragglers: fastgc.ReedSolomon(
+    ...     n, stragglers=stragglers, root=1), "Reed-Solomon, the paper's root")
+    >>> fastgc.codes.make("rs-paper", 8, stragglers=2)
+    ReedSolomon(n=8, stragglers=2, root=1)
+    """
+    _REGISTRY.register(name, factory, title, replace)
+    _DEFAULTS.pop(name, None)
+    if defaults is not None:
+        _DEFAULTS[name] = defaults
 
 
 def _seeded(load: int, seed: int, **_: int) -> dict[str, Any]:
     return {"load": load, "seed": seed}
 
 
-NAMES: dict[str, _Entry] = {
-    "rs": _Entry(ReedSolomon, "Reed-Solomon", lambda s, **_: {"stragglers": s}),
-    "rs-clustered": _Entry(
+_BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
+    ("rs", ReedSolomon, "Reed-Solomon", lambda s, **_: {"stragglers": s}),
+    (
+        "rs-clustered",
         ReedSolomon,
         "Reed-Solomon in clusters",
         lambda s, **_: {"stragglers": s, "clusters": "auto"},
     ),
-    "binary": _Entry(BinaryCode, "binary", lambda s, **_: {"stragglers": s}),
-    "fractional": _Entry(
-        FractionalRepetition, "fractional repetition", lambda s, **_: {"stragglers": s}
+    ("binary", BinaryCode, "binary", lambda s, **_: {"stragglers": s}),
+    (
+        "fractional",
+        FractionalRepetition,
+        "fractional repetition",
+        lambda s, **_: {"stragglers": s},
     ),
-    "cyclic": _Entry(
-        CyclicRepetition, "cyclic repetition", lambda s, seed, **_: {"stragglers": s, "seed": seed}
+    (
+        "cyclic",
+        CyclicRepetition,
+        "cyclic repetition",
+        lambda s, seed, **_: {"stragglers": s, "seed": seed},
     ),
-    "bcc": _Entry(CouponCollector, "batched coupon collector", _seeded),
-    "random": _Entry(RandomAssignment, "random assignment", _seeded),
-    "uncoded": _Entry(Uncoded, "uncoded, wait for all", lambda **_: {}),
-    "ignore": _Entry(
+    (
+        "ye-abbe",
+        YeAbbe,
+        "Ye-Abbe, half as long messages",
+        lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2},
+    ),
+    ("bcc", CouponCollector, "batched coupon collector", _seeded),
+    ("random", RandomAssignment, "random assignment", _seeded),
+    ("uncoded", Uncoded, "uncoded, wait for all", lambda **_: {}),
+    (
+        "ignore",
         Uncoded,
         "uncoded, ignore stragglers",
         # the s largest of the shares
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
-    "uc-mmc": _Entry(Uncoded, "UC-MMC", lambda load, **_: {"load": load}),
-    "uc-mmc-pg": _Entry(
-        Uncoded, "UC-MMC-PG, 5%", lambda load, **_: {"load": load, "tolerance": 0.05}
+    ("uc-mmc", Uncoded, "UC-MMC", lambda load, **_: {"load": load}),
+    ("uc-mmc-pg", Uncoded, "UC-MMC-PG, 5%", lambda load, **_: {"load": load, "tolerance": 0.05}),
+    ("lcc", LagrangeCode, "Lagrange (LCC)", lambda load, **_: {"load": load}),
+    (
+        "lcc-mmc",
+        LagrangeCode,
+        "Lagrange (LCC-MMC)",
+        lambda load, **_: {"load": load, "messages": load},
     ),
-    "lcc": _Entry(LagrangeCode, "Lagrange (LCC)", lambda load, **_: {"load": load}),
-    "lcc-mmc": _Entry(
-        LagrangeCode, "Lagrange (LCC-MMC)", lambda load, **_: {"load": load, "messages": load}
-    ),
-    "lcc-mmc-2": _Entry(
+    (
+        "lcc-mmc-2",
         LagrangeCode,
         "Lagrange (LCC-MMC-2)",
         lambda load, **_: {"load": load + load % 2, "messages": (load + 1) // 2},
     ),
-    "linear": _Entry(LinearCode, "any matrix", lambda **_: {}),
-}
+    ("linear", LinearCode, "any matrix", lambda **_: {}),
+]
+for _name, _kind, _title, _given in _BUILT_IN:
+    register(_name, _kind, _title, defaults=_given)
+
+# Names that are always there.
+BUILT_IN = tuple(entry[0] for entry in _BUILT_IN)
+
+
+def names() -> list[str]:
+    """The names of codes that make one from n alone, those of installed packages included."""
+    return [name for name in _REGISTRY.names() if name != "linear"]
 
 
 def split(text: str) -> list[str]:
@@ -84,17 +160,19 @@ def split(text: str) -> list[str]:
 
 def describe(text: str) -> str:
     """A title for tables."""
-    name, _, listed = text.partition(":")
-    return NAMES[name].title + (f" ({listed})" if listed else "")
+    found = _REGISTRY.resolve(text)
+    title = _REGISTRY.title(found.name) if found.name in _REGISTRY else found.name
+    return title + (f" ({found.listed})" if found.listed else "")
+
+
+def factory(text: str) -> Callable[..., Code]:
+    """What makes the code that a text names, or ValueError."""
+    return _REGISTRY.resolve(text).factory
 
 
 def check_name(text: str) -> None:
     """Raise ValueError unless the text names a code, whatever its arguments."""
-    if not isinstance(text, str):
-        raise TypeError(f"a code's name must be text, not {text!r}")
-    name = text.partition(":")[0]
-    if name not in NAMES:
-        raise ValueError(f"unknown code {name!r}: choose among {', '.join(NAMES)}")
+    _REGISTRY.resolve(text)
 
 
 def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int = 0) -> Code:
@@ -103,9 +181,9 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     Parameters
     ----------
     text : str
-        A name of `NAMES`, alone or with arguments of its class: ``"bcc:load=5,seed=3"``. Words and
-        numbers stand for themselves, ``speeds=2/1/1`` for a list; ``linear:B=matrix.npy`` reads
-        the matrix from a file.
+        A name (`names`, and ``linear``) or ``module:Class``, alone or with arguments of its class:
+        ``"bcc:load=5,seed=3"``. Words and numbers stand for themselves, ``speeds=2/1/1`` for a
+        list; ``linear:B=matrix.npy`` reads the matrix from a file.
     n : int
         Workers.
     k : int, optional
@@ -120,10 +198,11 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     ------
     ValueError
         If there is no such code, or none with such parameters.
+    ImportError
+        If what is named cannot be imported.
     """
-    check_name(text)
-    name, _, listed = text.partition(":")
-    entry = NAMES[name]
+    found = _REGISTRY.resolve(text)
+    wanted_k = k
     k = n if k is None else k
     if n < 1 or k < 1:
         raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
@@ -131,49 +210,78 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
         raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
     load = min(-(-(stragglers + 1) * k // n), k)
     known = {"n": n, "k": k, "s": stragglers, "load": load, "seed": seed}
-    arguments: dict[str, Any] = {} if entry.kind is LinearCode else {"n": n, "k": k}
-    arguments |= entry.defaults(**known)
-    takes = [p for p in inspect.signature(entry.kind).parameters if p not in ("n", "k")]
-    given = {}
-    for item in filter(None, listed.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if key not in takes or not equals or key in given:
-            raise ValueError(
-                f"code {text!r}: {name} takes {', '.join(takes)}, once each; not {item}"
-            )
-        given[key] = _value(value)
+    given = _read(text, found)
+    if found.factory is LinearCode:
+        return _linear(n, given)
+    defaults = _DEFAULTS.get(found.name)
+    if defaults is not None:
+        arguments = {"n": n} | ({} if wanted_k is None else {"k": k}) | defaults(**known)
+    else:
+        arguments = _fitting(found.factory, known, wanted_k)
     if "loads" in given:
         arguments.pop("load", None)
-    if "load" in given:  # it says what is tolerated
+    if "load" in given and not _needs(found.factory, "stragglers"):  # it says what is tolerated
         arguments.pop("stragglers", None)
-    arguments |= given
-    if entry.kind is not LinearCode:
-        try:
-            return entry.kind(**arguments)
-        except UncoveredError as error:
-            if "seed" in given or error.seed is None:
-                raise
-            return entry.kind(**{**arguments, "seed": error.seed})
-    if "B" not in arguments:
-        raise ValueError("the code linear needs a matrix: linear:B=matrix.npy")
     try:
-        arguments["B"] = np.load(str(arguments["B"]), allow_pickle=False)
-    except EOFError:
-        raise ValueError(f"{arguments['B']} is no .npy file: it is empty") from None
-    code = LinearCode(**arguments)
-    if code.n != n:
-        raise ValueError(f"the matrix has {code.n} rows, but there are {n} workers")
+        code = found.factory(**arguments | given)
+    except UncoveredError as error:
+        if "seed" in given or error.seed is None:
+            raise
+        code = found.factory(**arguments | given | {"seed": error.seed})
+    if not isinstance(code, Code):
+        raise TypeError(f"{text!r} makes {code!r}, which is no fastgc.Code")
     return code
 
 
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    parts = [_value(part) for part in text.split("/")] if "/" in text else []
-    if parts and not any(isinstance(part, str) for part in parts):
-        return parts
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    return words.get(text.lower(), text)
+def _needs(factory: Callable[..., Code], name: str) -> bool:
+    parameter = inspect.signature(factory).parameters.get(name)
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _read(text: str, found: Found) -> dict[str, Any]:
+    """Arguments that the text lists."""
+    takes = [p for p in inspect.signature(found.factory).parameters if p not in ("n", "k")]
+    try:
+        listed = split_arguments(found.listed)
+        strange = next((key for key in listed if key not in takes), None)
+        if strange is not None:
+            raise ValueError(f"not {strange}={listed[strange]}")
+    except ValueError as error:
+        raise ValueError(
+            f"code {text!r}: {found.name} takes {', '.join(takes)}, once each; {error}"
+        ) from None
+    return {key: read_value(value) for key, value in listed.items()}
+
+
+def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None) -> dict[str, Any]:
+    """What a factory takes of what is known, by the names of its parameters."""
+    parameters = inspect.signature(factory).parameters
+    if "n" not in parameters:
+        raise ValueError(f"{factory!r} makes no code by name: it has no parameter n, of workers")
+    arguments: dict[str, Any] = {"n": known["n"]}
+    if "k" in parameters and (k is not None or _needs(factory, "k")):
+        arguments["k"] = known["k"]
+    elif k is not None and k != known["n"] and "k" not in parameters:
+        raise ValueError(
+            f"it has as many partitions as workers, {known['n']}: k={k} is not to be had"
+        )
+    if "stragglers" in parameters:
+        arguments["stragglers"] = known["s"]
+    if "load" in parameters and (_needs(factory, "load") or "stragglers" not in parameters):
+        arguments["load"] = known["load"]
+    if "seed" in parameters:
+        arguments["seed"] = known["seed"]
+    return arguments
+
+
+def _linear(n: int, given: dict[str, Any]) -> LinearCode:
+    if "B" not in given:
+        raise ValueError("the code linear needs a matrix: linear:B=matrix.npy")
+    try:
+        given["B"] = np.load(str(given["B"]), allow_pickle=False)
+    except EOFError:
+        raise ValueError(f"{given['B']} is no .npy file: it is empty") from None
+    code = LinearCode(**given)
+    if code.n != n:
+        raise ValueError(f"the matrix has {code.n} rows, but there are {n} workers")
+    return code

@@ -29,39 +29,41 @@ class CellCode(Code):
         The cells of each worker's messages, in order.
     """
 
-    _sparse = True
+    is_complex = False
+    stragglers: int
+    exact = True  # but where partitions may be missing
     _need: int | None = None  # partitions that must have come; None: all
     _cuts: NDArray[np.int64]
     _choices: list[NDArray[np.int64]]
 
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         cells = self._choices[worker]
         partitions = np.concatenate([np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells])
         return partitions, np.ones(partitions.size)
 
     @cached_property
-    def message_counts(self) -> list[int]:  # noqa: D102
+    def message_counts(self) -> list[int]:
         return [cells.size for cells in self._choices]
 
     @cached_property
-    def _rule(self) -> Cells:
+    def rule(self) -> Cells:
         need = self.k if self._need is None else self._need
         return Cells(np.concatenate(self._choices), np.diff(self._cuts), need)
 
     @property
-    def loads(self) -> NDArray[np.int64]:  # noqa: D102
+    def loads(self) -> NDArray[np.int64]:
         weight = np.diff(self._cuts)
         return np.array([int(weight[cells].sum()) for cells in self._choices], dtype=np.int64)
 
-    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        rule = self._rule
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        rule = self.rule
         used = rule.first(survivors)
         weight = self.k
         if used.min() < 0:  # some cell is missing
             weight = int(rule.weight[used >= 0].sum())
             if weight < rule.need:
-                self._raise_too_few(survivors)
+                self.raise_too_few(survivors)
             used = used[used >= 0]
         vector = np.zeros(survivors.size)
         vector[used] = self._scale(weight)
@@ -71,9 +73,9 @@ class CellCode(Code):
         """What the sum over `came` partitions is multiplied by."""
         return 1.0
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """Every copy of a cell is the first one."""
-        first = self._rule.first(survivors)[self._rule.cell[survivors]]
+        first = self.rule.first(survivors)[self.rule.cell[survivors]]
         copies = np.flatnonzero(first != np.arange(survivors.size))
         return Parity(
             2 * np.arange(copies.size),

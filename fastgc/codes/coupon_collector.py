@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -61,17 +60,12 @@ class CouponCollector(CellCode):
         self.n, self.k, self.seed = n, k, check_seed(seed)
         if load is not None:
             sizes = check_loads(check_integer("load", load), n, k)
-            self._given: dict[str, Any] = {"load": sizes[0]}
             self._cuts = np.append(np.arange(0, k, sizes[0]), k)
             self._choices, holders = choose(self.seed, self._cuts.size - 1, [1] * n, "batch")
         else:
             assert loads is not None
             sizes = check_loads(loads, n, k)
-            self._given = {"loads": sizes}
             self._cuts = np.arange(k + 1)
             self._choices, holders = choose(self.seed, k, sizes, "partition")
         self.load = int(self.loads.max())
         self.stragglers = holders - 1
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"n": self.n, "k": self.k, **self._given, "seed": self.seed}

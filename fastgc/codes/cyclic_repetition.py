@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +48,8 @@ class CyclicRepetition(LinearCode):
         If the code is unstable, and `strict`.
     """
 
+    stragglers: int
+
     def __init__(
         self,
         n: int,
@@ -70,27 +71,14 @@ class CyclicRepetition(LinearCode):
         group = np.repeat(np.arange(n), k // n + (np.arange(n) < k % n))
         self._set_matrix(_matrix(n, s, self.seed)[:, group], cache)
         self.stragglers = s
-        self._check_stability(strict, 'use BinaryCode, or ReedSolomon with clusters="auto"')
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "n": self.n,
-            "k": self.k,
-            "stragglers": self.stragglers,
-            "seed": self.seed,
-            "cache": self._kept,
-        }
-
-    def __repr__(self) -> str:
-        listed = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
-        return f"CyclicRepetition({listed})"
+        self.check_stability(strict, 'use BinaryCode, or ReedSolomon with clusters="auto"')
 
     def _rank(self, singular: NDArray[np.float64]) -> int:
-        return self.threshold
+        return self.n - self.stragglers
 
     @cached_property
-    def _rule(self) -> Blocks:
-        return Blocks.one(self.n, self.threshold)
+    def rule(self) -> Blocks:
+        return Blocks.one(self.n, self.n - self.stragglers)
 
 
 def _matrix(n: int, s: int, seed: int) -> NDArray[np.float64]:

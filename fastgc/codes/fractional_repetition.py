@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._arrays import check_integer
@@ -53,6 +51,3 @@ class FractionalRepetition(CellCode):
         self._cuts = np.concatenate([[0], np.cumsum(sizes)])
         self._choices = [np.array([i % blocks]) for i in range(n)]
         self.load = int(sizes.max())
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"n": self.n, "k": self.k, "stragglers": self.stragglers}

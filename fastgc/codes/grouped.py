@@ -16,7 +16,7 @@ from .._arrays import Output, check_index, check_integer, check_vector, check_wo
 from .base import Code
 from .fractional_repetition import FractionalRepetition
 from .parity import Parity
-from .plans import Round
+from .round import Round
 from .rules import Rule, side_by_side
 
 __all__ = ["Grouped", "GroupedRound"]
@@ -54,8 +54,6 @@ class Grouped(Code):
     (12, 6, 1, 1)
     """
 
-    _sparse = True
-
     def __init__(self, codes: Sequence[Code]) -> None:
         if not isinstance(codes, Sequence):
             raise TypeError(f"codes must be a sequence of codes, one a group, not {codes!r}")
@@ -65,7 +63,12 @@ class Grouped(Code):
         for g, code in enumerate(self.codes):
             if not isinstance(code, Code):
                 raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
-            if code.codes_data or (code._complex and not code.packed):
+            if code.pieces != self.codes[0].pieces:
+                raise ValueError(
+                    f"codes[{g}], {code!r}, cuts gradients into {code.pieces} pieces, but codes[0] "
+                    f"into {self.codes[0].pieces}: all must do alike"
+                )
+            if code.codes_data or (code.is_complex and not code.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, does not go into a group: its messages are no "
                     "combinations of real gradients, or are expanded to complex numbers"
@@ -75,8 +78,12 @@ class Grouped(Code):
         self._first_partition = [0, *accumulate(code.k for code in self.codes)]
         self.n, self.k = self._first_worker[-1], self._first_partition[-1]
         self.load = max(code.load for code in self.codes)
-        self.stragglers = min(code.stragglers for code in self.codes)
-        self._complex = any(code._complex for code in self.codes)
+        tolerated = [code.stragglers for code in self.codes]
+        known = [s for s in tolerated if s is not None]
+        self.stragglers = min(known) if len(known) == len(tolerated) else None
+        self.pieces = self.codes[0].pieces
+        self.exact = all(code.exact for code in self.codes)
+        self.is_complex = any(code.is_complex for code in self.codes)
 
     @classmethod
     def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
@@ -131,27 +138,24 @@ class Grouped(Code):
         """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
         return GroupedRound(self, p, dtype, message_dtype, verify=verify)
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"codes": list(self.codes)}
-
     def __repr__(self) -> str:
         names = [repr(code) for code in self.codes]
         if len(set(names)) == 1:
             return f"Grouped([{names[0]}] * {self.groups})"
         return f"Grouped([{', '.join(names)}])"
 
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         g = self.group_of(worker)
         held, values = self.codes[g]._row(worker - self._first_worker[g])
         # One kind of coefficients for all groups: kernels of packed messages take complex ones.
-        return held + self._first_partition[g], values + 0j if self._complex else values
+        return held + self._first_partition[g], values + 0j if self.is_complex else values
 
     @property
-    def loads(self) -> NDArray[np.int64]:  # noqa: D102
+    def loads(self) -> NDArray[np.int64]:
         return np.concatenate([code.loads for code in self.codes])
 
     @cached_property
-    def message_counts(self) -> list[int]:  # noqa: D102
+    def message_counts(self) -> list[int]:
         return list(chain.from_iterable(code.message_counts for code in self.codes))
 
     @cached_property
@@ -160,50 +164,51 @@ class Grouped(Code):
         return np.cumsum([0, *(code.message_count for code in self.codes)])
 
     @property
-    def threshold(self) -> int:  # noqa: D102
+    def threshold(self) -> int | None:
         # The most that can be missing is what one group can miss.
-        spare = min(code.message_count - code.threshold for code in self.codes)
-        return self.message_count - spare
+        enough = [(code.message_count, code.threshold) for code in self.codes]
+        spare = [count - least for count, least in enough if least is not None]
+        return None if len(spare) < self.groups else self.message_count - min(spare)
 
     @cached_property
-    def _rule(self) -> Rule:
-        return side_by_side([code._rule for code in self.codes], self._cuts.tolist())
+    def rule(self) -> Rule:
+        return side_by_side([code.rule for code in self.codes], self._cuts.tolist())
 
     def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Positions of each group's messages among the survivors."""
         group = np.searchsorted(self._cuts, survivors, side="right") - 1
         return [np.flatnonzero(group == g) for g in range(self.groups)]
 
-    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        if self._rule.missing(survivors):
-            self._raise_too_few(survivors)
-        vector = np.zeros(survivors.size, np.complex128 if self._complex else np.float64)
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        if self.rule.missing(survivors):
+            self.raise_too_few(survivors)
+        vector = self._empty_vector(survivors.size)
         for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
             vector[at] = code.decoding_vector(survivors[at] - first)
         return vector
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         return Parity.beside(
-            (code._parity(survivors[at] - first), at)
+            (code.parity(survivors[at] - first), at)
             for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False)
         )
 
-    def _left_out(self, survivors: NDArray[np.int64]) -> float:
-        squares = [
-            code.k * code._left_out(survivors[at] - first) ** 2
-            for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False)
-        ]
-        return math.sqrt(sum(squares) / self.k)
+    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+        squares = 0.0
+        for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
+            mine = vector[at] if code.is_complex else vector[at].real
+            squares += code.k * code.left_out(survivors[at] - first, mine) ** 2
+        return math.sqrt(squares / self.k)
 
     @property
-    def _message_steps(self) -> float:
-        return max(code._message_steps for code in self.codes)
+    def message_roundings(self) -> float:
+        return max(code.message_roundings for code in self.codes)
 
-    def _circles(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[NDArray[np.int64]]:
         return [
             ring + first
             for code, first in zip(self.codes, self._first_worker, strict=False)
-            for ring in code._circles()
+            for ring in code.rings()
         ]
 
 
@@ -234,7 +239,7 @@ class GroupedRound:
         verify: bool = False,
     ) -> None:
         self.code = code
-        self._form = code._format(p, dtype, message_dtype)
+        self._form = code.format(p, dtype, message_dtype)
         self._rounds = [
             Round(inner, p, dtype, message_dtype, verify=verify, first_worker=first)
             for inner, first in zip(code.codes, code._first_worker, strict=False)
@@ -323,7 +328,7 @@ class GroupedRound:
             member, dropped = worker - self.code._first_worker[g], len(inner.corrupt)
             if inner.receive(member, row, index):
                 self._missing.discard(g)
-            number = self.code._first[worker] + inner._next[member] - 1
+            number = self.code.first_messages[worker] + inner._next[member] - 1
             self._received.append(number)
             if len(inner.corrupt) > dropped:
                 lost = set(self.code.messages_of(self.corrupt).tolist())
@@ -345,6 +350,12 @@ class GroupedRound:
             If more of its messages are needed.
         """
         return self.of(group).gradient(out)
+
+    def left_out(self) -> float:
+        """As `Round.left_out`, of all groups that take part."""
+        parts = [(self.code.codes[g].k, self._rounds[g].left_out()) for g in self.groups]
+        whole = sum(k for k, _ in parts)
+        return math.sqrt(sum(k * part**2 for k, part in parts) / whole) if whole else 0.0
 
     def of(self, group: int) -> Round:
         """The round of one group, whose workers and messages count from 0: for `Round.trust`."""

@@ -16,6 +16,7 @@ from .base import Code
 from .format import Layout
 from .parity import CHECKS, Parity
 from .rules import Blocks
+from .span import Equations
 
 __all__ = ["LagrangeCode"]
 
@@ -80,7 +81,8 @@ class LagrangeCode(Code):
     """
 
     codes_data = True
-    _sparse = True
+    exact = True
+    stragglers: int
 
     def __init__(
         self,
@@ -112,22 +114,12 @@ class LagrangeCode(Code):
                 f"or fewer blocks (threshold 2 ceil(k messages / load) - 1)"
             )
         self._alpha, self._beta = _nodes(nodes, self._points, n, sent)
-        self._nodes = nodes if isinstance(nodes, str) else (self._alpha, self._beta)
         self._alpha.flags.writeable = self._beta.flags.writeable = False
-        self._complex = self._beta.dtype.kind == "c"
+        self.is_complex = self._beta.dtype.kind == "c"
         self.stragglers = n - -(-needed // sent)
-        self._check_stability(
+        self.check_stability(
             strict, 'use nodes="roots", a larger load or fewer messages per worker'
         )
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "n": self.n,
-            "k": self.k,
-            "load": self.load,
-            "messages": self._sent,
-            "nodes": self._nodes,
-        }
 
     @property
     def threshold(self) -> int:
@@ -152,17 +144,17 @@ class LagrangeCode(Code):
         return self.n * self.load
 
     @cached_property
-    def message_counts(self) -> list[int]:  # noqa: D102
+    def message_counts(self) -> list[int]:
         return [self._sent] * self.n
 
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         held = np.arange(worker * self.load, (worker + 1) * self.load)
         return held, np.ones(self.load)
 
     @property
-    def _layout(self) -> Layout:
-        return "complex data" if self._complex else "real"
+    def layout(self) -> Layout:
+        return "complex data" if self.is_complex else "real"
 
     @cached_property
     def _basis(self) -> NDArray[Any]:
@@ -193,13 +185,13 @@ class LagrangeCode(Code):
             raise ValueError(f"{len(X)} samples cannot be cut into k = {self.k} blocks")
         if X.dtype.kind not in "fc":
             raise TypeError(f"X must be floating-point, not {X.dtype}")
-        if X.dtype.kind == "c" and self._complex:
+        if X.dtype.kind == "c" and self.is_complex:
             raise TypeError(
                 "complex data need real nodes: with complex ones gradients must be real"
             )
         if y.dtype.kind == "c" and X.dtype.kind != "c":
             raise TypeError(f"y is complex, but X is {X.dtype}: both must be")
-        dtype = np.result_type(X.dtype, np.complex64) if self._complex else X.dtype
+        dtype = np.result_type(X.dtype, np.complex64) if self.is_complex else X.dtype
         basis = self._basis.astype(dtype)
         coded = [self._encode_array(values.astype(X.dtype, copy=False), basis) for values in (X, y)]
         return list(zip(*coded, strict=True))
@@ -240,18 +232,18 @@ class LagrangeCode(Code):
     # ------------------------------------------------------------------------------- decoding
 
     @cached_property
-    def _rule(self) -> Blocks:
+    def rule(self) -> Blocks:
         return Blocks.one(self.message_count, self.threshold)
 
-    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         if survivors.size < self.threshold:
-            self._raise_too_few(survivors)
+            self.raise_too_few(survivors)
         if survivors.size > self.threshold:
             # More points raise the degree, and with gaps among them the error: at n = 256,
             # 32 neighbours silent, from 1e-15 to 1e+50. The first in Leja order are well spread.
             chosen = vandermonde.leja_order(self._beta[survivors])[: self.threshold]
             vector = np.zeros(survivors.size, dtype=self._beta.dtype)
-            vector[chosen] = self._vector(survivors[chosen])
+            vector[chosen] = self.vector(survivors[chosen])
             return vector
         vector = interpolation.functional(self._beta[survivors], self._alpha)
         if not np.isfinite(vector).all():
@@ -262,54 +254,62 @@ class LagrangeCode(Code):
             )
         return vector
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """What was chosen to decode from predicts the others: values of one polynomial."""
         f = survivors.size
         if f <= self.threshold:
             return Parity.none()
         nodes = self._beta[survivors]
         order = vandermonde.leja_order(nodes)
-        chosen, spare = order[: self.threshold], order[self.threshold :][: CHECKS * self.messages]
+        chosen, spare = (
+            order[: self.threshold],
+            order[self.threshold :][: CHECKS * self.messages_per_worker],
+        )
         H = np.zeros((spare.size, f), dtype=nodes.dtype)
         H[np.arange(spare.size), spare] = 1
         H[:, chosen] = -interpolation.basis(nodes[chosen], nodes[spare])
         return Parity.of(H)
 
-    def _design(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def equations(self, survivors: NDArray[np.int64]) -> Equations:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks; what is wanted are
         # the pairs of a block with itself. Pairs j < j' stand for two.
         first, second = np.triu_indices(self._points)
         basis = self._basis[survivors]
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
-        return rows, (first == second).astype(np.float64)
+        return Equations(rows, (first == second).astype(np.float64), real_part=self.is_complex)
 
     @property
-    def _partial_steps(self) -> float:
+    def wanted(self) -> int:
+        """Pairs of a block with itself, which decoding must take once each."""
+        return self._points
+
+    @property
+    def data_roundings(self) -> float:
         # Coded data are sums of K terms, and their errors enter a partial gradient twice.
         return 4 * (self._points / 3 + 1)
 
     @cached_property
-    def _row_norms(self) -> NDArray[np.float64]:
+    def row_norms(self) -> NDArray[np.float64]:
         norms: NDArray[np.float64] = (np.abs(self._basis) ** 2).sum(axis=1) ** 2 / self._points
         return norms
 
-    def _deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
-        # of the sum over pairs of blocks, see _design: B has a column for each
+    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+        # of the sum over pairs of blocks, see equations: B has a column for each
         basis = self._basis[survivors].astype(np.result_type(vector, np.longdouble))
         total: NDArray[Any] = (vector[:, None] * basis).T @ basis - np.eye(self._points)
-        return total.real if self._complex else total
+        return total.real if self.is_complex else total
 
-    def _circles(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[NDArray[np.int64]]:
         beta = self._beta.reshape(self.n, -1)[:, 0]
-        return [np.argsort(np.angle(beta) if self._complex else beta)]
+        return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
-    def _computation_roundings(self, terms: int) -> int:
+    def computation_roundings(self, terms: int) -> int:
         # Data coded from K blocks enter a gradient twice; complex products have two roundings.
-        return 2 * (self._points + 2) + terms + self._complex
+        return 2 * (self._points + 2) + terms + self.is_complex
 
     @cached_property
-    def _row_sums(self) -> NDArray[np.float64]:
-        # of the products l_j l_j' that a message consists of, see _design
+    def row_sums(self) -> NDArray[np.float64]:
+        # of the products l_j l_j' that a message consists of, see equations
         sums: NDArray[np.float64] = np.abs(self._basis).sum(axis=1) ** 2 * self._polynomials
         return sums
 

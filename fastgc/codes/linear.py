@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import combinations
-from math import comb
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_index, check_integer
 from .base import Code
-from .cache import SurvivorCache, key_of
+from .cache import SurvivorCache
 from .parity import Parity
-from .rules import Numbers, Rule, Tracker
+from .span import SOLVED
 
 __all__ = ["LinearCode"]
-
-# Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
-# gradient would be worthless.
-SOLVED = 1e-6
-
-SETS_TRIED = 20_000  # survivor sets, at most, when the stragglers tolerated are to be found
 
 
 class LinearCode(Code):
@@ -38,8 +30,9 @@ class LinearCode(Code):
     B : (n, k) array
         Real or complex. Worker i computes the partitions where row i is not zero.
     stragglers : int, optional
-        Stragglers that the matrix tolerates in the worst case, if that is known; it is taken on
-        trust. Default: found by trying all sets, for small n.
+        Stragglers that the matrix tolerates in the worst case, if that is known: n - s messages
+        are then decoded in any case, and what they leave out is told by `residual` and `trust`.
+        Default: found by trying all sets, for small n, else unknown (None).
     packed : bool, default True
         For complex matrices, as in `ReedSolomon`.
     cache : int, default 256
@@ -51,8 +44,8 @@ class LinearCode(Code):
     Raises
     ------
     ValueError
-        If a row or column is zero, an entry is not finite, not even all messages determine the
-        gradient, or there are too many sets to find out what the matrix tolerates.
+        If a row or column is zero, an entry is not finite, or not even all messages determine the
+        gradient.
     UnstableCodeError
         If the code is unstable, and `strict`.
     """
@@ -70,16 +63,14 @@ class LinearCode(Code):
     ) -> None:
         self._set_matrix(np.asarray(B), cache)
         self.packed = bool(packed)
-        self._given = stragglers
         if self._solve(np.arange(self.n))[1] > SOLVED:
             raise ValueError("not even the messages of all workers determine the gradient")
-        if stragglers is None:
-            self.stragglers = self._tolerated()
-        else:
-            self.stragglers = check_integer("stragglers", stragglers)
-            if not 0 <= self.stragglers < self.n:
+        if stragglers is not None:
+            s = check_integer("stragglers", stragglers)
+            if not 0 <= s < self.n:
                 raise ValueError(f"stragglers must be in 0 .. n-1 = {self.n - 1}, not {stragglers}")
-        self._check_stability(strict, "use a matrix whose rows are better conditioned")
+            self.stragglers = s
+        self.check_stability(strict, "use a matrix whose rows are better conditioned")
 
     def _set_matrix(self, B: NDArray[Any], cache: int) -> None:
         if B.ndim != 2 or 0 in B.shape:
@@ -95,76 +86,27 @@ class LinearCode(Code):
                 raise ValueError(f"{what} {zero[0]} of B is zero")
         self._B = B
         self.n, self.k = B.shape
-        self._complex = B.dtype.kind == "c"
+        self.is_complex = B.dtype.kind == "c"
         self.load = int((B != 0).sum(axis=1).max())
-        self._kept = check_integer("cache", cache)
-        if self._kept < 0:
+        if check_integer("cache", cache) < 0:
             raise ValueError(f"cache must not be negative, but is {cache}")
-        self.cache = SurvivorCache(self._kept)
+        self.cache = self._solutions = SurvivorCache(cache)
 
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "B": self._B,
-            "stragglers": self.stragglers,
-            "packed": self.packed,
-            "cache": self._kept,
-        }
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(B of shape {self._B.shape}, stragglers={self.stragglers})"
-
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         row = self._B[check_index("worker", worker, self.n)]
         held = np.flatnonzero(row)
         return held, row[held]
 
-    def _tolerated(self) -> int:
-        tried = 0
-        for s in range(1, self.n):
-            tried += comb(self.n, s)
-            if tried > SETS_TRIED:
-                raise ValueError(
-                    f"finding out how many stragglers B tolerates takes {tried} sets or more: "
-                    "give stragglers="
-                )
-            for lost in combinations(range(self.n), s):
-                if self._solve(np.delete(np.arange(self.n), lost))[1] > SOLVED:
-                    return s - 1
-        return self.n - 1
-
-    def _typical_error(self) -> float:
-        error = super()._typical_error()
+    def typical_error(self) -> float:
+        error = super().typical_error()
         self.cache.clear()  # of sets that nobody asked for
         return error
 
     # ------------------------------------------------------------------------------ decoding
 
-    @cached_property
-    def _rule(self) -> Rule:
-        return _Span(self)
-
-    def _vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        vector, residual = self._solution(survivors)
-        if residual > SOLVED:
-            self._raise_too_few(survivors)
-        return vector[survivors]
-
-    def _left_out(self, survivors: NDArray[np.int64]) -> float:
+    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         # What rounding made of a_F B_F = 1: these vectors may be less precise than the messages.
         return self._solution(survivors)[1]
-
-    def _solution(self, survivors: Numbers) -> tuple[NDArray[Any], float]:
-        """Vector by number of message, and its relative residual; from the cache if there."""
-        key = key_of(self.n, survivors)
-        found = self.cache.get(key)
-        if found is None:
-            ascending = np.sort(survivors)
-            solved, residual = self._solve(ascending)
-            vector = np.zeros(self.n, dtype=solved.dtype)
-            vector[ascending] = solved
-            found = vector, residual
-            self.cache.keep(key, found, vector.nbytes)
-        return found
 
     @cached_property
     def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -189,7 +131,7 @@ class LinearCode(Code):
         residual = np.linalg.norm(vector @ self._B[survivors] - 1) / np.sqrt(self.k)
         return vector, float(residual)
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """The combinations of what B maps to zero in which stragglers do not occur."""
         _, null = self._null
         lost = np.ones(self.n, dtype=bool)
@@ -199,41 +141,3 @@ class LinearCode(Code):
         H = left[:, rank:].conj().T @ null[:, survivors]
         H[np.abs(H) < self.n * np.finfo(np.float64).eps] = 0
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
-
-
-class _Span(NamedTuple):
-    """The rows that came span the row of ones."""
-
-    code: LinearCode
-
-    def missing(self, survivors: Numbers) -> int:
-        code = self.code
-        if code._solution(survivors)[1] <= SOLVED:
-            return 0
-        # At least so many that, with the largest supports, every partition is in some message.
-        came = (code._B[survivors] != 0).any(axis=0)
-        return max(1, -(-int((~came).sum()) // code.load))
-
-    def tracker(self) -> Tracker:
-        return _SpanTracker(self.code)
-
-
-class _SpanTracker:
-    def __init__(self, code: LinearCode) -> None:
-        self._code = code
-        self._support = code._B != 0
-        self.reset()
-
-    def reset(self) -> None:
-        self._came: list[int] = []
-        self._covered = np.zeros(self._code.k, dtype=bool)
-        self._ready = False
-
-    def add(self, message: int) -> bool:
-        self._came.append(message)
-        if not self._ready:
-            self._covered |= self._support[message]
-            self._ready = bool(self._covered.all()) and (
-                self._code._solution(np.array(self._came))[1] <= SOLVED
-            )
-        return self._ready

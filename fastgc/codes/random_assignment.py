@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +48,10 @@ class RandomAssignment(CellCode):
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         loads = check_loads(load, n, k)
         self.n, self.k, self.seed = n, k, check_seed(seed)
-        self._given = load if np.ndim(load) == 0 else loads
         self._cuts = np.arange(k + 1)
         self._choices, holders = choose(self.seed, k, loads, "partition")
         self.load = max(loads)
         self.stragglers = holders - 1
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"n": self.n, "k": self.k, "load": self._given, "seed": self.seed}
 
 
 class UncoveredError(ValueError):

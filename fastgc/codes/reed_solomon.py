@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from operator import attrgetter
@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels, vandermonde
+from .. import kernels
 from .._arrays import check_index, check_integer
-from ..interpolation import roots_of_unity
 from ..kernels import crossover
 from ..kernels.cyclic import (
     LOCATOR,
@@ -28,11 +27,11 @@ from ..kernels.cyclic import (
     Status,
     StreamCalls,
     cyclic_tables,
-    sines,
 )
-from .base import Code, VectorFunction
-from .cache import SurvivorCache, remembering
+from .base import Code
+from .cache import SurvivorCache, VectorFunction, remembering
 from .parity import CHECKS, Parity
+from .roots import SOLVERS, log_tau, roots, tau, valid_root
 from .rules import Blocks
 from .streaming import Follower, Stream, worth_following
 
@@ -45,9 +44,6 @@ SPREAD_STEPS = 1 << 28
 # that does not then costs a seventh of its vector more. Measured: 4 microseconds instead of 22 at
 # n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048.
 CACHE_FROM, CACHE_FROM_PRODUCTS = 100, 1 << 17
-
-# Rows of B remembered: a worker needs its own one only, a test or a simulation many.
-ROWS_KEPT = 256
 
 
 class _Cluster(NamedTuple):
@@ -171,8 +167,9 @@ class ReedSolomon(Code):
     array([18., 22., 26.])
     """
 
-    _complex = True
-    _sparse = True  # of "spread"
+    is_complex = True
+    exact = True
+    stragglers: int
     methods = (
         "auto",
         "locator",
@@ -215,58 +212,40 @@ class ReedSolomon(Code):
         first_worker = first_partition = 0
         for m, share in shares:
             w = min(load, share)
-            q = _root(m, share, w, root)
+            q = valid_root(m, share, w, root)
             made.append(_Cluster(first_worker, first_partition, m, share, w, q))
             first_worker += m
             first_partition += share
         self._clusters = tuple(made)
-        self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.complex128]]] = {}
         self.load = max(c.w for c in made)
         self.stragglers = min(c.tolerance for c in made)
         if self.stragglers >= CACHE_FROM and n * self.stragglers >= CACHE_FROM_PRODUCTS:
             self.cache = SurvivorCache()
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
-        self._check_stability(strict, f"use {other}")
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "n": self.n,
-            "k": self.k,
-            "load": self.load,
-            "stragglers": self.stragglers,
-            "root": self.root,
-            "packed": self.packed,
-            "clusters": self.clusters,
-        }
+        self.check_stability(strict, f"use {other}")
 
     # ------------------------------------------------------------------------------ encoding
 
-    def _row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
-        """Partitions and coefficients of a worker, read-only."""
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
+        """O(w): columns are cyclic shifts of tau."""
         worker = check_index("worker", worker, self.n)
-        row = self._rows.get(worker)
-        if row is None:
-            at = bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
-            cluster = self._clusters[at]
-            held, place, weight = cluster.row(worker)
-            coefficients = np.empty(place.size, dtype=np.complex128)
-            for d in np.unique(weight):
-                of_d = weight == d
-                coefficients[of_d] = _tau(cluster.m, int(d), cluster.q)[place[of_d]]
-            held.flags.writeable = coefficients.flags.writeable = False
-            if len(self._rows) >= ROWS_KEPT:
-                self._rows.clear()
-            self._rows[worker] = row = held, coefficients
-        return row
+        at = bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
+        cluster = self._clusters[at]
+        held, place, weight = cluster.row(worker)
+        coefficients = np.empty(place.size, dtype=np.complex128)
+        for d in np.unique(weight):
+            of_d = weight == d
+            coefficients[of_d] = tau(cluster.m, int(d), cluster.q)[place[of_d]]
+        return held, coefficients
 
     # ----------------------------------------------------------------------------- stability
 
-    def _typical_error(self) -> float:
+    def typical_error(self) -> float:
         """As for any code, from a sample of the survivors' coefficients: a few milliseconds."""
         rng = np.random.default_rng(0)
         c = max(self._clusters, key=lambda c: c.m)
         d = -(-c.m * c.w // c.k)
-        column = _logs_of_tau(c.m, d, c.q)
+        column = log_tau(c.m, d, c.q)
         s = -(-self.stragglers * c.m // self.n)  # its share; the whole, if it is alone
         found = []
         for _ in range(5):
@@ -284,13 +263,13 @@ class ReedSolomon(Code):
         return math.exp(min(float(np.median(found)), 709.0))
 
     @cached_property
-    def _log_row_sums(self) -> NDArray[np.float64]:
+    def log_row_sums(self) -> NDArray[np.float64]:
         sums = np.empty(self.n)
         for c in self._clusters:
             offset, weight = c.columns()
             total = np.full(c.m, -np.inf)
             for d in np.unique(weight):
-                logs = _logs_of_tau(c.m, int(d), c.q)
+                logs = log_tau(c.m, int(d), c.q)
                 top = logs.max()
                 begin = np.bincount(offset[weight == d], minlength=c.m).astype(float)
                 part = np.zeros(c.m)
@@ -302,14 +281,14 @@ class ReedSolomon(Code):
         return sums
 
     @cached_property
-    def _row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
-            return np.exp(self._log_row_sums)
+            return np.exp(self.log_row_sums)
 
-    def _log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        if survivors.size > self._rule.need.sum():  # a choice, which "spread" may take
+    def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+        if survivors.size > self.rule.need.sum():  # a choice, which "spread" may take
             with suppress(OverflowError):
-                return super()._log_vector(survivors)
+                return super().log_vector(survivors)
         vector = np.empty(survivors.size, dtype=np.complex128)
         fourier = kernels.bind_fourier(self._plan, survivors, vector)
         status = fourier.logarithms(survivors.size)
@@ -320,7 +299,7 @@ class ReedSolomon(Code):
         vector.real = fourier.size[survivors]
         return vector
 
-    def _circles(self) -> list[NDArray[np.int64]]:
+    def rings(self) -> list[NDArray[np.int64]]:
         # in the order of their roots
         return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
 
@@ -344,16 +323,20 @@ class ReedSolomon(Code):
 
     @property
     def tables(self) -> kernels.cyclic.CyclicTables:
-        """Tables that `fastgc.kernels.numba_backend.decoding_vector` takes, for ``@njit`` code."""
+        """Tables that `fastgc.kernels.numba.decoding_vector` takes, for ``@njit`` code."""
         return self._plan.tables
 
+    @property
+    def threshold(self) -> int:
+        return self.n - self.stragglers
+
     @cached_property
-    def _rule(self) -> Blocks:
+    def rule(self) -> Blocks:
         sizes = [c.m for c in self._clusters]
         block = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
         return Blocks(block, self._plan.tables.need)
 
-    def _bind_vector(
+    def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> VectorFunction:
         run, where = kernels.bind_decoding_vector(self._plan, survivors, vector)
@@ -377,11 +360,11 @@ class ReedSolomon(Code):
                 status, at = fourier.vector(f), fourier.where
                 if auto and not status and self._could_be_better(survivors[:f], vector[:f]):
                     return fill(f, direct)
-            elif method in _SOLVERS:
-                chosen = self._check_survivors(survivors[:f])
-                if self._rule.missing(chosen):
-                    self._raise_too_few(chosen)
-                vector[:f] = self._solve(chosen, _SOLVERS[method])
+            elif method in SOLVERS:
+                chosen = self.check_survivors(survivors[:f])
+                if self.rule.missing(chosen):
+                    self.raise_too_few(chosen)
+                vector[:f] = self._by_system(chosen, SOLVERS[method])
                 beyond = ~np.isfinite(vector[:f])
                 if beyond.any():
                     self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -391,9 +374,11 @@ class ReedSolomon(Code):
             if status:
                 self._raise(Status(status), at[0], survivors[:f])
 
-        return fill if self.cache is None else remembering(fill, survivors, vector, self.cache)
+        return (
+            fill if self.cache is None else remembering(fill, self.n, survivors, vector, self.cache)
+        )
 
-    def _fill_vectors(
+    def fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[np.complex128]
     ) -> NDArray[np.bool_]:
         by = method
@@ -403,7 +388,7 @@ class ReedSolomon(Code):
             if factors < self._transforms_from and self._may_spread:
                 by = "spread"
         if by not in _PRODUCTS:
-            return super()._fill_vectors(masks, method, out)
+            return super().fill_vectors(masks, method, out)
         where = np.empty(len(masks), dtype=np.int64)
         kernels.decoding_vectors(self._plan, masks.copy(), _PRODUCTS[by], out, where)
         good: NDArray[np.bool_] = where == 0
@@ -438,7 +423,7 @@ class ReedSolomon(Code):
 
         return state, calls._replace(rebuild=rebuild)
 
-    def _follower(
+    def follower(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> Follower | None:
         return Follower(self, survivors, vector) if worth_following(self) else None
@@ -447,7 +432,7 @@ class ReedSolomon(Code):
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> bool:
         """Whether "spread" would decode some cluster anew."""
-        block, need = self._rule
+        block, need = self.rule
         if survivors.size == need.sum() or not self._may_spread:
             return False
         count = np.bincount(block[survivors], minlength=need.size)
@@ -455,7 +440,7 @@ class ReedSolomon(Code):
             norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
         return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
 
-    def _parity(self, survivors: NDArray[np.int64]) -> Parity:
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """Of each cluster: the moments ``sum_i a_i x_i^l c_i``, l = 1 .. messages to spare.
 
         x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
@@ -467,13 +452,13 @@ class ReedSolomon(Code):
         run, _ = kernels.bind_decoding_vector(self._any_plan, survivors, a)
         if run(LOCATOR, survivors.size) == Status.OVERFLOW:
             return Parity.none()
-        block, need = self._rule
+        block, need = self.rule
         parts = []
         for b, c in enumerate(self._clusters):
             at = np.flatnonzero(block[survivors] == b)
             moments = np.arange(1, min(at.size - int(need[b]), CHECKS) + 1)
             exponent = c.q * (survivors[at] - c.first_worker) * moments[:, None] % c.m
-            parts.append((Parity.of(a[at] * _roots(c.m)[exponent]), at))
+            parts.append((Parity.of(a[at] * roots(c.m)[exponent]), at))
         return Parity.beside(parts)
 
     @cached_property
@@ -481,7 +466,7 @@ class ReedSolomon(Code):
         """As `_plan`, for any number of survivors."""
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
-    def _solve(
+    def _by_system(
         self, survivors: NDArray[np.int64], solve: Callable[[int, Any], Any]
     ) -> NDArray[np.complex128]:
         """a_F G_F = e_1, eq. (12), in each cluster: G_F has the survivors' Vandermonde rows."""
@@ -497,7 +482,7 @@ class ReedSolomon(Code):
         if status == Status.DUPLICATE:
             self._raise_duplicate(survivors, where)
         if status == Status.TOO_FEW:
-            self._raise_too_few(survivors)
+            self.raise_too_few(survivors)
         if status == Status.NO_MEMORY:
             raise MemoryError("no memory for the decoding vector's work space")
         raise OverflowError(
@@ -579,133 +564,5 @@ def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tu
     return list(zip(sizes, shares, strict=True))
 
 
-def _root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
-    if root == "stable":
-        return stable_root(m, -(-m * w // k))
-    if math.gcd(root, m) != 1:
-        raise ValueError(
-            f"root={root} is not coprime to {m}: exp(2 pi i {root} / {m}) is no primitive root"
-        )
-    return root % m if m > 1 else 1
-
-
-# Factors that a search for the best root looks at, at most: half a second.
-SEARCHED = 1 << 26
-
-
-@lru_cache(maxsize=4096)
-def stable_root(m: int, d: int) -> int:
-    """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
-
-    A root costs O(d). q and m - q give conjugate codes: half of them suffice. Where these are too
-    many, those are tried with which points come to lie evenly: q / m next to fractions with the
-    denominator d, or the numerator 1. Where that was compared, the largest entry was up to 1.5
-    times the smallest there is, and 5 times for an m that is prime.
-    """
-    log_sines = _log_sines(m)
-    u = np.arange(d, dtype=np.int64)
-    best, best_size = 1, np.inf
-    candidates = _roots_to_try(m, d)
-    step = max((1 << 16) // d, 1)
-    for at in range(0, candidates.size, step):
-        some = candidates[at : at + step]
-        partial = np.cumsum(log_sines[some[:, None] * u % m], axis=1)
-        sizes = -(partial + partial[:, ::-1]).min(axis=1)
-        for q, size in zip(some.tolist(), sizes.tolist(), strict=True):
-            if size < best_size - 1e-9:
-                best, best_size = q, size
-    return best
-
-
-def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
-    """Numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
-    q = np.arange(1, max(m // 2, 1) + 1, dtype=np.int64)
-    most = max(SEARCHED // d, 100)
-    if q.size > most:
-        even = np.linspace(1, d // 2, most // 10).astype(np.int64) / d
-        turns = 1 / np.arange(2, most // 10 + 2)
-        near = np.rint(np.append(even, turns) * m).astype(np.int64)[:, None] + np.arange(-2, 3)
-        q = np.unique(np.clip(near, 1, m // 2))
-    coprime: NDArray[np.int64] = q[np.gcd(q, m) == 1]
-    return coprime
-
-
-def _log_sines(m: int) -> NDArray[np.float64]:
-    """log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, and 0 at t = 0."""
-    table = np.zeros(m)
-    table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
-    return table
-
-
-def _logs_of_tau(m: int, d: int, q: int) -> NDArray[Any]:
-    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|.
-
-    In extended precision, where there is one: the sums are larger than what is left of them.
-    """
-    partial = np.zeros(d, dtype=np.longdouble)
-    np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
-    logs: NDArray[Any] = np.log(np.longdouble(m)) - partial - partial[::-1]
-    return logs
-
-
-@lru_cache(maxsize=256)
-def _tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """A column's d nonzeros: tau(x) = m / prod over r = 0 .. d-1, r != x, of (1 - alpha^(x-r)).
-
-    That is Algorithm 2's prod over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
-    """
-    # The angle of 1 - alpha^u is pi r / m - pi / 2 with the residue r = q u mod m, and that of
-    # 1 - alpha^-u its negative.
-    residues = np.cumsum(q * np.arange(d, dtype=np.int64) % m)
-    turns = (residues[::-1] - residues) % (2 * m)
-    turns[turns > m] -= 2 * m
-    quarter = np.array([1, 1j, -1, -1j])[(2 * np.arange(d) - (d - 1)) % 4]
-    with np.errstate(over="ignore"):
-        size = np.exp(_logs_of_tau(m, d, q)).astype(np.float64)
-    if not np.isfinite(size).all():
-        raise OverflowError(
-            f"the coefficients of root {q} for {m} workers and column weight {d} are beyond "
-            'float64; use root="stable"'
-        )
-    tau: NDArray[np.complex128] = size * (np.exp(1j * np.pi / m * turns) * quarter)
-    tau.flags.writeable = False
-    return tau
-
-
-# ----------------------------------------------------------------------- decoding, for comparison
-
-
-def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
-    """The vector with moments (1, 0, ..., 0) on these m-th roots of unity."""
-    powers = np.outer(np.arange(exponent.size), exponent) % m
-    moments = np.zeros(exponent.size)
-    moments[0] = 1
-    found: NDArray[np.complex128] = np.linalg.solve(np.exp(2j * np.pi / m * powers), moments)
-    return found
-
-
-def _bjorck_pereyra(
-    m: int, exponent: NDArray[np.int64], order: str = "golden"
-) -> NDArray[np.complex128]:
-    """The same, in O(f^2)."""
-    moments = np.zeros(exponent.size, dtype=np.complex128)
-    moments[0] = 1
-    taken: Any = order
-    if order == "golden":
-        taken = vandermonde.roots_order(m, exponent)
-    elif order == "natural":
-        taken = np.argsort(exponent)
-    return vandermonde.solve(_roots(m)[exponent], moments, transpose=True, order=taken)
-
-
-_roots = lru_cache(maxsize=16)(roots_of_unity)
-
 # Methods that are one kernel, and how it calls them.
 _PRODUCTS = {"spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
-
-_SOLVERS: dict[str, Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]] = {
-    "vandermonde": _bjorck_pereyra,
-    "leja": partial(_bjorck_pereyra, order="leja"),
-    "natural": partial(_bjorck_pereyra, order="natural"),
-    "solve": _lapack,
-}

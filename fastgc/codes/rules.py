@@ -1,6 +1,6 @@
 """When messages suffice: one rule for each way of being decodable.
 
-A rule says how many more messages are needed, and makes trackers that follow a round message by
+A rule says how many more messages are needed, and makes tallies, which follow a round message by
 message, in O(1) each where the rule allows it. Messages are known by their numbers.
 """
 
@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Blocks", "Cells", "Groups", "Rule", "Tiling", "Tracker", "side_by_side"]
+__all__ = ["Blocks", "Cells", "Groups", "Rule", "Tally", "Tiling", "side_by_side"]
 
 Numbers = NDArray[np.int64]
 
 
-class Tracker(Protocol):
+class Tally(Protocol):
     """Follows one round."""
 
     def reset(self) -> None:
@@ -35,8 +35,8 @@ class Rule(Protocol):
     def missing(self, survivors: Numbers) -> int:
         """Least number of further messages after which decoding can succeed; 0: it does now."""
 
-    def tracker(self) -> Tracker:
-        """A tracker that has heard nothing yet."""
+    def tally(self) -> Tally:
+        """A tally that has heard nothing yet."""
 
 
 class Blocks(NamedTuple):
@@ -50,15 +50,15 @@ class Blocks(NamedTuple):
         """A single block."""
         return cls(np.zeros(messages, dtype=np.int64), np.array([need], dtype=np.int64))
 
-    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+    def missing(self, survivors: Numbers) -> int:
         heard = np.bincount(self.block[survivors], minlength=self.need.size)
         return int(np.maximum(self.need - heard, 0).sum())
 
-    def tracker(self) -> Tracker:  # noqa: D102
-        return _BlocksTracker(self.block.tolist(), self.need.tolist())
+    def tally(self) -> Tally:
+        return _BlocksTally(self.block.tolist(), self.need.tolist())
 
 
-class _BlocksTracker:
+class _BlocksTally:
     def __init__(self, block: list[int], need: list[int]) -> None:
         self._block, self._need = block, need
         self.reset()
@@ -89,7 +89,7 @@ class Cells(NamedTuple):
         position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
         return position
 
-    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+    def missing(self, survivors: Numbers) -> int:
         came = self.first(survivors) >= 0
         lacking = self.need - int(self.weight[came].sum())
         if lacking <= 0:
@@ -97,11 +97,11 @@ class Cells(NamedTuple):
         heaviest = np.sort(self.weight[~came])[::-1]
         return int(np.searchsorted(np.cumsum(heaviest), lacking)) + 1
 
-    def tracker(self) -> Tracker:  # noqa: D102
-        return _CellsTracker(self.cell.tolist(), self.weight.tolist(), self.need)
+    def tally(self) -> Tally:
+        return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
 
 
-class _CellsTracker:
+class _CellsTally:
     def __init__(self, cell: list[int], weight: list[int], need: int) -> None:
         self._cell, self._weight, self._need = cell, weight, need
         self.reset()
@@ -196,7 +196,7 @@ class Tiling(NamedTuple):
             found.append(cycle)
         return found
 
-    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+    def missing(self, survivors: Numbers) -> int:
         # shortest path where a message at hand costs nothing and any other one
         price = np.ones(self.start.size, dtype=np.int64)
         price[survivors] = 0
@@ -221,11 +221,11 @@ class Tiling(NamedTuple):
                         ahead.appendleft((there, so_far))
         return done[self.k]
 
-    def tracker(self) -> Tracker:  # noqa: D102
-        return _TilingTracker(self.start.tolist(), self.stop.tolist(), self.k)
+    def tally(self) -> Tally:
+        return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
 
 
-class _TilingTracker:
+class _TilingTally:
     """Components of the graph, by union-find with path halving."""
 
     def __init__(self, start: list[int], stop: list[int], k: int) -> None:
@@ -252,29 +252,29 @@ class Groups(NamedTuple):
     rules: tuple[Rule, ...]
     first: tuple[int, ...]  # message of each group, and the end
 
-    def missing(self, survivors: Numbers) -> int:  # noqa: D102
+    def missing(self, survivors: Numbers) -> int:
         return sum(
             rule.missing(survivors[(survivors >= lo) & (survivors < hi)] - lo)
             for rule, lo, hi in zip(self.rules, self.first, self.first[1:], strict=False)
         )
 
-    def tracker(self) -> Tracker:  # noqa: D102
-        return _GroupsTracker([rule.tracker() for rule in self.rules], self.first)
+    def tally(self) -> Tally:
+        return _GroupsTally([rule.tally() for rule in self.rules], self.first)
 
 
-class _GroupsTracker:
-    def __init__(self, trackers: list[Tracker], first: tuple[int, ...]) -> None:
-        self._trackers, self._first = trackers, first
+class _GroupsTally:
+    def __init__(self, tallies: list[Tally], first: tuple[int, ...]) -> None:
+        self._tallies, self._first = tallies, first
         self.reset()
 
     def reset(self) -> None:
-        for tracker in self._trackers:
-            tracker.reset()
-        self._open = set(range(len(self._trackers)))
+        for tally in self._tallies:
+            tally.reset()
+        self._open = set(range(len(self._tallies)))
 
     def add(self, message: int) -> bool:
         g = bisect_right(self._first, message) - 1
-        if self._trackers[g].add(message - self._first[g]):
+        if self._tallies[g].add(message - self._first[g]):
             self._open.discard(g)
         return not self._open
 

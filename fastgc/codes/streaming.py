@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import Output, check_index, check_output, check_workers
 from ..kernels import Status
-
-if TYPE_CHECKING:
-    from .reed_solomon import ReedSolomon
+from ..kernels.cyclic import CyclicStream, CyclicTables, StreamCalls
 
 __all__ = ["Follower", "Stream", "worth_following"]
 
@@ -28,6 +26,24 @@ FEWEST_FACTORS = 32
 # Messages still needed when a round begins to follow, at most, and no more than an eighth of the
 # stragglers: if they come all at once, their steps are to cost little beside the products.
 STEPS = 16
+
+
+class Streamed(Protocol):
+    """What a stream asks of its code."""
+
+    n: int
+    stragglers: int
+    clusters: int
+
+    @property
+    def threshold(self) -> int: ...
+    @property
+    def tables(self) -> CyclicTables: ...
+    def _bind_stream(self) -> tuple[CyclicStream, StreamCalls]: ...
+    def _could_be_better(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+    ) -> bool: ...
+    def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None: ...
 
 
 class Stream:
@@ -62,7 +78,7 @@ class Stream:
     True
     """
 
-    def __init__(self, code: ReedSolomon, members: ArrayLike = ()) -> None:
+    def __init__(self, code: Streamed, members: ArrayLike = ()) -> None:
         self.code = code
         self._state, self._calls = code._bind_stream()
         self.reset(members)
@@ -89,7 +105,7 @@ class Stream:
     @property
     def decodable(self) -> bool:
         """Whether the members suffice."""
-        state, tables = self._state, self.code._plan.tables
+        state, tables = self._state, self.code.tables
         return bool((np.diff(tables.start) - state.lost >= tables.need).all())
 
     def arrive(self, worker: int) -> None:
@@ -171,7 +187,7 @@ class Stream:
             self._events = 0
 
 
-def worth_following(code: ReedSolomon) -> bool:
+def worth_following(code: Streamed) -> bool:
     """Whether rounds of a code save time by following their decoding vectors."""
     factors = min(code.n - code.threshold, code.threshold)
     # of several clusters, mostly some have messages to spare, of which "auto" chooses
@@ -197,7 +213,7 @@ class Follower:
     """
 
     def __init__(
-        self, code: ReedSolomon, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+        self, code: Streamed, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> None:
         self._code, self._survivors, self._vector = code, survivors, vector
         self._state, self._calls = code._bind_stream()

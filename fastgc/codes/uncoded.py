@@ -60,6 +60,7 @@ class Uncoded(CellCode):
         self.n, self.k, self.tolerance, self.rescale = n, k, tolerance, bool(rescale)
         # rounded, so that tolerance=s/n means s workers
         self._need: int = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
+        self.exact = self._need == k
         starts = np.arange(n + 1) * k // n
         self._single = load is None
         if load is None:
@@ -80,16 +81,11 @@ class Uncoded(CellCode):
             # t neighbours alone hold (t + 1) k/n - load partitions
             self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
 
-    def _parameters(self) -> dict[str, Any]:
-        load = {} if self._single else {"load": self.load}
-        rest = {"tolerance": self.tolerance, "rescale": self.rescale}
-        return {"n": self.n, "k": self.k, **load, **rest}
-
     def _scale(self, came: int) -> float:
         return self.k / came if self.rescale else 1.0
 
-    def _left_out(self, survivors: NDArray[np.int64]) -> float:
-        came = int(self._rule.weight[self._rule.first(survivors) >= 0].sum())
+    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+        came = int(self.rule.weight[self.rule.first(survivors) >= 0].sum())
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1
         return math.sqrt((self.k - came) / (came if self.rescale else self.k))
 

@@ -411,7 +411,7 @@ def _check_report(code: Code, report: RoundReport, number: int) -> None:
     assert report.round == number
     assert report.lost == ()
     assert report.deaths == report.refused == 0
-    assert report.residual == 0.0
+    assert report.residual <= 1e-12
     assert code.decodable(report.received)
     assert report.messages >= report.received.size == report.arrivals.size
     assert (np.diff(report.arrivals) >= 0).all()

@@ -75,9 +75,10 @@ class RoundReport(NamedTuple):
         a round still to come, of the wrong size, or from workers and with numbers that do not
         exist.
     residual : float
-        0 where the gradient is decoded. Else how far the coefficients of the partial gradients in
-        its approximation are from 1 (`fastgc.codes.trust.Approximation`); NaN if it is not made
-        yet.
+        How far the coefficients of the partial gradients in the gradient are from 1
+        (`fastgc.codes.trust.Approximation`): 0 of codes that decode by a formula
+        (`fastgc.Code.exact`), computed for all others, and where messages do not suffice; NaN if
+        nothing is decoded yet.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped, where they are verified.
     verified : bool

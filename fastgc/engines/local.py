@@ -86,10 +86,10 @@ class _Processes:
         code = task.code
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
-        self.ahead = 1 if code.messages == 1 else 2
+        self.ahead = 1 if code.messages_per_worker == 1 else 2
         self._master = os.getpid()
         self._task = task
-        self._first = code._first
+        self._first = code.first_messages
         self._number = _NONE
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._layout = _Layout(
@@ -147,9 +147,7 @@ class _Processes:
         common = pickle.dumps((kernels.backend(), environment, self._task.without_data()))
         self._common = resources.enter_context(_Memory(len(common)))
         self._common.map[:] = common
-        self._context.set_forkserver_preload(
-            [__name__, f"{kernels.__name__}.{kernels.backend()}_backend"]
-        )
+        self._context.set_forkserver_preload([__name__, f"{kernels.__name__}.{kernels.backend()}"])
         for worker in range(self._task.code.n):
             self._launch(worker)
 

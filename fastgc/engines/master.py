@@ -107,7 +107,7 @@ class Master:
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
         self._inbox: deque[Event] = deque()
-        sent = code._format(self._size, self._dtype, self._options.message_dtype)
+        sent = code.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
         self._round = code.round(
             self._size,
@@ -203,10 +203,10 @@ class Master:
         report = self.collect(theta, self._round)
         start = time.perf_counter()
         target = gradient if self._decoded is None else self._decoded
-        residual = 0.0
         try:
             if self._round.decodable or self._options.partial == "raise":
                 self._round.gradient(out=target)
+                residual = self._round.left_out()
             else:
                 residual = self._round.best(out=target).residual
         except BaseException:
@@ -286,7 +286,7 @@ class Master:
         for worker in self._lost:
             rnd.straggles(worker)
         hope = self._hope(rnd, asked, math.inf)
-        first, arrived = self._code._first, dict[int, float]()
+        first, arrived = self._code.first_messages, dict[int, float]()
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         ready = rnd.ready
@@ -342,7 +342,7 @@ class Master:
             np.array([arrived[m] for m in received.tolist()]),
             self._deaths,
             self._refused,
-            0.0 if rnd.decodable else math.nan,
+            0.0 if rnd.decodable and self._code.exact else math.nan,
             tuple(dict.fromkeys(bad + rnd.corrupt)),
             rnd.verified,
         )
@@ -352,7 +352,7 @@ class Master:
         rounds = self._busy.get(worker, set())
         if len(rounds) == self._transport.ahead or self._number in rounds:
             return
-        first, end = self._code._first[worker : worker + 2]
+        first, end = self._code.first_messages[worker : worker + 2]
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # died after its last message, and is back
             return
@@ -408,7 +408,7 @@ class Master:
             return False
         last = kind == Kind.LEFT
         if kind == Kind.MESSAGE:
-            first, end = self._code._first[worker : worker + 2]
+            first, end = self._code.first_messages[worker : worker + 2]
             message = event.message
             if (
                 not 0 <= event.index < end - first

@@ -269,7 +269,7 @@ class _Ranks:
         _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
-        if self._task.code.messages > 1:
+        if self._task.code.messages_per_worker > 1:
             for link in self._links:
                 link.tell(number)
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
-from ..codes import Code
-from ..codes.plans import Encoder
+from ..codes import Code, Encoder
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
@@ -95,7 +94,7 @@ class SimulatedCluster:
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
-        self._form = code._format(self._size, self._dtype, run.message_dtype)
+        self._form = code.format(self._size, self._dtype, run.message_dtype)
         self._round = code.round(
             self._size,
             self._form.gradient_dtype,
@@ -138,7 +137,7 @@ class SimulatedCluster:
         report = self.collect(theta, self._round)
         if self._round.decodable:
             gradient[:] = self._round.gradient()
-            return report
+            return report._replace(residual=self._round.left_out())
         gradient[:], residual = self._round.best()
         return report._replace(residual=residual)
 
@@ -168,7 +167,9 @@ class SimulatedCluster:
             work = work + delays
         else:
             begin = begin + delays
-        arrival = np.where(asked[sender], begin[sender] + work[sender] * code._shares, np.inf)
+        arrival = np.where(
+            asked[sender], begin[sender] + work[sender] * code.message_shares, np.inf
+        )
         given: Collected | Chosen = rnd
         if self._options.survivors is not None:
             given = Chosen(
@@ -209,7 +210,7 @@ class SimulatedCluster:
             (),
             received,
             np.array([arrivals[m] for m in received.tolist()]),
-            residual=0.0 if rnd.decodable else math.nan,
+            residual=0.0 if rnd.decodable and code.exact else math.nan,
             corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
         )

@@ -43,6 +43,7 @@ CODES = (
 
 _GRID = 32  # loads of a code that are simulated at first; then those around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
+_TOLD_APART = 1 << 16  # coefficients, at most, of codes that are told apart by them
 _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
 
@@ -212,13 +213,13 @@ def plan(
         return code
 
     def judge(name: str, code: Code) -> Choice:
-        sets = [np.array(heard) for heard in code._random_sets(_SETS, seed=0)]
+        sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
         decode = meter.decode_seconds(code, sets)
         run = simulate(
             code,
             delays,
             cost=cost,
-            receive=8 * p * code._message_weight / bandwidth,
+            receive=8 * p * code.message_weight / bandwidth,
             overhead=overhead + (decode if decode < math.inf else 0.0),
             rounds=rounds,
             seed=seed,
@@ -288,7 +289,7 @@ class _Search:
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return math.inf
-        key = repr(code)
+        key = code.fingerprint() if code.n * code.load <= _TOLD_APART else repr(code)
         if key not in self.found:
             self.found[key] = self._judge(code)
         return self.found[key].time
@@ -316,7 +317,7 @@ class _Meter:
                 start = time.perf_counter()
                 vector = decoder(survivors)
                 elapsed = time.perf_counter() - start
-                read = np.count_nonzero(vector) * code._message_weight
+                read = np.count_nonzero(vector) * code.message_weight
                 seconds.append(elapsed + self._per_row * read)
         except OverflowError:
             return math.inf  # it has no decoding vector in float64

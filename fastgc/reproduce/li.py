@@ -140,7 +140,7 @@ def figure_2(
             # workers answer in random order: the last one needed has its place in it
             waits = [_coverage(code, rng.permuted(places, axis=0)).mean() for code in codes]
             heard[name].append(float(np.mean(waits)))
-        heard["CR"].append(CyclicRepetition(m, stragglers=load - 1).threshold)
+        heard["CR"].append(m - CyclicRepetition(m, stragglers=load - 1).stragglers)
     why = (
         "eq. (5) takes log m for the harmonic number, which is less, and partitions for picked "
         "one by one, while those of a worker are distinct, so that fewer workers suffice"

@@ -90,12 +90,13 @@ def figure_1(
 def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
     """Mean and distribution function of the completion time, eqs. (18) or (15) to (17)."""
     n, load, threshold = code.n, code.load, code.threshold
-    if code.messages == 1:
+    assert threshold is not None  # these codes declare it
+    if code.messages_per_worker == 1:
         return (
             closed_forms.threshold_mean(n, threshold, DELAYS, load),
             lambda t: closed_forms.threshold_cdf(t, n, threshold, DELAYS, load),
         )
-    batch = load // code.messages
+    batch = load // code.messages_per_worker
     return (
         closed_forms.total_mean(n, load, threshold, DELAYS, batch=batch),
         lambda t: closed_forms.total_cdf(t, n, load, threshold, DELAYS, batch=batch),

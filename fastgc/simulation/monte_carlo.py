@@ -198,13 +198,14 @@ def simulate(
     times, messages, workers, computations = (
         np.concatenate(each) for each in zip(*parts, strict=True)
     )
-    return Simulation(times, messages, workers, computations, code._message_weight, mean_exists)
+    return Simulation(times, messages, workers, computations, code.message_weight, mean_exists)
 
 
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
     """Whether a round's mean time exists, in the worst case; raise ValueError if it does not.
 
-    None: it is unknown, because the delays do not say how heavy their tails are.
+    None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
+    say how many stragglers it tolerates.
 
     A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
     power tails the probability of it falls with the sum of their exponents, which must exceed 1.
@@ -212,6 +213,9 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
+    if code.stragglers is None:
+        # whatever the code tolerates, the mean exists where that of each worker's delay does
+        return True if least[0] > 1 else None
     needed = code.stragglers + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
@@ -259,7 +263,7 @@ def _draw(
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule = code._rule
+    rule = code.rule
     none = np.empty(0, dtype=np.int64)
     if isinstance(rule, Blocks):
         kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
@@ -269,9 +273,9 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
         kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
     else:
         return None
-    first = np.array(code._first, dtype=np.int64)
+    first = np.array(code.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
-        kind, first, code._shares, code.loads, group, other, need, int(total)
+        kind, first, code.message_shares, code.loads, group, other, need, int(total)
     )
 
 
@@ -299,7 +303,7 @@ class _Rounds:
         self._round = code.round(2)
         self._message = np.zeros(code.message_size(2), code.message_dtype())
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._shares, self._loads = code._shares, code.loads
+        self._shares, self._loads = code.message_shares, code.loads
 
     def __call__(
         self,
@@ -349,7 +353,7 @@ class _Rounds:
         if not interrupted:
             end = time + overhead
             for worker in range(code.n):
-                mine = arrival[code._first[worker] : code._first[worker + 1]]
+                mine = arrival[code.first_messages[worker] : code.first_messages[worker + 1]]
                 if late[worker] > end:
                     late[worker] -= end
                 else:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import as_array, check_dtype, check_integer, is_half, unit_roundoff
 from ..codes import Code
+from ..codes.scheme import Scheme
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
 __all__ = ["amplification", "error_bound", "residual"]
@@ -48,17 +49,18 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     O(f s + n) once the row sums of the code are known, O(n d), and B is never formed. For codes of
     the data (`LagrangeCode`), B's entries are the products of two Lagrange basis polynomials.
     """
-    checked = code._check_survivors(survivors)
+    checked = code.check_survivors(survivors)
     if log:
-        logs = code._log_vector(checked).real + code._log_row_sums[checked]
-        return float(np.logaddexp.reduce(logs))
+        logs = code.log_vector(checked).real.reshape(checked.size, -1)
+        return float(np.logaddexp.reduce(logs + code.log_row_sums[checked, None]).max())
     try:
         vector = code.decoding_vector(checked)
     except OverflowError:
         return math.inf
-    used = np.flatnonzero(vector)
+    size = np.abs(vector).reshape(checked.size, -1)
+    used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore"):
-        return float(np.abs(vector[used]) @ code._row_sums[checked[used]])
+        return float((code.row_sums[checked[used]] @ size[used]).max(initial=0.0))
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
@@ -81,14 +83,14 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     -----
     O(n d); computed in extended precision, where the platform has one.
     """
-    checked = code._check_survivors(survivors)
-    a = code.decoding_vector(checked) if vector is None else _checked(vector, checked)
-    return float(np.abs(code._deviation(checked, a)).max())
+    checked = code.check_survivors(survivors)
+    a = code.decoding_vector(checked) if vector is None else _checked(code, vector, checked)
+    return float(np.abs(code.deviation(checked, a)).max())
 
 
-def _checked(vector: ArrayLike, survivors: NDArray[np.int64]) -> NDArray[Any]:
+def _checked(code: Code, vector: ArrayLike, survivors: NDArray[np.int64]) -> NDArray[Any]:
     a = as_array("the vector", vector)
-    if a.shape != survivors.shape:
+    if a.shape != (survivors.shape if code.pieces == 1 else (survivors.size, code.pieces)):
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a
 
@@ -135,13 +137,13 @@ def error_bound(
     messages and of their combination are multiplied by the amplification; what the coefficients
     lack enters through the computed residual. Overflow and underflow are left out.
     """
-    checked = code._check_survivors(survivors)
+    checked = code.check_survivors(survivors)
     if vector is None:
         try:
             vector = code.decoding_vector(checked)
         except OverflowError:
             return math.inf
-    vector = _checked(vector, checked)
+    vector = _checked(code, vector, checked)
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
     return assess(code, checked, vector, dtype, streaming=streaming, terms=terms)[0].bound
@@ -156,7 +158,7 @@ class Assessment(NamedTuple):
 
 
 def assess(
-    code: Code,
+    code: Scheme,
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     dtype: DTypeLike,
@@ -165,22 +167,24 @@ def assess(
     terms: int = 0,
 ) -> tuple[Assessment, float]:
     """All three at once, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
-    used = np.flatnonzero(vector)
+    size = np.abs(vector).reshape(survivors.size, -1)  # a column for each piece of the gradient
+    used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = np.abs(vector[used]) * code._row_sums[survivors[used]]
-        factor = float(factors.sum())
-        deviation = np.abs(code._deviation(survivors, vector)).astype(np.float64)
-        lacking = float(deviation.sum()) + _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
-        rounding = float(factors @ _roundings(code, dtype, used.size, streaming, terms))
-        bound = (rounding + lacking) / math.sqrt(code.k)
-        norm = float(np.linalg.norm(deviation)) / math.sqrt(code.k)
+        factors = size[used] * code.row_sums[survivors[used], None]
+        factor = factors.sum(axis=0)
+        deviation = np.abs(code.deviation(survivors, vector)).astype(np.float64)
+        lacking = deviation.reshape(-1, code.pieces).sum(axis=0)
+        lacking += _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
+        rounding = _roundings(code, dtype, used.size, streaming, terms) @ factors
+        bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(code.k)
     if not math.isfinite(bound):
         bound = math.inf
-    return Assessment(factor, bound, float(deviation.max())), norm
+    norm = code.residual(survivors, vector)
+    return Assessment(float(factor.max(initial=0.0)), bound, float(deviation.max())), norm
 
 
 def _roundings(
-    code: Code, dtype: DTypeLike, used: int, streaming: bool, terms: int
+    code: Scheme, dtype: DTypeLike, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
     """Relative error of what is amplified: from each message, and from combining them."""
     kind = check_dtype(dtype, halves=True)
@@ -188,14 +192,14 @@ def _roundings(
     half = is_half(kind)
     sums = _SINGLE if half else _DOUBLE  # units of the accumulators, and of what they end in
     result = _SINGLE if half else message
-    parts = 2 if code._complex else 1  # roundings in a product
-    w = -(-code.load // code.messages)
+    parts = 2 if code.is_complex else 1  # roundings in a product
+    w = -(-code.load // code.messages_per_worker) * code.pieces
     single = parts + 1  # roundings of a row that is alone: its coefficient's and its product's
     encode = _gamma(_longest_sum(w, sums < result) + parts, sums)
     encode += _gamma(single if w == 1 else 1, message)
     if streaming:
         encode += _gamma(parts * w + single, result)
-    work = _gamma(code._computation_roundings(terms), result)
+    work = _gamma(code.computation_roundings(terms), result)
     # Rows are added in their order: the first go through the most sums.
     count = _longest_sum(np.arange(used, 0, -1), sums < result) + parts
     combine = count * sums / (1 - count * sums) + _gamma(single if used == 1 else 1, result)

@@ -152,8 +152,8 @@ class Experiment:
 
     def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
         """Decode with this vector, and compare."""
-        decoded = self.code._decode_by(
-            vector, survivors, self.messages[survivors], None, self.p, False
+        decoded = self.code.combine(
+            vector, survivors, self.messages[survivors], p=self.p, check_finite=False
         )
         return self.compare(decoded)
 
@@ -238,7 +238,7 @@ def measured_error(
     NotDecodableError
         If more messages are needed.
     """
-    checked = code._check_survivors(survivors)
+    checked = code.check_survivors(survivors)
     try:
         vector = code.decoding_vector(checked, method)
         experiment = Experiment(code, partials, dtype=dtype, p=p, seed=seed)

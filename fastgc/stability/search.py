@@ -81,7 +81,7 @@ def worst_survivors(
     -----
     A search, not a proof: the true worst case may be worse.
     """
-    s = code.stragglers if stragglers is None else check_integer("stragglers", stragglers)
+    s = code.known_stragglers() if stragglers is None else check_integer("stragglers", stragglers)
     if not 0 <= s < code.n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
     if (trials := check_integer("trials", trials)) < 0:
@@ -122,7 +122,7 @@ def _candidates(
     n = code.n
     for lost in contiguous(n, s, _PLACES, rng):
         yield "contiguous", lost
-    for ring in code._circles()[:_RINGS]:
+    for ring in code.rings()[:_RINGS]:
         m = ring.size
         sizes = {min(s, max(1, m * part // 8)) for part in range(1, 9)}
         for step in range(1, min(_STEPS, m) + 1):

@@ -115,7 +115,11 @@ def compare(
     rows = []
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
-        s = code.stragglers if stragglers is None else check_integer("stragglers", stragglers)
+        s = (
+            code.known_stragglers()
+            if stragglers is None
+            else check_integer("stragglers", stragglers)
+        )
         if not 0 <= s < code.n:
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
         for dtype in [check_dtype(each, halves=True) for each in dtypes]:
@@ -173,8 +177,7 @@ def _measure(
         errors.append(experiment.error(survivors, vector).relative)
         expected = experiment.trust(survivors)
         if method != "auto":  # what this method's vector lacks is not in trust
-            lacking = np.linalg.norm(code._deviation(survivors, vector).astype(vector.dtype))
-            expected = float(np.hypot(expected, lacking / math.sqrt(code.k)))
+            expected = float(np.hypot(expected, code.residual(survivors, vector)))
         predicted.append(expected)
     if not factors:
         return None

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_integer
 from .._twofold import exact_sum
-from ..codes import Code
+from ..codes.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError
 from .bounds import assess
 from .measured import relative_error
@@ -133,7 +133,7 @@ class StabilityTracker:
 
     def record(
         self,
-        code: Code,
+        code: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
         message_dtype: np.dtype[Any],

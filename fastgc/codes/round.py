@@ -1,35 +1,22 @@
-"""What is prepared once and used every round: decoders, encoder, round."""
+"""One iteration at the master: messages in, gradient out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, check_index, check_vector, check_workers, store, view_of
-from ..errors import CorruptMessageError, NonFiniteMessageError
-from .parity import Finding, Inspector
+from .._arrays import Output, check_index, check_vector
+from ..errors import CorruptMessageError
+from .decoding import Decoder, best_vector, require_finite, trust_of
+from .inspection import Finding, Inspector
+from .scheme import Scheme
 from .trust import Approximation, Trust
 
-if TYPE_CHECKING:
-    from .base import Code
-    from .format import Format
-
-__all__ = [
-    "BoundDecoder",
-    "Decoder",
-    "Encoder",
-    "Round",
-    "StackDecoder",
-    "StackEncoder",
-    "Watch",
-    "require_finite",
-]
-
-NO_MEMORY = "no memory for the addresses of what is combined"
+__all__ = ["Round", "Watch"]
 
 
 class Watch(Protocol):
@@ -43,384 +30,13 @@ class Watch(Protocol):
 
     def record(
         self,
-        code: Code,
+        code: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
         message_dtype: np.dtype[Any],
         predicted: float,
     ) -> None:
         """Take down a round that was decoded with this vector, or raise."""
-
-
-class Decoder:
-    """Decoding vectors with everything prepared: pointers are taken once.
-
-    Not for use by two threads at once.
-
-    Attributes
-    ----------
-    survivors : (N,) int64 array
-    vector : (N,) complex128 or float64 array
-        Buffers that each call overwrites, N the messages of a round.
-    """
-
-    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
-
-    def __init__(self, code: Code) -> None:
-        self.code = code
-        self.survivors = np.empty(code.message_count, dtype=np.int64)
-        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
-        dtype = np.complex128 if code._complex else np.float64
-        self.vector = np.empty(code.message_count, dtype=dtype)
-        self._fill = code._bind_vector(self.survivors, self.vector)
-        self.backend = kernels.active  # which now is loaded
-
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
-        return self._of(check_workers("survivors", survivors), method)
-
-    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
-        f = survivors.size
-        if f > self.survivors.size:
-            self.code._check_survivors(survivors)
-        self._buffer[:f] = survivors
-        self._fill(f, method)
-        return self.vector[:f]
-
-    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
-        if not 0 <= f <= self.survivors.size:
-            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self._fill(f, method)
-        return self.vector[:f]
-
-
-class BoundDecoder:
-    """Gradients decoded from the rows of one array, with everything prepared: see `Code.bind`.
-
-    Not for use by two threads at once.
-
-    Attributes
-    ----------
-    messages : (message_count, message_size) array
-        Message m is row m.
-    gradient : (p,) array
-        The `out` that was given; each call overwrites it.
-    """
-
-    __slots__ = (
-        "_combine",
-        "_decoder",
-        "_rows",
-        "_sums",
-        "_target",
-        "code",
-        "gradient",
-        "messages",
-    )
-
-    def __init__(
-        self,
-        code: Code,
-        messages: ArrayLike,
-        out: Output | None,
-        p: int | None,
-        check_finite: bool,
-    ) -> None:
-        rows = view_of("messages", messages)
-        if rows.ndim != 2 or len(rows) != code.message_count:
-            raise ValueError(
-                f"messages must be an array with a row for each of {code.message_count} messages, "
-                f"not of shape {rows.shape}"
-            )
-        form = code._message_format(rows[0], out, p)
-        if rows.strides[1] != rows.itemsize or not rows.flags.aligned:
-            raise ValueError(
-                f"the rows of messages must be contiguous and aligned: strides are {rows.strides} "
-                "bytes"
-            )
-        target = np.empty(form.gradient_size, form.gradient_dtype)
-        if out is not None:
-            target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        if np.shares_memory(target, rows):
-            raise ValueError("out shares memory with messages")
-        self.code = code
-        self.messages = messages
-        self.gradient: Any = target if out is None else out
-        self._target = target
-        self._sums = np.empty_like(target) if check_finite else target
-        self._decoder = decoder = code.decoder()
-        reals = form.reals(rows, form.decode_mode)
-        self._rows = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
-        self._combine = kernels.bind_combine(
-            form.decode_mode,
-            self._rows,
-            decoder.survivors,
-            decoder.vector,
-            form.reals(self._sums, form.decode_mode),
-            check=check_finite,
-        )
-
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """The gradient from the rows of `survivors`.
-
-        Parameters
-        ----------
-        survivors : (f,) integer array
-        method : str, default "auto"
-            As in `Code.decoding_vector`.
-
-        Returns
-        -------
-        (p,) array
-            `gradient`.
-
-        Raises
-        ------
-        NotDecodableError
-            If more messages are needed; says how many.
-        NonFiniteMessageError
-            If a message holds NaN or Inf, unless `check_finite` is off; says whose.
-        TypeError, ValueError
-            If a survivor is named twice or does not exist. In every case nothing has been written.
-        """
-        vector = self._decoder(survivors, method)
-        if status := self._combine(vector.size):
-            self._raise(status, vector)
-        if self._sums is not self._target:
-            self._target[:] = self._sums
-        return self.gradient  # type: ignore[no-any-return]
-
-    def _raise(self, status: int, vector: NDArray[Any]) -> None:
-        if status == kernels.Status.NO_MEMORY:
-            raise MemoryError(NO_MEMORY)
-        for number in self._decoder.survivors[: vector.size][vector != 0].tolist():
-            require_finite(self.code.sender(number)[0], self._rows.arrays[number])
-
-
-class Stack:
-    """Rows of one array, whichever it is, combined by a kernel with all else prepared.
-
-    Not for use by two threads at once.
-
-    Parameters
-    ----------
-    form : Format
-    rows : (size, dtype) tuple
-        Of the rows given: messages or partial gradients.
-    mode : int
-        Of the kernel: the format's `encode_mode` or `decode_mode`.
-    coef : (count,) complex128 or float64 array
-        Read at each call.
-    sums : array
-        Each call overwrites it.
-
-    Attributes
-    ----------
-    backend : module
-        Which of `fastgc.kernels` it was made under.
-    """
-
-    __slots__ = (
-        "_combine",
-        "_form",
-        "_mode",
-        "_placed",
-        "_rows",
-        "_size",
-        "backend",
-        "coef",
-        "dtype",
-        "sums",
-    )
-
-    def __init__(
-        self,
-        form: Format,
-        rows: tuple[int, np.dtype[Any]],
-        mode: int,
-        coef: NDArray[Any],
-        sums: NDArray[Any],
-        check: bool,
-    ) -> None:
-        self._form, self._mode = form, mode
-        self._size, self.dtype = rows
-        self.coef, self.sums = coef, sums
-        row = form.reals(np.empty(*rows), mode)
-        self._rows = kernels.Rows(coef.size, row.size, row.dtype)
-        self._placed: tuple[int, int, int] | None = None
-        self._combine = kernels.bind_combine(
-            mode, self._rows, np.arange(coef.size), coef, form.reals(sums, mode), check=check
-        )
-        self.backend = kernels.active  # which now is loaded
-
-    def fits(self, arrays: NDArray[Any], out: NDArray[Any]) -> bool:
-        """Whether these arrays can be read and written as they are."""
-        sums = self.sums
-        return (
-            arrays.dtype is self.dtype
-            and arrays.shape[1:] == (self._size,)
-            and arrays.strides[1] == arrays.itemsize
-            and arrays.flags.aligned
-            and len(arrays) <= self.coef.size
-            and out.dtype is sums.dtype
-            and out.shape == sums.shape
-            and (flags := out.flags).c_contiguous
-            and flags.aligned
-            and flags.writeable
-        )
-
-    def __call__(self, arrays: NDArray[Any]) -> int:
-        """Write the combination to `sums`; `Status.NOT_FINITE` if that was to be seen."""
-        count, rows = len(arrays), self._rows
-        place = kernels.address(arrays[0]), arrays.strides[0], count
-        if place != self._placed:
-            rows.addresses[:count] = kernels.stacked(*place)
-            self._placed = place
-        rows.arrays = self._form.reals(arrays, self._mode)
-        try:
-            return self._combine(count)
-        finally:
-            rows.arrays = []
-
-
-class StackDecoder(Stack):
-    """Gradients decoded from messages of one format, stacked in an array: for `Code.decode`."""
-
-    __slots__ = ("_decoder",)
-
-    def __init__(self, code: Code, form: Format) -> None:
-        self._decoder = code.decoder()
-        super().__init__(
-            form,
-            (form.message_size, form.message_dtype),
-            form.decode_mode,
-            self._decoder.vector,
-            np.empty(form.gradient_size, form.gradient_dtype),
-            check=True,
-        )
-
-    def decode(self, survivors: NDArray[np.int64], messages: NDArray[Any], method: str) -> int:
-        """Write the gradient to `sums`; `Status.NOT_FINITE` if it is not."""
-        self._decoder._of(survivors, method)
-        return self(messages)
-
-
-class StackEncoder(Stack):
-    """Messages of one format from partial gradients stacked in an array: for `Code.encode`."""
-
-    __slots__ = ()
-
-    def __init__(self, form: Format, count: int) -> None:
-        super().__init__(
-            form,
-            (form.gradient_size, form.partial_dtype),
-            form.encode_mode,
-            np.empty(count, np.float64 if form.encode_mode == kernels.REAL else np.complex128),
-            np.empty(form.message_size, form.message_dtype),
-            check=False,
-        )
-
-    def message(
-        self, coef: NDArray[Any], partials: NDArray[Any], out: Output | None
-    ) -> NDArray[Any] | None:
-        """Combine the partial gradients, into `out` if it is given; None if they do not fit."""
-        target = np.empty_like(self.sums) if out is None else out
-        if (
-            type(target) is not np.ndarray
-            or self.backend is not kernels.active
-            or not self.fits(partials, target)
-            or (out is not None and np.may_share_memory(out, partials))
-        ):
-            return None
-        self.coef[: coef.size] = coef
-        if self(partials):
-            raise MemoryError(NO_MEMORY)
-        target[:] = self.sums
-        return target
-
-
-class Encoder:
-    """A message, built up as its partial gradients are computed.
-
-    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients; where
-    the message is of less precision than they are, one that is rounded to it in the end. In an
-    accumulator of float32 the error is that of w roundings, where `Code.encode` has one.
-    """
-
-    def __init__(
-        self,
-        code: Code,
-        worker: int,
-        p: int,
-        dtype: DTypeLike,
-        out: Output | None,
-        index: int,
-        message_dtype: DTypeLike | None = None,
-    ) -> None:
-        self._form = form = code._format(p, dtype, message_dtype)
-        code.message_number(worker, index)
-        self.worker = int(worker)
-        self._partitions = code.partitions(worker, index)
-        coefficients = code.coefficients(worker, index)
-        self._coef = dict(zip(self._partitions.tolist(), coefficients.tolist(), strict=True))
-        if out is None:
-            out = np.empty(form.message_size, dtype=form.message_dtype)
-        self._out = out
-        self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        self._sums = form.sums(self._message)
-        real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
-        self._row = kernels.Rows(
-            1, form.gradient_size * form.partial_dtype.itemsize // real.itemsize, real
-        )
-        self._factor = np.empty(1, dtype=coefficients.dtype)
-        self._begin, self._continue = (
-            kernels.bind_combine(
-                form.encode_mode,
-                self._row,
-                np.zeros(1, dtype=np.int64),
-                self._factor,
-                form.reals(self._sums, form.encode_mode),
-                accumulate=accumulate,
-            )
-            for accumulate in (False, True)
-        )
-        self._added: set[int] = set()
-
-    def add(self, partition: int, g: ArrayLike) -> None:
-        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
-        form = self._form
-        coef = self._coef.get(partition)
-        if coef is None:
-            raise ValueError(
-                f"partition {partition} is not among those of worker {self.worker}: "
-                f"{self._partitions.tolist()}"
-            )
-        if partition in self._added:
-            raise ValueError(f"partition {partition} was added already")
-        partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
-        row = self._row
-        row.append(partial if partial.dtype.kind == "f" else form.reals(partial, form.encode_mode))
-        self._factor[0] = coef
-        combine = self._continue if self._added else self._begin
-        status = combine(1)
-        row.clear()
-        if status:
-            raise MemoryError(NO_MEMORY)
-        self._added.add(partition)
-
-    def message(self) -> NDArray[Any]:
-        """The finished message (`out`, if given); ValueError if a partition is missing."""
-        if len(self._added) < len(self._coef):
-            missing = sorted(self._coef.keys() - self._added)
-            raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
-        if self._sums is not self._message:
-            store(self._sums, self._message)
-        return self._out
-
-    def reset(self) -> None:
-        """Begin the next message."""
-        self._added.clear()
 
 
 class Round:
@@ -472,7 +88,7 @@ class Round:
 
     def __init__(
         self,
-        code: Code,
+        code: Scheme,
         p: int,
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
@@ -490,7 +106,7 @@ class Round:
         self._check = check_finite
         self._first_worker = first_worker
         self._watch = tracker
-        self._form = form = code._format(p, dtype, message_dtype)
+        self._form = form = code.format(p, dtype, message_dtype)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
@@ -499,11 +115,11 @@ class Round:
         reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.message_size * per_element, reals)
-        self._decoder = code.decoder()
+        self._decoder = Decoder(code)
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not verify:
-            self._follower = code._follower(self._decoder.survivors, self._decoder.vector)
-        self._tracker = code._rule.tracker()
+            self._follower = code.follower(self._decoder.survivors, self._decoder.vector)
+        self._tally = code.rule.tally()
         self._inspector = Inspector(code, form) if verify else None
         self.reset()
 
@@ -517,7 +133,7 @@ class Round:
         self._heard: set[int] = set()  # messages
         self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
         self._square: list[float] = []  # squared norm of each message, in order of arrival
-        self._tracker.reset()
+        self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
         self._decodable = self._ready = False
@@ -575,8 +191,9 @@ class Round:
         """
         if self.corrupt:
             messages = np.setdiff1d(messages, self.code.messages_of(self.corrupt))
-        if not self.code.decodable(messages):
-            self.code.decoding_vector(messages)
+        checked = self.code.check_survivors(messages)
+        if self.code.rule.missing(checked):
+            self.code.raise_too_few(checked)
 
     def straggles(self, worker: int) -> None:
         """Declare that no message of this worker is to be expected any more.
@@ -634,7 +251,7 @@ class Round:
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
-            number = code._first[worker] + index
+            number = code.first_messages[worker] + index
         else:
             number = code.message_number(worker, index)
         if number in self._heard:
@@ -651,7 +268,7 @@ class Round:
         self._heard.add(number)
         self._next[worker] = index + 1
         self._square.append(square)
-        self._decodable = self._tracker.add(number) or self._decodable
+        self._decodable = self._tally.add(number) or self._decodable
         if self._follower is not None:
             self._follower.receive(worker)
         if self._inspector is not None:
@@ -722,11 +339,11 @@ class Round:
         numbers, arrays = self.survivors, self._rows.arrays.copy()
         kept = np.flatnonzero(~np.isin(numbers, self.code.messages_of(workers))).tolist()
         self._rows.clear()
-        self._tracker.reset()
+        self._tally.reset()
         self._decodable = False
         for at in kept:
             self._rows.append(arrays[at])
-            self._decodable = self._tracker.add(int(numbers[at])) or self._decodable
+            self._decodable = self._tally.add(int(numbers[at])) or self._decodable
         self._decoder.survivors[: len(kept)] = numbers[kept]
         self._square = [self._square[at] for at in kept]
         self._heard = set(numbers[kept].tolist())
@@ -791,6 +408,15 @@ class Round:
             target[:] = gradient
         return target if out is None else out
 
+    def left_out(self) -> float:
+        """What `gradient` lacks beyond rounding, as `Approximation.residual`.
+
+        0 of codes that are `exact`; of others computed from the rows of the messages at hand.
+        """
+        if self.code.exact:
+            return 0.0
+        return self.code.left_out(self.survivors, self._vector())
+
     def best(self, out: Output | None = None) -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
 
@@ -807,7 +433,7 @@ class Round:
         self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
-        vector, residual = self.code.best_vector(self.survivors)
+        vector, residual = best_vector(self.code, self.survivors)
         self._combine(vector, target)
         return Approximation(target if out is None else out, residual)
 
@@ -818,10 +444,7 @@ class Round:
         return check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
 
     def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        rows, mode = self._rows, self._form.decode_mode
-        if self.code._sparse:
-            vector, rows = nonzero(vector, rows)
-        kernels.combine(mode, rows, vector, self._form.reals(out, mode))
+        self._form.combine(self._rows, vector, out)
         return out
 
     def trust(self) -> Trust:
@@ -837,33 +460,18 @@ class Round:
         size = _square_norm(gradient)
         if not self._check:
             self._square = [_square_norm(row) for row in self._rows.arrays]
-        spread = float(np.abs(vector) ** 2 @ self._square)
+        squares = np.abs(vector) ** 2
+        if squares.ndim > 1:  # of all pieces
+            squares = squares.sum(axis=1)
+        spread = float(squares @ self._square)
         if size == 0 or not np.isfinite(size + spread):
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
             unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
             return Trust(unknown, unknown)
-        return self.code._trust(spread / size, vector, self.survivors, self._form)
-
-
-def nonzero(vector: NDArray[Any], rows: kernels.Rows) -> tuple[NDArray[Any], kernels.Rows]:
-    """The nonzero coefficients and their rows: what is multiplied by zero need not be read."""
-    if np.count_nonzero(vector) == vector.size:
-        return vector, rows
-    used = np.flatnonzero(vector)
-    return vector[used], rows.select(used)
+        return trust_of(self.code, spread / size, vector, self.survivors, self._form)
 
 
 def _square_norm(vector: NDArray[Any]) -> float:
     if vector.dtype.kind == "c":
         vector = vector.view(vector.real.dtype)
     return kernels.square_sum(vector)
-
-
-def require_finite(worker: int, message: NDArray[Any]) -> None:
-    """Raise NonFiniteMessageError if the message holds NaN or Inf."""
-    bad = np.flatnonzero(~np.isfinite(message))
-    if bad.size:
-        raise NonFiniteMessageError(
-            f"the message of worker {worker} is not finite: element {bad[0]} is {message[bad[0]]}",
-            worker,
-        )

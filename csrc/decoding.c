@@ -1,0 +1,432 @@
+/* Decoding vectors put together from products over the tables of cyclic codes (cyclic.c): at once, for
+ * many rounds, or kept current while workers come and go. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "levels.h"
+
+static int64_t modulo(int64_t a, int64_t m) { return (a % m + m) % m; }
+
+/* Eight marks at a time: of large codes, nearly all workers survive. */
+static const uint64_t ALL_EIGHT = UINT64_C(0x0101010101010101);
+
+static int64_t count_marks(const unsigned char *present, int64_t m)
+{
+    int64_t count = 0, i = 0;
+    for (; i + 8 <= m; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, present + i, sizeof eight);
+        count += (int64_t)(eight * ALL_EIGHT >> 56);
+    }
+    for (; i < m; i++)
+        count += present[i];
+    return count;
+}
+
+/* Phases of a block's entries: that of worker i is i strides on from `turn`, in steps of pi/m, times
+ * i^quarter. */
+typedef struct {
+    int64_t turn, stride;
+    int quarter;
+    double scale; /* of the entries */
+} phases;
+
+/* Of the products over `count` workers of block b, with this sum of their indices there.
+ *
+ * Locator: factors 2 sin * exp(i (theta - pi/2)) over all stragglers, and 1/m.
+ * Lookup: their inverses over the other survivors, of which i itself (theta = 0) is none. */
+static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, int64_t count,
+                        int64_t sum)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    const int64_t circle = 2 * m; /* phases are multiples of pi / m */
+    const int64_t sign = method == FGC_LOOKUP ? -1 : 1;
+    const int64_t factors = method == FGC_LOOKUP ? count - 1 : count;
+    return (phases){.turn = modulo(-sign * code->q[b] * (sum % circle), circle),
+                    .stride = modulo(sign * code->q[b] * count, circle),
+                    .quarter = (int)modulo(-sign * factors, 4),
+                    .scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m};
+}
+
+/* value[] = (re, im) for each of `len` workers of block b, from its worker lo on, and their sizes. */
+static void turn(const fgc_cyclic *code, int64_t b, const phases *by, int64_t lo, int64_t len,
+                 const double *size, double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    fgc_turn(code->phase + code->phase_offset[b], m, (by->turn + lo * by->stride) % (2 * m),
+                  by->stride, by->quarter, by->scale, size, len, value);
+}
+
+/* The vector's entries of block b, by the lookup or else by the locator. present[] marks the block's
+ * survivors (from its first worker on); value[] receives (re, im) for each of its workers. */
+static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
+                         const unsigned char *present, int64_t *index, double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b];
+    const uint64_t no_factors = method == FGC_LOOKUP ? 0 : ALL_EIGHT;
+    int64_t count = 0, sum = 0;
+    for (int64_t lo = 0; lo < m; lo += 8) {
+        const int64_t hi = m - lo < 8 ? m : lo + 8;
+        uint64_t eight = ~no_factors;
+        if (hi - lo == 8)
+            memcpy(&eight, present + lo, sizeof eight);
+        if (eight == no_factors)
+            continue;
+        for (int64_t i = lo; i < hi; i++) {
+            index[count] = i;
+            const int64_t factor = present[i] == (method == FGC_LOOKUP);
+            count += factor;
+            sum += factor * i;
+        }
+    }
+    const double *table = (method == FGC_LOOKUP ? code->cosecant : code->sine) + code->offset[b];
+    const phases by = phases_of(code, method, b, count, sum);
+    /* Stragglers get values as well, which nobody reads: cheaper than a branch on each worker. */
+    for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+        const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+        double product[FGC_CHUNK];
+        int64_t exponent[FGC_CHUNK];
+        fgc_cyclic_product(table + m + lo, len, index, count, product, exponent);
+        if (count > FGC_RUN)
+            fgc_cyclic_size(product, exponent, len, product);
+        turn(code, b, &by, lo, len, product, value + 2 * lo);
+    }
+}
+
+/* Keep `need` of the workers marked in present[] and unmark the rest: those that are spread best, in
+ * Leja order, each with the largest product of distances to those before it. O(m need). */
+static void keep_spread(const double *sine, int64_t m, int64_t need, unsigned char *present,
+                        double *score)
+{
+    enum { KEPT = 2 };
+    for (int64_t i = 0; i < m; i++)
+        score[i] = present[i];
+    for (int64_t step = 0; step < need; step++) {
+        int64_t best = -1;
+        double largest = 0;
+        /* Many are as far by symmetry: rounding must not decide which of them is first. */
+        for (int64_t i = 0; i < m; i++)
+            if (score[i] > largest * (1 + 1e-9)) {
+                largest = score[i];
+                best = i;
+            }
+        if (best < 0) /* what is left has underflowed */
+            for (best = 0; present[best] != 1; best++)
+                continue;
+        present[best] = KEPT;
+        const double *const distance = sine + m - best;
+        const double scale = largest > 0 ? 1 / largest : 1;
+        for (int64_t i = 0; i < m; i++)
+            score[i] *= fabs(distance[i]) * scale;
+    }
+    for (int64_t i = 0; i < m; i++)
+        present[i] = present[i] == KEPT;
+}
+
+/* Block b by FGC_SPREAD: whether survivors were chosen, as those of the best vector are not all. */
+static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
+                        double *value)
+{
+    const int64_t m = code->start[b + 1] - code->start[b], need = code->need[b];
+    const int64_t count = count_marks(present, m);
+    decode_block(code, 2 * count < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, value);
+    if (count == need)
+        return 0;
+    double norm = 0;
+    for (int64_t i = 0; i < m; i++)
+        if (present[i])
+            norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
+    if (norm <= 1 + 1e-9) /* no matter how it is rounded */
+        return 0;
+    keep_spread(code->sine + code->offset[b], m, need, present, value);
+    decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, value);
+    for (int64_t i = 0; i < m; i++)
+        if (!present[i])
+            value[2 * i] = value[2 * i + 1] = 0;
+    return 1;
+}
+
+/* How many survivors are missing, all blocks together. */
+static int64_t missing(const fgc_cyclic *code, const unsigned char *present)
+{
+    int64_t more = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b];
+        const int64_t count = count_marks(present + s, code->start[b + 1] - s);
+        if (count < code->need[b])
+            more += code->need[b] - count;
+    }
+    return more;
+}
+
+fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,
+                    int64_t *where, int64_t f)
+{
+    const int64_t n = code->workers;
+    memset(present, 0, (size_t)n);
+    for (int64_t l = 0; l < f; l++) {
+        const int64_t i = survivors[l];
+        if ((uint64_t)i >= (uint64_t)n || present[i]) {
+            *where = l;
+            return (uint64_t)i >= (uint64_t)n ? FGC_OUT_OF_RANGE : FGC_DUPLICATE;
+        }
+        present[i] = 1;
+    }
+    *where = missing(code, present);
+    return *where ? FGC_TOO_FEW : FGC_OK;
+}
+
+/* (re, im) for each worker from the survivors' marks; whether some block's survivors were chosen. */
+static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned char *present,
+                         int64_t *index, double *value)
+{
+    int chosen = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b];
+        if (method == FGC_SPREAD)
+            chosen |= spread_block(code, b, present + s, index, value + 2 * s);
+        else
+            decode_block(code, method, b, present + s, index, value + 2 * s);
+    }
+    return chosen;
+}
+
+/* out[l] = value[survivors[l]], complex. */
+static void gather(const double *value, const int64_t *survivors, double *out, int64_t f)
+{
+    enum { AHEAD = 32 }; /* in random order: half the time where value[] is in no cache */
+    for (int64_t l = 0; l < f; l++) {
+        if (l + AHEAD < f)
+            FGC_PREFETCH(value + 2 * survivors[l + AHEAD]);
+        out[2 * l] = value[2 * survivors[l]];
+        out[2 * l + 1] = value[2 * survivors[l] + 1];
+    }
+}
+
+/* Of f complex numbers, the last that is not finite; -1 if all are. */
+static int64_t last_beyond(const double *out, int64_t f)
+{
+    int64_t beyond = 0;
+    for (int64_t l = 0; l < 2 * f; l++)
+        beyond |= !isfinite(out[l]);
+    if (beyond)
+        for (int64_t l = f; l-- > 0;)
+            if (!isfinite(out[2 * l]) || !isfinite(out[2 * l + 1]))
+                return l;
+    return -1;
+}
+
+static fgc_status range_status(const double *out, int64_t *where, int64_t f)
+{
+    const int64_t beyond = last_beyond(out, f);
+    if (beyond < 0)
+        return FGC_OK;
+    *where = beyond;
+    return FGC_OVERFLOW;
+}
+
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
+                               int64_t *where, void *work, fgc_method method, int64_t f)
+{
+    const int64_t n = code->workers;
+    double *value = work;
+    int64_t *index = (int64_t *)(value + 2 * n);
+    unsigned char *present = (unsigned char *)(index + n);
+    const fgc_status status = fgc_mark(code, survivors, present, where, f);
+    if (status)
+        return status;
+    const int chosen = decode_marked(code, method, present, index, value);
+    gather(value, survivors, out, f);
+    /* One run of factors stays within a double. */
+    if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)
+        return FGC_OK;
+    return range_status(out, where, f);
+}
+
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
+                                int64_t *where, fgc_method method, int64_t rounds)
+{
+    const int64_t n = code->workers;
+    int64_t *index = malloc((size_t)n * sizeof *index);
+    if (!index)
+        return FGC_NO_MEMORY;
+    for (int64_t r = 0; r < rounds; r++) {
+        unsigned char *const present = masks + r * n;
+        double *const value = out + 2 * r * n;
+        where[r] = missing(code, present);
+        if (where[r])
+            continue;
+        decode_marked(code, method, present, index, value);
+        for (int64_t i = 0; i < n; i++)
+            if (!present[i])
+                value[2 * i] = value[2 * i + 1] = 0;
+        if (last_beyond(value, n) >= 0)
+            where[r] = -1;
+    }
+    free(index);
+    return FGC_OK;
+}
+
+fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
+                            const unsigned char *present, const double *size, double *out,
+                            int64_t *where, void *work, int64_t f)
+{
+    const int64_t n = code->workers;
+    double *const value = work;
+    unsigned char *const odd = (unsigned char *)(value + 2 * n);
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s;
+        const int64_t q = modulo(code->q[b], m), circle = 2 * m;
+        /* With residues r = q (i-j) mod m all sines of pi r / m are positive, and the angles add up:
+         * sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m. */
+        int64_t lost = 0, sum = 0, x = 0;
+        memset(odd, 0, (size_t)m);
+        for (int64_t i = 0; i < m; i++) {
+            if (!present[s + i]) {
+                odd[x] = 1;
+                lost++;
+                sum += x;
+            }
+            x += q;
+            x -= x >= m ? m : 0;
+        }
+        unsigned char above = 0;
+        for (int64_t y = m; y-- > 0;) {
+            const unsigned char here = odd[y];
+            odd[y] = above;
+            above ^= here;
+        }
+        /* x = q i less a multiple of m, of which too only the parity counts. */
+        const phases by = {.turn = modulo(-sum, circle),
+                           .stride = modulo(lost * q, circle),
+                           .quarter = (int)modulo(-lost, 4),
+                           .scale = 1.0};
+        unsigned char wrapped = 0;
+        x = 0;
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            double product[FGC_CHUNK];
+            for (int64_t i = 0; i < len; i++) {
+                const double sign[2] = {1, -1};
+                product[i] = sign[odd[x] ^ wrapped] * size[s + lo + i];
+                x += q;
+                if (x >= m) {
+                    x -= m;
+                    wrapped ^= (unsigned char)(lost & 1);
+                }
+            }
+            turn(code, b, &by, lo, len, product, value + 2 * (s + lo));
+        }
+    }
+    gather(value, survivors, out, f);
+    return range_status(out, where, f);
+}
+
+void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *work)
+{
+    int64_t *const index = work;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s, q = code->q[b];
+        const unsigned char *const away = stream->away + s;
+        double *const product = stream->product + s;
+        int64_t *const exponent = stream->exponent + s;
+        int64_t count = 0, sum = 0, factors = 0;
+        for (int64_t i = 0; i < m; i++) {
+            count += away[i];
+            sum += away[i] * i;
+        }
+        /* Over those away, or from the product over all by leaving out the others: which are fewer. */
+        const int others = 2 * count > m;
+        for (int64_t i = 0; i < m; i++) {
+            index[factors] = i;
+            factors += away[i] != others;
+        }
+        const double *table = (others ? code->cosecant : stream->factor) + code->offset[b] + m;
+        memset(exponent, 0, (size_t)m * sizeof *exponent);
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            /* What is written beyond m belongs to the next block, which is yet to be rebuilt. */
+            fgc_cyclic_product(table + lo, len, index, factors, product + lo, exponent + lo);
+        }
+        /* Over all j but i: m, with this sign. */
+        const int64_t odd = (m - 1) * (q + 1) / 2;
+        if (others)
+            for (int64_t i = 0; i < m; i++)
+                product[i] *= (odd + q * i) & 1 ? -(double)m : (double)m;
+        stream->lost[b] = count;
+        stream->lost_sum[b] = sum;
+        stream->pending[b] = factors ? (factors - 1) % FGC_RUN + 1 : 0;
+    }
+}
+
+/* A worker of a stream comes or goes. */
+static void stream_step(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker, int leaves)
+{
+    int64_t b = 0, end = code->blocks;
+    while (end - b > 1) {
+        const int64_t middle = b + (end - b) / 2;
+        if (code->start[middle] <= worker)
+            b = middle;
+        else
+            end = middle;
+    }
+    const int64_t s = code->start[b], m = code->start[b + 1] - s, j = worker - s;
+    const double *table = (leaves ? stream->factor : code->cosecant) + code->offset[b];
+    const int full = stream->pending[b] == FGC_RUN;
+    fgc_cyclic_step(table + m - j, m, full, stream->product + s, stream->exponent + s);
+    stream->pending[b] = full ? 1 : stream->pending[b] + 1;
+    stream->lost[b] += leaves ? 1 : -1;
+    stream->lost_sum[b] += leaves ? j : -j;
+    stream->away[worker] = (unsigned char)leaves;
+}
+
+void fgc_stream_leave(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
+{
+    stream_step(code, stream, worker, 1);
+}
+
+void fgc_stream_join(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
+{
+    stream_step(code, stream, worker, 0);
+}
+
+fgc_status fgc_stream_vector(const fgc_cyclic *code, const fgc_stream *stream,
+                             const int64_t *survivors, double *out, int64_t *where, void *work,
+                             int64_t f)
+{
+    double *const value = work;
+    *where = 0;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t there = code->start[b + 1] - code->start[b] - stream->lost[b];
+        *where += there < code->need[b] ? code->need[b] - there : 0;
+    }
+    if (*where)
+        return FGC_TOO_FEW;
+    for (int64_t b = 0; b < code->blocks; b++) {
+        const int64_t s = code->start[b], m = code->start[b + 1] - s;
+        const phases by = phases_of(code, FGC_LOCATOR, b, stream->lost[b], stream->lost_sum[b]);
+        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
+            const int64_t at = s + lo, len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
+            double size[FGC_CHUNK];
+            fgc_cyclic_size(stream->product + at, stream->exponent + at, len, size);
+            turn(code, b, &by, lo, len, size, value + 2 * at);
+        }
+    }
+    gather(value, survivors, out, f);
+    return range_status(out, where, f);
+}
+
+int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f)
+{
+    unsigned twice = 0;
+    memset(bits, 0, (size_t)(n + 7) / 8);
+    for (int64_t l = 0; l < f; l++) {
+        const uint64_t i = (uint64_t)survivors[l];
+        if (i >= (uint64_t)n)
+            return 1;
+        twice |= bits[i / 8] >> i % 8 & 1;
+        bits[i / 8] |= (uint8_t)(1 << i % 8);
+    }
+    return (int)twice;
+}

@@ -1,0 +1,277 @@
+"""What the master does with messages: decoding vectors, and the combinations they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import kernels
+from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
+from ..errors import NonFiniteMessageError
+from .format import Format, real_of
+from .scheme import Scheme
+from .span import least_squares
+from .trust import Trust
+
+__all__ = [
+    "BoundDecoder",
+    "Decoder",
+    "best_vector",
+    "combine",
+    "message_format",
+    "require_finite",
+    "trust_of",
+]
+
+
+class Decoder:
+    """Decoding vectors with everything prepared: pointers are taken once.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    survivors : (N,) int64 array
+    vector : (N,) complex128 or float64 array
+        Buffers that each call overwrites, N the messages of a round.
+    """
+
+    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
+
+    def __init__(self, code: Scheme) -> None:
+        self.code = code
+        self.survivors = np.empty(code.message_count, dtype=np.int64)
+        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
+        self.vector = code._empty_vector(code.message_count)
+        self._fill = code.bind_vector(self.survivors, self.vector)
+        self.backend = kernels.active  # which now is loaded
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
+        return self._of(check_workers("survivors", survivors), method)
+
+    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
+        f = survivors.size
+        if f > self.survivors.size:
+            self.code.check_survivors(survivors)
+        self._buffer[:f] = survivors
+        self._fill(f, method)
+        return self.vector[:f]
+
+    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
+        if not 0 <= f <= self.survivors.size:
+            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
+        self._fill(f, method)
+        return self.vector[:f]
+
+
+class BoundDecoder:
+    """Gradients decoded from the rows of one array, with everything prepared: see `Code.bind`.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    messages : (message_count, message_size) array
+        Message m is row m.
+    gradient : (p,) array
+        The `out` that was given; each call overwrites it.
+    """
+
+    __slots__ = (
+        "_combine",
+        "_decoder",
+        "_rows",
+        "_sums",
+        "_target",
+        "code",
+        "gradient",
+        "messages",
+    )
+
+    def __init__(
+        self,
+        code: Scheme,
+        messages: ArrayLike,
+        out: Output | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> None:
+        rows = view_of("messages", messages)
+        if rows.ndim != 2 or len(rows) != code.message_count:
+            raise ValueError(
+                f"messages must be an array with a row for each of {code.message_count} messages, "
+                f"not of shape {rows.shape}"
+            )
+        form = message_format(code, rows[0], out, p)
+        if rows.strides[1] != rows.itemsize or not rows.flags.aligned:
+            raise ValueError(
+                f"the rows of messages must be contiguous and aligned: strides are {rows.strides} "
+                "bytes"
+            )
+        p, size, mode = form.gradient_size, form.message_size, form.decode_mode
+        target = np.empty(p, form.gradient_dtype)
+        if out is not None:
+            target = check_vector("out", out, form.gradient_dtype, p, output=True)
+        if np.shares_memory(target, rows):
+            raise ValueError("out shares memory with messages")
+        self.code = code
+        self.messages = messages
+        self.gradient: Any = target if out is None else out
+        self._target = target
+        self._sums = np.empty_like(target) if check_finite else target
+        if form.pieces > 1 and form.pieces * size > p:  # the last piece is longer than what is left
+            self._sums = np.empty(form.pieces * size, form.gradient_dtype)
+        self._decoder = decoder = Decoder(code)
+        reals = form.reals(rows, mode)
+        self._rows = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
+        one = form.pieces == 1
+        vectors = [decoder.vector] if one else list(decoder.vector.T)
+        parts = [self._sums] if one else list(self._sums.reshape(form.pieces, size))
+        self._combine = tuple(
+            kernels.bind_combine(
+                mode,
+                self._rows,
+                decoder.survivors,
+                coef,
+                form.reals(part, mode),
+                check=check_finite,
+            )
+            for coef, part in zip(vectors, parts, strict=True)
+        )
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """The gradient from the rows of `survivors`.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array
+        method : str, default "auto"
+            As in `Code.decoding_vector`.
+
+        Returns
+        -------
+        (p,) array
+            `gradient`.
+
+        Raises
+        ------
+        NotDecodableError
+            If more messages are needed; says how many.
+        NonFiniteMessageError
+            If a message holds NaN or Inf, unless `check_finite` is off; says whose.
+        TypeError, ValueError
+            If a survivor is named twice or does not exist. In every case nothing has been written.
+        """
+        vector = self._decoder(survivors, method)
+        f = len(vector)
+        for combine_piece in self._combine:
+            if status := combine_piece(f):
+                self._raise(status, vector)
+        if self._sums is not self._target:
+            self._target[:] = self._sums[: self._target.size]
+        return self.gradient  # type: ignore[no-any-return]
+
+    def _raise(self, status: int, vector: NDArray[Any]) -> None:
+        if status == kernels.Status.NO_MEMORY:
+            raise MemoryError("no memory for the addresses of what is combined")
+        used = vector.reshape(len(vector), -1).any(axis=1)
+        for number in self._decoder.survivors[: len(vector)][used].tolist():
+            require_finite(self.code.sender(number)[0], self._rows.arrays[number])
+
+
+def require_finite(worker: int, message: NDArray[Any]) -> None:
+    """Raise NonFiniteMessageError if the message holds NaN or Inf."""
+    bad = np.flatnonzero(~np.isfinite(message))
+    if bad.size:
+        raise NonFiniteMessageError(
+            f"the message of worker {worker} is not finite: element {bad[0]} is {message[bad[0]]}",
+            worker,
+        )
+
+
+def message_format(
+    code: Scheme, message: NDArray[Any], out: Output | None, p: int | None
+) -> Format:
+    """Format of messages like this one, for a gradient of p elements or of out's size."""
+    if message.ndim != 1:
+        raise ValueError(f"a message must be a vector, not of shape {message.shape}")
+    dtype = message.dtype
+    if code.layout in ("complex", "complex data") and not is_half(dtype):
+        dtype = real_of(check_dtype(dtype), "messages")
+    if p is None:
+        p = code.pieces * message.size if out is None else view_of("out", out).size
+    form = code.format(p, dtype)
+    if form.message_size != message.size:
+        raise ValueError(
+            f"messages for a gradient of {p} elements must have {form.message_size} elements, "
+            f"not {message.size}"
+        )
+    return form
+
+
+def combine(
+    code: Scheme,
+    vector: NDArray[Any],
+    survivors: NDArray[np.int64],
+    messages: NDArray[Any] | Sequence[Any],
+    out: Output | None,
+    p: int | None,
+    check_finite: bool,
+) -> NDArray[Any]:
+    """The combination of messages by a decoding vector, which each of `Code.decode` ends in."""
+    form = message_format(code, as_array("a message", messages[0]), out, p)
+    senders = list(_senders(code, survivors))
+    what, mode, size = "message of worker", form.decode_mode, form.message_size
+    rows = form.rows(what, senders, messages, form.message_dtype, size, mode)
+    target = None
+    if out is not None:
+        target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+    if target is None or check_finite:  # nothing is written before messages are known to be good
+        gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype)
+    else:
+        gradient = target
+    if not form.combine(rows, vector, gradient, check_finite):
+        for worker, row in zip(senders, rows.arrays, strict=True):
+            require_finite(worker, row)
+    if target is not None and target is not gradient:
+        target[:] = gradient
+    return gradient if out is None else out
+
+
+def _senders(code: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
+    """Workers of these messages, which need not exist."""
+    one = code.messages_per_worker == 1
+    for number in survivors.tolist():
+        yield number if one else code.sender(number)[0]
+
+
+def best_vector(code: Scheme, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    """The vector nearest to a decoding vector, and its residual, of checked survivors."""
+    if code.rule.missing(survivors):
+        return least_squares(code.equations(survivors))
+    vector = code._vector_by(survivors)
+    return vector, code.residual(survivors, vector)
+
+
+def trust_of(
+    code: Scheme,
+    growth_squared: float,
+    vector: NDArray[Any],
+    survivors: NDArray[np.int64],
+    form: Format,
+) -> Trust:
+    """How far to trust what this vector decodes to, if it amplifies errors by so much."""
+    return Trust.of(
+        growth_squared,
+        int(np.count_nonzero(vector)) // code.pieces,
+        code.message_roundings,
+        code.data_roundings,
+        code.left_out(survivors, vector),
+        form.gradient_dtype,
+        form.message_dtype,
+    )

@@ -1,0 +1,427 @@
+"""What a code is: what a scheme must say of itself, what it may say, and what follows from that.
+
+One method is required: `row`, which says what a worker computes and sends (`Assignment`). From it
+alone everything follows, correctly if slowly. What else a scheme may say makes it faster or more
+precise; each such method stands here, with its contract and its default. The verbs that use them
+are `fastgc.codes.base.Code`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import combinations
+from math import comb
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..errors import NotDecodableError
+from .assignment import Assignment
+from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
+from .format import Format, Layout
+from .parity import Parity
+from .rules import Rule
+from .span import SOLVED, Equations, Span, least_squares
+from .trust import sums_of
+
+__all__ = ["Follower", "Scheme"]
+
+# Coefficients kept, at most, to compute what combinations of messages lack.
+ENTRIES_KEPT = 1 << 20
+
+# Survivor sets whose shortest vectors are remembered, and sets, at most, that are tried to find how
+# many stragglers a code tolerates.
+SETS_KEPT, SETS_TRIED = 256, 20_000
+
+
+class Follower(Protocol):
+    """What prepares a round's decoding vector while its messages come."""
+
+    def reset(self) -> None:
+        """Forget all messages."""
+
+    def receive(self, worker: int) -> None:
+        """A worker's message came."""
+
+    def straggles(self, worker: int) -> None:
+        """No message of this worker is to be expected."""
+
+    def vector(self, f: int) -> NDArray[Any] | None:
+        """Decoding vector of the f messages that came; None if none is prepared."""
+
+
+class Scheme(Assignment):
+    """A gradient code: n workers, k partitions, and their coefficients.
+
+    Messages are numbered: worker by worker, and each worker's in the order it sends them. Where
+    every worker sends one, a message has its worker's number, and `survivors` are workers;
+    otherwise they are numbers of messages, see `message_number`.
+
+    Attributes
+    ----------
+    n, k : int
+        Workers and partitions. Every scheme sets them.
+    load : int
+        Partitions per worker, w (the largest, where workers differ). Default: that of its rows.
+    stragglers : int or None
+        Workers of which nothing need come in the worst case, s. Default: what the rows tolerate,
+        found by trying all sets of a small code; None, unknown, for others. A scheme that declares
+        it is decoded with the messages of n - s workers at the latest, whatever they are; what is
+        missing then is its `residual`.
+    threshold : int or None
+        Messages that always suffice, if each worker's come in order: f = n - s where every worker
+        sends one. None where the stragglers tolerated are unknown.
+    packed : bool
+        Whether complex codes send real gradients as pairs taken for complex numbers.
+    pieces : int
+        Pieces of equal length that gradients are cut into, m. A message is as long as a piece, and
+        the gradient is decoded piece by piece, each with a vector of its own.
+    codes_data : bool
+        Whether the data are coded instead of the gradients, which must then be quadratic in them.
+    exact : bool
+        Whether vectors satisfy a_F B_F = 1 by a formula, of which nothing but rounding errors is
+        left. Where not, what they leave is computed before anything is said about a gradient.
+    cache : SurvivorCache or None
+        Decoding vectors of the survivor sets used last, where computing one takes longer than
+        finding it. ``code.cache.nbytes = 0`` turns it off, ``code.cache.info()`` says what it does.
+    """
+
+    packed: bool = True
+    exact: bool = False
+    cache: SurvivorCache[Any] | None = None
+
+    # ------------------------------------------------------- what it may say: to be faster
+
+    @cached_property
+    def stragglers(self) -> int | None:
+        """Workers of which nothing need come in the worst case, s; None if it is not known."""
+        self._stragglers_found = True
+        return self._tolerated()
+
+    def known_stragglers(self) -> int:
+        """`stragglers`, where it is known; ValueError where it is not."""
+        if self.stragglers is None:
+            raise ValueError(
+                f"it is not known how many stragglers {self!r} tolerates: the scheme does not say, "
+                "and too many sets would have to be tried"
+            )
+        return self.stragglers
+
+    @property
+    def threshold(self) -> int | None:
+        """Messages that always suffice, if each worker's come in order; None if unknown."""
+        return None if self.stragglers is None else self.message_count - self.stragglers
+
+    @cached_property
+    def rule(self) -> Rule:
+        """Which messages suffice. Default: those whose rows span what is wanted (`Span`)."""
+        declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
+        declared = declared or type(self).stragglers is not Scheme.stragglers
+        complete = None
+        if declared and self.stragglers is not None:
+            complete = self.n - self.stragglers
+        senders = np.repeat(np.arange(self.n), self.message_counts)
+        return Span(self.equations, lambda some: self._solution(some)[1], senders, complete)
+
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        """Decoding vector for checked survivors; NotDecodableError if they are too few.
+
+        Default: the shortest of those that come nearest to a_F B_F = 1.
+
+        Parameters
+        ----------
+        survivors : (f,) int64 array
+            Distinct numbers of messages.
+
+        Returns
+        -------
+        (f,) or (f, pieces) array
+        """
+        vector, residual = self._solution(survivors)
+        if residual > SOLVED and self.rule.missing(survivors):
+            self.raise_too_few(survivors)
+        return vector
+
+    def bind_vector(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> VectorFunction:
+        """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
+
+        For schemes that prepare something for hot loops, or know several methods. Default: `vector`
+        of checked survivors, for the method "auto".
+        """
+        mask = SurvivorMask(self.message_count, survivors)
+
+        def fill(f: int, method: str) -> None:
+            if method != "auto":
+                raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
+            if not mask.sound(f):
+                self.check_survivors(survivors[:f])  # says what is wrong
+            vector[:f] = self.vector(survivors[:f])
+
+        return fill
+
+    def fill_vectors(
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """Write vectors of many sets to `out`, which is 0; whether each could be decoded.
+
+        For schemes that can do many at once. Default: one after the other.
+        """
+        survivors = np.empty(self.message_count, dtype=np.int64)
+        vector = np.empty_like(out[0]) if len(out) else np.empty(0)
+        fill = self.bind_vector(survivors, vector)
+        good = np.ones(len(masks), dtype=np.bool_)
+        for r, mask in enumerate(masks):
+            came = np.flatnonzero(mask)
+            survivors[: came.size] = came
+            try:
+                fill(came.size, method)
+                out[r, came] = vector[: came.size]
+            except (NotDecodableError, OverflowError):
+                good[r] = False
+        return good
+
+    def follower(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> Follower | None:
+        """What prepares ``vector[:f]`` while ``survivors[:f]`` come in, where that pays.
+
+        For schemes whose workers send one message each. Default: nothing.
+        """
+        return None
+
+    def parity(self, survivors: NDArray[np.int64]) -> Parity:
+        """Checks of these messages: all, or so many that any one corrupt worker can be found.
+
+        Default: by a singular value decomposition, O(f k min(f, k)).
+        """
+        rows = self.equations(survivors).rows
+        left, singular, _ = np.linalg.svd(rows)
+        rank = int((singular > singular[:1] * max(rows.shape) * np.finfo(np.float64).eps).sum())
+        H = left[:, rank:].conj().T
+        return Parity.of(H, error=np.linalg.norm(H @ rows, axis=1))
+
+    # --------------------------------------------- what it may say: of precision and search
+
+    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+        """``a_F B_F - 1`` of what is taken of a decoded sum; in extended precision, if there is.
+
+        Default: from the rows, whatever the vector is said to be.
+
+        Returns
+        -------
+        (k,) or (k, pieces, pieces) array
+            Of each partition; with `pieces`, of each of its pieces in each of the gradient's.
+        """
+        wide = np.clongdouble if self.is_complex else np.longdouble
+        m = self.pieces
+        total = np.zeros((self.shard_count, m, m), dtype=wide)
+        a = vector.reshape(len(vector), m)
+        used = np.flatnonzero(a.any(axis=1))
+        survivors, a = survivors[used], a[used].astype(wide)
+        if self.n * self.load <= ENTRIES_KEPT:
+            first, held, values = self._entries
+            sizes = first[survivors + 1] - first[survivors]
+            at = np.arange(sizes.sum()) + np.repeat(
+                first[survivors] - np.cumsum(sizes) + sizes, sizes
+            )
+            factor = np.repeat(a, sizes, axis=0)
+            if m == 1:  # one index, several times as fast
+                np.add.at(total.reshape(-1), held[at], factor[:, 0] * values[at, 0])
+            else:
+                np.add.at(total, held[at], values[at, :, None] * factor[:, None, :])
+        else:
+            for number, factor in zip(survivors.tolist(), a, strict=True):
+                held, values = self._message_row(number)
+                total[held] += values.reshape(-1, m, 1) * factor
+        total -= np.eye(m)
+        if self.layout == "complex":
+            total = total.real
+        return total.reshape(self.shard_count) if m == 1 else total
+
+    @property
+    def message_roundings(self) -> float:
+        """Roundings in a message: its products and sums, and the coefficients of a and B."""
+        return sums_of(self.load * self.pieces / self.messages_per_worker) + 2
+
+    @property
+    def data_roundings(self) -> float:
+        """Roundings that coded data bring to each partial gradient. Default: none."""
+        return 0.0
+
+    @property
+    def wanted(self) -> int:
+        """Numbers that decoding must make 1: one for each piece of each partition."""
+        return self.k * self.pieces
+
+    def computation_roundings(self, terms: int) -> int:
+        """Roundings in a computation of so many terms that count as the code's. Default: none."""
+        return 0
+
+    @cached_property
+    def row_norms(self) -> NDArray[np.float64]:
+        """Squared 2-norm of each message, that of the gradient being 1."""
+        with np.errstate(over="ignore"):
+            norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.message_rows()]
+        return np.array(norms) / self.wanted
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        """Sum of each message's ``|B_ij|``; Inf beyond float64."""
+        return np.array([float(np.abs(values).sum()) for _, values in self.message_rows()])
+
+    @cached_property
+    def log_row_sums(self) -> NDArray[np.float64]:
+        """Their logarithms, also of those beyond float64."""
+        return np.log(self.row_sums)
+
+    def log_vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """``log a_i``; -Inf for zeros. For schemes that can say more than float64 holds."""
+        with np.errstate(divide="ignore"):
+            logs: NDArray[np.complex128] = np.log(self._vector_by(survivors).astype(complex))
+        return logs
+
+    def rings(self) -> list[NDArray[np.int64]]:
+        """Workers in circles along which neighbouring stragglers may do the most harm."""
+        return [np.arange(self.n)]
+
+    # ------------------------------------------- what it may say: where the data are coded
+
+    @property
+    def layout(self) -> Layout:
+        """How gradients and messages are laid out, see `fastgc.codes.format.Format`."""
+        return "real" if not self.is_complex else "packed" if self.packed else "complex"
+
+    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+        """What a decoding vector of these messages must satisfy, as a linear system."""
+        rows = self._dense(survivors).reshape(len(survivors), self.shard_count * self.pieces)
+        target: NDArray[np.float64] = np.ones(self.k)
+        if self.pieces > 1:
+            target = np.tile(np.eye(self.pieces), (self.k, 1))
+        return Equations(rows, target, real_part=self.layout == "complex")
+
+    # --------------------------------------------------------------- what follows: decoding
+
+    def _solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+        """The shortest vector nearest to a_F B_F = 1, and its residual; of the sets seen last."""
+        key = key_of(self.message_count, survivors)
+        found = self._solutions.get(key)
+        if found is None:
+            ascending = np.sort(survivors)
+            solved, residual = self._solve(ascending)
+            vector = np.zeros((self.message_count, *solved.shape[1:]), dtype=solved.dtype)
+            vector[ascending] = solved
+            found = vector, residual
+            self._solutions.keep(key, found, vector.nbytes)
+        return found[0][survivors], found[1]
+
+    @cached_property
+    def _solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
+        return SurvivorCache(SETS_KEPT)
+
+    def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+        """The same, computed: by least squares."""
+        return least_squares(self.equations(survivors))
+
+    def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
+        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array
+        vector : (f,) or (f, pieces) array, optional
+            Default: the decoding vector, or the best there is where they do not suffice.
+
+        Returns
+        -------
+        float
+            ``||a_F B_F - 1|| / sqrt(k)``: the expected error over the gradient's expected norm, for
+            partial gradients of equal norm in random directions.
+        """
+        checked = self.check_survivors(survivors)
+        if vector is None:
+            if self.rule.missing(checked):
+                return least_squares(self.equations(checked))[1]
+            vector = self._vector_by(checked)
+        lacking = self.deviation(checked, np.asarray(vector))
+        kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = float(np.linalg.norm(lacking.astype(kind)))
+        return size / math.sqrt(self.wanted)
+
+    def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+        """What their decoding vector leaves beyond rounding: 0 of exact codes, else computed."""
+        return 0.0 if self.exact else self.residual(survivors, vector)
+
+    def _vector_by(self, survivors: NDArray[np.int64], method: str = "auto") -> NDArray[Any]:
+        """Decoding vector of these survivors, computed once; errors as of `bind_vector`."""
+        # a copy: kernels read it where it is, contiguous
+        chosen, vector = survivors.copy(), self._empty_vector(survivors.size)
+        self.bind_vector(chosen, vector)(chosen.size, method)
+        return vector
+
+    def _empty_vector(self, size: int) -> NDArray[Any]:
+        """Room for decoding vectors of so many messages: of each piece, contiguous."""
+        kind = np.complex128 if self.is_complex else np.float64
+        if self.pieces == 1:
+            return np.empty(size, dtype=kind)
+        return np.empty((self.pieces, size), dtype=kind).T
+
+    def _tolerated(self) -> int | None:
+        """The most workers that may be silent, whichever they are; None if trying takes long."""
+        tried = 0
+        for s in range(1, self.n):
+            tried += comb(self.n, s)
+            if tried > SETS_TRIED:
+                return None
+            for lost in combinations(range(self.n), s):
+                came = self.messages_of(np.delete(np.arange(self.n), lost).tolist())
+                if self._solve(came)[1] > SOLVED:
+                    return s - 1
+        return self.n - 1
+
+    # ------------------------------------------------------------------ what follows: sizes
+
+    def format(self, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None) -> Format:
+        """Dtypes, sizes and kernel modes for gradients of p elements of this dtype."""
+        return Format.of(self.layout, p, dtype, message_dtype, self.pieces)
+
+    @property
+    def message_weight(self) -> float:
+        """Size of a message in gradients, for long real gradients."""
+        p = 2 * self.pieces
+        form = self.format(p, np.float64)
+        return form.message_size * form.message_dtype.itemsize / (p * 8)
+
+    def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
+        """Messages that came in random order, until they sufficed, so many times.
+
+        Every order in which each worker's own messages keep theirs is equally likely.
+        """
+        rng = np.random.default_rng(seed)
+        senders = np.repeat(np.arange(self.n), self.message_counts)
+        tally = self.rule.tally()
+        for _ in range(trials):
+            tally.reset()
+            due = self.first_messages[:-1].copy()
+            heard = []
+            for worker in rng.permutation(senders).tolist():
+                heard.append(due[worker])
+                due[worker] += 1
+                if tally.add(heard[-1]):
+                    break
+            yield heard
+
+    def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
+        """Raise NotDecodableError, which says how many messages more are needed."""
+        missing = self.rule.missing(survivors)
+        more = "1 more message is" if missing == 1 else f"{missing} more messages are"
+        what = "workers" if self.messages_per_worker == 1 else "messages in order"
+        enough = f"any {self.threshold} of {self.message_count} {what} suffice"
+        if self.threshold is None:
+            enough = "how many always suffice is not known of this code"
+        raise NotDecodableError(
+            f"{survivors.size} messages do not determine the gradient: at least {more} needed "
+            f"({enough})",
+            missing,
+        )

@@ -1,0 +1,160 @@
+"""When messages suffice of a code that says no more than its rows: as soon as these span the sum.
+
+The general case, by linear algebra: correct for every matrix, and slower than any rule that knows
+its scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .rules import Numbers, Tally
+
+__all__ = ["SOLVED", "Equations", "Span", "least_squares"]
+
+# Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
+# gradient would be worthless.
+SOLVED = 1e-6
+
+# Residual from which on, while it is followed message by message, it is computed to be sure: a
+# basis that grows with every message is less precise than a decomposition of all of them.
+LIKELY = 1e-4
+
+
+class Equations(NamedTuple):
+    """What a decoding vector must satisfy: ``vector @ rows = target``.
+
+    Attributes
+    ----------
+    rows : (f, unknowns) array
+    target : (unknowns,) or (unknowns, m) array
+        A column for each piece of the gradient, where it is cut into m.
+    real_part : bool
+        Whether the real part of the combination is what counts.
+    """
+
+    rows: NDArray[np.number]
+    target: NDArray[np.float64]
+    real_part: bool = False
+
+    def reals(self) -> NDArray[np.number]:
+        """Rows that are combined with numbers of one kind: real ones for a real part."""
+        if not self.real_part:
+            return self.rows
+        return np.concatenate([self.rows.real, -self.rows.imag])
+
+
+def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
+    """The shortest vector that minimises ``||vector @ rows - target||``, and what is left.
+
+    Returns
+    -------
+    (f,) or (f, m) array
+    float
+        Relative to the target's norm.
+    """
+    rows = given.reals()
+    vector = np.linalg.lstsq(rows.T, given.target)[0]
+    left = np.linalg.norm(rows.T @ vector - given.target) / np.linalg.norm(given.target)
+    if given.real_part:
+        f = len(given.rows)
+        vector = vector[:f] + 1j * vector[f:]
+    return vector, float(left)
+
+
+class Span(NamedTuple):
+    """The rows that came span the target, or as many workers are complete as are waited for.
+
+    Attributes
+    ----------
+    equations : function
+        Of some messages.
+    residual : function
+        What is left of the target when these messages are combined as well as can be.
+    sender : (messages,) int64 array
+        Worker of each message.
+    complete : int or None
+        Workers whose messages suffice in any case, whatever they are.
+    """
+
+    equations: Callable[[Numbers], Equations]
+    residual: Callable[[Numbers], float]
+    sender: Numbers
+    complete: int | None
+
+    def missing(self, survivors: Numbers) -> int:
+        sent = np.bincount(self.sender)
+        came = np.bincount(self.sender[survivors], minlength=sent.size)
+        incomplete = 0
+        if self.complete is not None:
+            incomplete = self.complete - int((came == sent).sum())
+            if incomplete <= 0:
+                return 0
+        if survivors.size and self.residual(survivors) <= SOLVED:
+            return 0
+        # At least so many that, with the largest supports, everything is in some message.
+        rest = np.setdiff1d(np.arange(self.sender.size), survivors)
+        if not rest.size:
+            return 1  # which cannot come
+        lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
+        largest = (self.equations(rest).rows != 0).sum(axis=1).max()
+        least = max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
+        return least if self.complete is None else min(least, incomplete)
+
+    def tally(self) -> Tally:
+        return _SpanTally(self)
+
+
+class _SpanTally:
+    """Follows the span by an orthonormal basis of the rows that came."""
+
+    def __init__(self, rule: Span) -> None:
+        self._rule = rule
+        target = rule.equations(np.arange(0)).target
+        self._target = target.reshape(len(target), -1).T  # a row for each piece
+        self._whole = float(np.linalg.norm(target))
+        self.reset()
+
+    def reset(self) -> None:
+        self._came: list[int] = []
+        self._due = np.bincount(self._rule.sender)  # messages, of each worker
+        self._incomplete = self._rule.complete
+        self._basis: list[NDArray[np.number]] = []
+        self._left = self._target
+        self._ready = False
+
+    def add(self, message: int) -> bool:
+        self._came.append(message)
+        if self._ready:
+            return True
+        worker = self._rule.sender[message]
+        self._due[worker] -= 1
+        if self._incomplete is not None and not self._due[worker]:
+            self._incomplete -= 1
+            if self._incomplete <= 0:
+                self._ready = True
+                return True
+        for row in self._rule.equations(np.array([message])).reals():
+            self._span(row)
+        if np.linalg.norm(self._left) <= LIKELY * self._whole:
+            self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
+        return self._ready
+
+    def _span(self, row: NDArray[np.number]) -> None:
+        size = np.linalg.norm(row)
+        if not 0 < size < np.inf:
+            return
+        new = row / size
+        if self._basis:
+            basis = np.array(self._basis)
+            for _ in range(2):  # once leaves rounding errors of the size of what was taken away
+                new = new - (basis.conj() @ new) @ basis
+        rest = np.linalg.norm(new)
+        if rest > len(row) * np.finfo(np.float64).eps:
+            new = new / rest
+            self._basis.append(new)
+            self._left = self._left - np.outer(self._left @ new.conj(), new)

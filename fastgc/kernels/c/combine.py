@@ -1,0 +1,88 @@
+"""Linear combinations of long vectors, and their norms."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._cffi import ffi, lib
+from ..rows import CombinePart, Rows, kind_of
+
+__all__ = ["bind_combine", "combine", "square_sum"]
+
+_combine = {
+    "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
+    "double": ("double[]", lib.fgc_combine_double, lib.fgc_combine_chosen_double),
+    "half": ("float[]", lib.fgc_combine_half, lib.fgc_combine_chosen_half),
+    "bfloat": ("float[]", lib.fgc_combine_bfloat, lib.fgc_combine_chosen_bfloat),
+}
+_square_sum = {
+    "float": ("float[]", lib.fgc_square_sum_float),
+    "double": ("double[]", lib.fgc_square_sum_double),
+    "half": ("uint16_t[]", lib.fgc_square_sum_half),
+    "bfloat": ("uint16_t[]", lib.fgc_square_sum_bfloat),
+}
+
+
+def combine(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    lo: int,
+    hi: int,
+    accumulate: bool,
+    check: bool,
+) -> bool:
+    """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
+    kind, function, _ = _combine[rows.kind]
+    return not function(
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        len(rows.arrays),
+        lo,
+        hi,
+        rows.length,
+        out.size,
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
+        ffi.from_buffer(kind, out),
+    )
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    accumulate: bool,
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`; ``part(count, lo, hi)`` as in `combine`, a `Status`."""
+    kind, _, function = _combine[rows.kind]
+    return partial(
+        function,
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("int64_t[]", numbers),
+        ffi.from_buffer("double[]", coef),
+        rows.length,
+        out.size,
+        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
+        ffi.from_buffer(kind, out, require_writable=True),
+    )
+
+
+def _addresses(rows: Rows) -> Any:
+    rows.c = ffi.from_buffer("uintptr_t[]", rows.addresses)
+    return rows.c
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """See `fastgc.kernels.square_sum`."""
+    kind, function = _square_sum[kind_of(x.dtype)]
+    return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]

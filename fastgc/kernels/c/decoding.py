@@ -1,0 +1,136 @@
+"""Decoding vectors and streams of cyclic codes, and the bits of sets of survivors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._cffi import ffi, lib
+from ..cyclic import CyclicPlan, CyclicStream, CyclicTables, Decode, StreamCalls, Where
+from ..fourier import Polar
+
+__all__ = [
+    "bind_decoding_vector",
+    "bind_polar",
+    "bind_stream",
+    "bind_survivor_mask",
+    "decoding_vectors",
+    "plan_struct",
+    "work_space",
+]
+
+_C_TYPES = {"d": "double[]", "?": "unsigned char[]"}  # by a dtype's character
+_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
+
+
+def _struct(name: str, arrays: CyclicTables | CyclicStream, **sizes: int) -> Any:
+    buffers = {
+        field: ffi.from_buffer(_C_TYPES.get(array.dtype.char, "int64_t[]"), array)
+        for field, array in arrays._asdict().items()
+    }
+    struct = ffi.new(f"{name} *", sizes | buffers)
+    _pointed_to[struct] = buffers
+    return struct
+
+
+def plan_struct(plan: CyclicPlan) -> Any:
+    """The plan's tables as C knows them, made once."""
+    if plan.c is None:
+        blocks = len(plan.tables.q)
+        plan.c = _struct("fgc_cyclic", plan.tables, workers=plan.workers, blocks=blocks)
+    return plan.c
+
+
+def work_space(plan: CyclicPlan) -> Any:
+    """Memory that decoding vectors are put together in."""
+    return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> tuple[Decode, Where]:
+    """See `fastgc.kernels.bind_decoding_vector`."""
+    struct = plan_struct(plan)
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    where = ffi.new("int64_t *")
+    # a partial adds no Python frame to the call
+    decode = partial(lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan))
+    return decode, where
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    struct, where = plan_struct(plan), ffi.new("int64_t *")
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
+    size_ = ffi.from_buffer("double[]", size)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    return Polar(
+        partial(lib.fgc_mark, struct, survivors_, present_, where),
+        partial(
+            lib.fgc_polar_vector, struct, survivors_, present_, size_, out_, where, work_space(plan)
+        ),
+        where,
+    )
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    structs = plan_struct(plan), _struct("fgc_stream", stream)
+    where, work = ffi.new("int64_t *"), work_space(plan)
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        survivors_ = ffi.from_buffer("int64_t[]", survivors)
+        out_ = ffi.from_buffer("double[]", out, require_writable=True)
+        return lib.fgc_stream_vector(  # type: ignore[no-any-return]
+            *structs, survivors_, out_, where, work, survivors.size
+        )
+
+    return StreamCalls(
+        partial(lib.fgc_stream_rebuild, *structs, work),
+        partial(lib.fgc_stream_leave, *structs),
+        partial(lib.fgc_stream_join, *structs),
+        vector,
+        where,
+    )
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    status = lib.fgc_decoding_vectors(
+        plan_struct(plan),
+        ffi.from_buffer("unsigned char[]", masks, require_writable=True),
+        ffi.from_buffer("double[]", out, require_writable=True),
+        ffi.from_buffer("int64_t[]", where, require_writable=True),
+        method,
+        len(masks),
+    )
+    if status:
+        raise MemoryError
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
+    return partial(lib.fgc_survivor_mask, n, survivors_, bits_)

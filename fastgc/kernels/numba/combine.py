@@ -1,0 +1,386 @@
+"""Linear combinations of long vectors, and their norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+from numpy.typing import NDArray
+
+from ..cyclic import Status
+from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, kind_of
+from .njit import njit, njit_sums
+
+__all__ = [
+    "accumulate",
+    "bind_combine",
+    "combine",
+    "combine_rows",
+    "square_sum",
+    "sum_squares",
+]
+
+_BLOCK = 2048  # elements of a row handled at a time
+
+
+@intrinsic
+def _pointer(typingctx, address):
+    """Turn an integer into a pointer, for `numba.carray`."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.uintp), codegen
+
+
+def _real_parts(array):
+    """Reals of a contiguous real or complex array, without copying."""
+
+
+@overload(_real_parts, inline="never")
+def _real_parts_impl(array):
+    if array.dtype == types.complex64:
+        return lambda array: array.view(np.float32)
+    if array.dtype == types.complex128:
+        return lambda array: array.view(np.float64)
+    return lambda array: array
+
+
+# Empty arrays that stand for the kinds of rows: compiled code is told by the dtype what bits mean.
+_LIKE = {
+    "float": np.empty(0, np.float32),
+    "double": np.empty(0, np.float64),
+    "half": np.empty(0, np.uint16),
+    "bfloat": np.empty(0, np.int16),
+}
+
+
+def _empty_sums(size, like):
+    """Room to add up rows like these: in double precision, or for halves in single."""
+
+
+@overload(_empty_sums, inline="never")
+def _empty_sums_impl(size, like):
+    dtype = np.float64 if isinstance(like.dtype, types.Float) else np.float32
+    return lambda size, like: np.empty(size, dtype)
+
+
+@intrinsic
+def _float_of(typingctx, bits):
+    """The float32 with these bits."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.float32))
+
+    return types.float32(types.uint32), codegen
+
+
+@intrinsic
+def _float_of_half(typingctx, bits):
+    """The float32 equal to the half with these bits, by the processor's own instruction."""
+
+    def codegen(context, builder, signature, args):
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+# Without it LLVM would call a function that may not be there.
+_CONVERTS_HALVES = binding.get_host_cpu_features().get("f16c", False)
+
+
+def _value(x):
+    """What an element of a row stands for."""
+
+
+@overload(_value)
+def _value_impl(x):
+    if isinstance(x, types.Float):
+        return lambda x: x
+    if x == types.int16:
+        return lambda x: _float_of(np.uint32(np.uint32(np.uint16(x)) << 16))
+
+    if _CONVERTS_HALVES:
+        return lambda x: _float_of_half(x)
+
+    def half(x):  # see csrc/combine.c
+        kept = (np.uint32(x) & 0x7FFF) << 13
+        tiny, huge = kept < 1 << 23, kept >= 31 << 23
+        raised = kept + ((113 << 23) if tiny else (224 << 23) if huge else (112 << 23))
+        size = _float_of(np.uint32(raised)) - np.float32(2.0**-14 if tiny else 0.0)
+        return -size if x & 0x8000 else size
+
+    return half
+
+
+@njit
+def _row(address, first, size, like):
+    """`size` reals, from `first` on, of the row at an address."""
+    at = _pointer(address + np.uintp(first * like.itemsize))
+    return numba.carray(at, (size,), like.dtype)
+
+
+@njit
+def _add_row(address, a, b, first, size, sums, mode, like):
+    """Add a v to the first half of the sums and, unless `mode` is REAL, b v to the second."""
+    v, a0, b0 = _row(address[0], first, size, like), a[0], b[0]
+    if mode == REAL:
+        for j in range(size):
+            sums[j] += a0 * _value(v[j])
+    else:
+        for j in range(size):
+            x = _value(v[j])
+            sums[j] += a0 * x
+            sums[_BLOCK + j] += b0 * x
+
+
+@njit
+def _add_rows(address, a, b, first, size, sums, mode, like):
+    """`_add_row` for four rows in one pass."""
+    # Both halves of one array: few enough addresses to be compared before a vectorised loop.
+    v0 = _row(address[0], first, size, like)
+    v1 = _row(address[1], first, size, like)
+    v2 = _row(address[2], first, size, like)
+    v3 = _row(address[3], first, size, like)
+    a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
+    b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
+    if mode == REAL:
+        for j in range(size):
+            x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
+            sums[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+    else:
+        for j in range(size):
+            x0, x1, x2, x3 = _value(v0[j]), _value(v1[j]), _value(v2[j]), _value(v3[j])
+            sums[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            sums[_BLOCK + j] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+
+
+@njit
+def _begin(mode, sums, to, size):
+    """What is in the output already, as the sums of no rows."""
+    if mode == REAL_PART:
+        for t in range(size):
+            sums[2 * t] = to[t]
+    elif mode == EXPAND:
+        for t in range(size):
+            sums[t] = to[2 * t]
+            sums[_BLOCK + t] = to[2 * t + 1]
+    else:
+        for t in range(min(size, to.size)):
+            sums[t] = to[t]
+
+
+@njit
+def _finish(mode, sums, to, size):
+    """Write the sums to the output, and how many elements."""
+    if mode == REAL:
+        for t in range(size):
+            to[t] = sums[t]
+    elif mode == REAL_PART:
+        for t in range(size):
+            to[t] = sums[2 * t] - sums[_BLOCK + 2 * t + 1]
+    elif mode == EXPAND:
+        for t in range(size):
+            to[2 * t] = sums[t]
+            to[2 * t + 1] = sums[_BLOCK + t]
+        size *= 2
+    else:
+        size = min(size, to.size)
+        for t in range(size // 2):
+            to[2 * t] = sums[2 * t] - sums[_BLOCK + 2 * t + 1]
+            to[2 * t + 1] = sums[2 * t + 1] + sums[_BLOCK + 2 * t]
+        if size % 2:
+            to[size - 1] = sums[size - 1] - sums[_BLOCK + size]
+    return size
+
+
+@njit
+def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check):
+    """csrc/combine.c's fgc_combine; `out` is the output's reals, `like` an array like the rows."""
+    step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
+    sums = _empty_sums(2 * _BLOCK, like)
+    a, b = coef.real.astype(sums.dtype), coef.imag.astype(sums.dtype)
+    finite = True
+    for j in range(lo, hi, step):
+        size = min(step, hi - j)
+        first = 2 * j if mode == REAL_PART else j
+        reals = 2 * size if mode == REAL_PART else size
+        sums[:reals] = 0
+        if mode != REAL:
+            sums[_BLOCK : _BLOCK + reals] = 0
+        to = out[2 * j if mode == EXPAND else j :]
+        if add:
+            _begin(mode, sums, to, size)
+        if mode == PACKED:
+            reals = min(reals, in_len - first)
+        fours = count - count % 4
+        for r in range(0, fours, 4):
+            _add_rows(addresses[r:], a[r:], b[r:], first, reals, sums, mode, like)
+        for r in range(fours, count):
+            _add_row(addresses[r:], a[r:], b[r:], first, reals, sums, mode, like)
+        size = _finish(mode, sums, to, size)
+        if check:
+            for t in range(size):
+                finite &= np.isfinite(to[t])
+    return finite
+
+
+def combine(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    lo: int,
+    hi: int,
+    accumulate: bool,
+    check: bool,
+) -> bool:
+    """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
+    return _combine(
+        mode,
+        rows.addresses,
+        _LIKE[rows.kind],
+        rows.count,
+        coef.astype(np.complex128, copy=False),
+        out.view(out.real.dtype),
+        rows.length,
+        lo,
+        hi,
+        accumulate,
+        check,
+    )
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    accumulate: bool,
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`."""
+
+    def part(count: int, lo: int, hi: int) -> int:
+        used = np.flatnonzero(coef[:count])
+        chosen = rows.select(numbers[used])
+        finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
+        return Status.OK if finite else Status.NOT_FINITE
+
+    return part
+
+
+def _mode(coef):
+    """PACKED for complex coefficients, REAL for others."""
+
+
+@overload(_mode)
+def _mode_impl(coef):
+    mode = PACKED if isinstance(getattr(coef, "dtype", coef), types.Complex) else REAL
+    return lambda coef: mode
+
+
+@njit
+def _extent(mode, in_len, out_len):
+    if mode == REAL:
+        return out_len
+    extent = max(in_len, out_len)
+    return extent + extent % 2
+
+
+@njit
+def _row_addresses(rows, survivors):
+    which = np.arange(rows.shape[0]) if survivors is None else survivors
+    return np.uintp(rows.ctypes.data) + which.astype(np.uintp) * np.uintp(rows.strides[0])
+
+
+@njit
+def combine_rows(coef, rows, out, survivors=None):
+    """``out = coef @ rows[survivors]``, from a user's own ``@njit`` code; nothing is gathered.
+
+    Parameters
+    ----------
+    coef : (f,) complex128 or float64 array
+        Of complex codes, packed; or of real ones.
+    rows : (n, q) array
+        float32, float64, complex64 or complex128, with contiguous rows. For complex coefficients
+        reals stand for complex pairs (q even, or odd with an unpaired last element).
+    out : (p,) array
+        Of the rows' dtype; p may be q, or q - 1 for reals and complex coefficients.
+    survivors : (f,) int64 array, optional
+        Which rows, in the order of `coef`; numbers below n, as `decoding_vector` makes sure. All
+        rows by default, n being f.
+
+    Returns
+    -------
+    bool
+        Whether every written value is finite.
+    """
+    reals = _real_parts(out)
+    in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
+    extent = _extent(_mode(coef), in_len, reals.size)
+    return _combine(
+        _mode(coef),
+        _row_addresses(rows, survivors),
+        reals,
+        coef.size,
+        coef.astype(np.complex128),
+        reals,
+        in_len,
+        0,
+        extent,
+        False,
+        True,
+    )
+
+
+@njit
+def accumulate(coef, gradient, message):
+    """``message += coef * gradient``: one step of streaming encoding, from ``@njit`` code.
+
+    Parameters
+    ----------
+    coef : complex or float
+        Of complex codes, packed; or of real ones.
+    gradient : (p,) array
+        float32, float64, complex64 or complex128, contiguous.
+    message : (p,) array
+        Of the gradient's dtype; packed messages of odd p have one element more.
+    """
+    reals = _real_parts(message)
+    partial = _real_parts(gradient)
+    address = np.full(1, partial.ctypes.data).astype(np.uintp)
+    _combine(
+        _mode(coef),
+        address,
+        reals,
+        1,
+        np.full(1, complex(coef)),
+        reals,
+        partial.size,
+        0,
+        _extent(_mode(coef), partial.size, reals.size),
+        True,
+        False,
+    )
+
+
+@njit_sums
+def sum_squares(x):
+    """Of any kind of rows, in double precision."""
+    total = 0.0
+    for j in range(x.size):
+        value = np.float64(_value(x[j]))
+        total += value * value
+    return total
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """See `fastgc.kernels.square_sum`."""
+    return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))

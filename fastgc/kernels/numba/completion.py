@@ -1,0 +1,164 @@
+"""When the messages of a simulated round suffice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..completion import BLOCKS, CELLS
+from .njit import njit_exact
+
+__all__ = ["completion"]
+
+_SAMPLE = 8
+
+
+@njit_exact
+def _select(key, weight, whole, need):
+    """The smallest t such that the keys up to t weigh `need` > 0, or each 1 if `weight` is None.
+
+    Together they weigh `whole`. See csrc/completion.c; the arrays are overwritten.
+    """
+    if need > whole:
+        return np.inf
+    count = key.size
+    spare, sample = np.empty_like(key), np.empty(_SAMPLE)
+    weights = np.empty(0, np.int64) if weight is None else weight
+    spare_weights = np.empty_like(weights)
+    random = np.uint64(1)
+    while True:
+        size = 1 if count < 4 * _SAMPLE else _SAMPLE
+        for i in range(size):
+            random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            x = key[((random >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)]
+            at = i
+            while at and sample[at - 1] > x:
+                sample[at] = sample[at - 1]
+                at -= 1
+            sample[at] = x
+        pivot = sample[int((need - 0.5) / whole * size)]
+        less, more, below, above = 0, 0, 0, 0
+        for j in range(count):
+            x, w = key[j], 1
+            key[less] = x
+            spare[more] = x
+            if weight is not None:
+                w = weights[j]
+                weights[less] = w
+                spare_weights[more] = w
+            below += w if x < pivot else 0
+            above += w if x > pivot else 0
+            less += x < pivot
+            more += x > pivot
+        if need <= below:
+            count, whole = less, below
+        elif need <= whole - above:
+            return pivot
+        else:
+            need -= whole - above
+            count, whole = more, above
+            key, spare = spare, key
+            weights, spare_weights = spare_weights, weights
+
+
+@njit_exact
+def _blocks_ready(plan, order, bound, arrival):
+    ready = 0.0
+    key = np.empty_like(arrival)
+    for b in range(plan.need.size):
+        if plan.need[b] == 0:
+            continue
+        later = 0
+        for m in order[bound[b] : bound[b + 1]]:
+            key[later] = arrival[m]
+            later += arrival[m] > ready
+        lacking = plan.need[b] - (bound[b + 1] - bound[b] - later)
+        if lacking > 0:
+            ready = _select(key[:later], None, later, lacking)
+    return ready
+
+
+@njit_exact
+def _cells_ready(plan, arrival):
+    earliest = np.full(plan.need.size, np.inf)
+    for m in range(arrival.size):
+        c = plan.group[m]
+        earliest[c] = arrival[m] if arrival[m] < earliest[c] else earliest[c]
+    if plan.total <= 0:
+        return 0.0
+    return _select(earliest, plan.need.copy(), plan.need.sum(), plan.total)
+
+
+@njit_exact
+def _root(parent, point):
+    while parent[point] != point:
+        parent[point] = parent[parent[point]]
+        point = parent[point]
+    return point
+
+
+@njit_exact
+def _tiling_ready(plan, arrival):
+    k = plan.total
+    parent = np.arange(k + 1)
+    ready = 0.0
+    for m in np.argsort(arrival):
+        if _root(parent, 0) == _root(parent, k):
+            return ready
+        parent[_root(parent, plan.group[m])] = _root(parent, plan.other[m])
+        ready = arrival[m]
+    return ready if _root(parent, 0) == _root(parent, k) else np.inf
+
+
+@njit_exact
+def completion(plan, delay, work, late, receive, overhead, interrupted, out):
+    """Simulate rounds, see `fastgc.kernels.completion`."""
+    n = plan.loads.size
+    arrival = np.empty(plan.share.size)
+    if plan.kind == BLOCKS:
+        order = np.argsort(plan.group)
+        bound = np.searchsorted(plan.group[order], np.arange(plan.need.size + 1))
+    for r in range(work.shape[0]):
+        for i in range(n):
+            for m in range(plan.first[i], plan.first[i + 1]):
+                arrival[m] = late[i] + delay[r, i] + work[r, i] * plan.share[m]
+        if plan.kind == BLOCKS:
+            ready = _blocks_ready(plan, order, bound, arrival)
+        elif plan.kind == CELLS:
+            ready = _cells_ready(plan, arrival)
+        else:
+            ready = _tiling_ready(plan, arrival)
+
+        heard, senders, done = 0, 0, 0
+        for i in range(n):
+            sent = 0
+            for m in range(plan.first[i], plan.first[i + 1]):
+                sent += arrival[m] <= ready
+            heard += sent
+            senders += sent > 0
+            since = ready - (late[i] + delay[r, i])
+            part = 1.0 if since >= 0 else 0.0
+            if 0 <= since < work[r, i]:
+                part = since / work[r, i]
+            if sent:  # since may have lost the digits that tell, see csrc/completion.c
+                part = max(part, plan.share[plan.first[i] + sent - 1])
+            done += math.floor(plan.loads[i] * part + 1e-9)
+        end = ready
+        if receive > 0:
+            in_order = arrival[arrival <= ready]
+            in_order.sort()
+            for j in range(heard):
+                end = max(end, in_order[j] + (heard - j) * receive)
+        out.time[r], out.messages[r] = end, heard
+        out.workers[r], out.computations[r] = senders, done
+        if interrupted:
+            continue
+        end += overhead
+        for i in range(n):
+            free_at = late[i]
+            for m in range(plan.first[i], plan.first[i + 1]):
+                if free_at > end:
+                    break
+                free_at = arrival[m]
+            late[i] = free_at - end if free_at > end else 0.0

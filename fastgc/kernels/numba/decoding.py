@@ -1,0 +1,408 @@
+"""Decoding vectors and streams of cyclic codes, and the bits of sets of survivors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    CyclicTables,
+    Decode,
+    Status,
+    StreamCalls,
+    Where,
+)
+from ..fourier import Polar
+from .cyclic import CHUNK, RUN, cyclic_product, multiply, normalise, scale, turn_sizes
+from .njit import njit
+
+__all__ = [
+    "bind_decoding_vector",
+    "bind_polar",
+    "bind_stream",
+    "bind_survivor_mask",
+    "decoding_vector",
+    "decoding_vectors",
+    "rebuild_stream",
+    "step_stream",
+    "stream_vector",
+]
+
+_OUT_OF_RANGE, _DUPLICATE = int(Status.OUT_OF_RANGE), int(Status.DUPLICATE)
+_TOO_FEW, _OVERFLOW = int(Status.TOO_FEW), int(Status.OVERFLOW)
+
+
+@njit
+def _turn_block(tables, b, lookup, count, total, product, value):
+    """Entries from the products over `count` workers of a block, with this sum of their indices."""
+    m, q = product.size, tables.q[b]
+    sign = -1 if lookup else 1
+    factors = count - 1 if lookup else count
+    if not lookup:
+        product /= m
+    circle = 2 * m
+    stride = sign * q * count % circle
+    turn = -sign * q * (total % circle) % circle
+    phase = tables.phase[tables.phase_offset[b] :]
+    turn_sizes(phase, m, turn, stride, -sign * factors % 4, product, value)
+
+
+@njit
+def _decode_block(tables, b, method, present, value):
+    m, lookup = present.size, method == LOOKUP
+    index = np.flatnonzero(present == lookup)
+    offset = tables.offset[b]
+    table = tables.cosecant if lookup else tables.sine
+    product = np.empty(m)
+    cyclic_product(table[offset : offset + 2 * m], index, product)
+    _turn_block(tables, b, lookup, index.size, index.sum(), product, value)
+
+
+@njit
+def _keep_spread(sine, need, present):
+    """Unmark all but the `need` survivors that are spread best; see csrc/decoding.c."""
+    m = present.size
+    kept = np.zeros(m, dtype=np.bool_)
+    score = present.astype(np.float64)
+    for _ in range(need):
+        best, largest = -1, 0.0
+        for i in range(m):
+            if score[i] > largest * (1 + 1e-9):
+                best, largest = i, score[i]
+        if best < 0:
+            best = np.flatnonzero(present & ~kept)[0]
+        kept[best] = True
+        distance = sine[m - best : 2 * m - best]
+        scale = 1 / largest if largest > 0 else 1.0
+        for i in range(m):
+            score[i] *= abs(distance[i]) * scale
+    present[:] = kept
+
+
+@njit
+def _spread_block(tables, b, present, value):
+    need, m, count = tables.need[b], present.size, np.count_nonzero(present)
+    _decode_block(tables, b, LOOKUP if 2 * count < m else LOCATOR, present, value)
+    if count == need:
+        return
+    norm = 0.0
+    for i in range(m):
+        if present[i]:
+            norm += value[i].real ** 2 + value[i].imag ** 2
+    if norm <= 1 + 1e-9:
+        return
+    at = tables.offset[b]
+    _keep_spread(tables.sine[at : at + 2 * m], need, present)
+    _decode_block(tables, b, LOOKUP if 2 * need < m else LOCATOR, present, value)
+    for i in range(m):
+        if not present[i]:
+            value[i] = 0
+
+
+@njit
+def _mark(tables, survivors, present):
+    """Check and mark survivors; a status and where it applies."""
+    n = tables.start[-1]
+    present[:] = False
+    for at in range(survivors.size):
+        i = survivors[at]
+        if i < 0 or i >= n:
+            return _OUT_OF_RANGE, at
+        if present[i]:
+            return _DUPLICATE, at
+        present[i] = True
+    missing = _missing(tables, present)
+    return _TOO_FEW if missing else 0, missing
+
+
+@njit
+def _missing(tables, present):
+    missing = 0
+    for b in range(tables.q.size):
+        count = np.count_nonzero(present[tables.start[b] : tables.start[b + 1]])
+        missing += max(0, tables.need[b] - count)
+    return missing
+
+
+@njit
+def _decode_marked(tables, method, present, value):
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        if method == SPREAD:
+            _spread_block(tables, b, present[lo:hi], value[lo:hi])
+        else:
+            _decode_block(tables, b, method, present[lo:hi], value[lo:hi])
+
+
+@njit
+def _gather(value, survivors, out):
+    """The survivors' entries; a status and where it applies."""
+    status, where = 0, 0
+    for at in range(survivors.size):
+        out[at] = value[survivors[at]]
+        if not (np.isfinite(out[at].real) and np.isfinite(out[at].imag)):
+            status, where = _OVERFLOW, at
+    return status, where
+
+
+@njit
+def decoding_vector(tables, method, survivors, out):
+    """Decoding vector of a direct sum of cyclic codes (Halbawi et al., Algorithm 3).
+
+    Parameters
+    ----------
+    tables : CyclicTables
+        ``code.tables``.
+    method : int
+        ``LOCATOR`` (0), ``LOOKUP`` (1) or ``SPREAD`` (2).
+    survivors : (f,) int64 array
+    out : (f,) complex128 array
+
+    Returns
+    -------
+    (int, int)
+        A `fastgc.kernels.Status` and where it applies, as in csrc/fastgc.h.
+    """
+    n = tables.start[-1]
+    present = np.empty(n, dtype=np.bool_)
+    status, where = _mark(tables, survivors, present)
+    if status != 0:
+        return status, where
+    value = np.empty(n, dtype=np.complex128)
+    _decode_marked(tables, method, present, value)
+    return _gather(value, survivors, out)
+
+
+@njit
+def _decoding_vectors(tables, masks, method, out, where):
+    for r in range(len(masks)):
+        present, value = masks[r], out[r]
+        where[r] = _missing(tables, present)
+        if where[r] == 0:
+            _decode_marked(tables, method, present, value)
+            for i in range(present.size):
+                if not present[i]:
+                    value[i] = 0
+                elif not (np.isfinite(value[i].real) and np.isfinite(value[i].imag)):
+                    where[r] = -1
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    _decoding_vectors(plan.tables, masks, method, out, where)
+
+
+@njit
+def _polar_vector(tables, survivors, present, size, out):
+    value = np.empty(present.size, dtype=np.complex128)
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        m = hi - lo
+        q, circle, heard = tables.q[b] % m, 2 * m, present[lo:hi]
+        # With residues r = q (i-j) mod m the sines of pi r / m are positive; the angles add up:
+        # sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
+        odd = np.zeros(m, dtype=np.bool_)
+        lost, total, x = 0, 0, 0
+        for i in range(m):
+            if not heard[i]:
+                odd[x] = True
+                lost += 1
+                total += x
+            x += q
+            if x >= m:
+                x -= m
+        above = False
+        for y in range(m - 1, -1, -1):
+            odd[y], above = above, above ^ odd[y]
+        # x = q i less a multiple of m, of which too only the parity counts
+        signed, wrapped, x = size[lo:hi].copy(), False, 0
+        for i in range(m):
+            if odd[x] ^ wrapped:
+                signed[i] = -signed[i]
+            x += q
+            if x >= m:
+                x -= m
+                wrapped ^= lost % 2 == 1
+        phase = tables.phase[tables.phase_offset[b] :]
+        turn_sizes(phase, m, -total % circle, lost * q % circle, -lost % 4, signed, value[lo:hi])
+    return _gather(value, survivors, out)
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> tuple[Decode, Where]:
+    """See `fastgc.kernels.bind_decoding_vector`."""
+    tables: CyclicTables = plan.tables
+    where = [0]
+
+    def decode(method: int, f: int) -> int:
+        status, where[0] = decoding_vector(tables, method, survivors[:f], out[:f])
+        return status
+
+    return decode, where
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    tables, where = plan.tables, [0]
+
+    def mark(f: int) -> int:
+        status, where[0] = _mark(tables, survivors[:f], present)
+        return status
+
+    def write(f: int) -> int:
+        status, where[0] = _polar_vector(tables, survivors[:f], present, size, out[:f])
+        return status
+
+    return Polar(mark, write, where)
+
+
+@njit
+def _survivor_mask(n, survivors, bits):
+    bits[:] = 0
+    twice = False
+    for i in survivors:
+        if i < 0 or i >= n:
+            return True
+        bit = np.uint8(1 << (i & 7))
+        twice |= (bits[i >> 3] & bit) != 0
+        bits[i >> 3] |= bit
+    return twice
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+    return lambda f: _survivor_mask(n, survivors[:f], bits)
+
+
+@njit
+def rebuild_stream(tables, stream):
+    """All products of a stream, from `stream.away` alone.
+
+    Parameters
+    ----------
+    tables : CyclicTables
+        ``code.tables``.
+    stream : CyclicStream
+        ``fastgc.kernels.cyclic_stream(tables)``.
+    """
+    for b in range(tables.q.size):
+        s, m, q = tables.start[b], tables.start[b + 1] - tables.start[b], tables.q[b]
+        away, product = stream.away[s : s + m], stream.product[s : s + m]
+        exponent = stream.exponent[s : s + m]
+        lost = np.flatnonzero(away)
+        others = 2 * lost.size > m
+        index = np.flatnonzero(~away) if others else lost
+        at = tables.offset[b]
+        table = (tables.cosecant if others else stream.factor)[at : at + 2 * m]
+        exponent[:] = 0
+        for lo in range(0, m, CHUNK):
+            hi = min(lo + CHUNK, m)
+            multiply(table, m + lo, index, product[lo:hi], exponent[lo:hi])
+        if others:  # over all, without the others; see csrc/decoding.c
+            odd = (m - 1) * (q + 1) // 2
+            for i in range(m):
+                product[i] *= -m if (odd + q * i) & 1 else m
+        stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
+        stream.pending[b] = (index.size - 1) % RUN + 1 if index.size else 0
+
+
+@njit
+def step_stream(tables, stream, worker, away):
+    """A worker leaves a stream that it is not away from, or joins one that it is.
+
+    Parameters
+    ----------
+    tables, stream
+        As of `rebuild_stream`.
+    worker : int
+    away : bool
+        Whether it leaves.
+    """
+    b = np.searchsorted(tables.start, worker, side="right") - 1
+    lo, hi = tables.start[b], tables.start[b + 1]
+    m, j = hi - lo, worker - lo
+    at = tables.offset[b] + m - j
+    product = stream.product[lo:hi]
+    factors = (stream.factor if away else tables.cosecant)[at : at + m]
+    if stream.pending[b] == RUN:
+        normalise(product, stream.exponent[lo:hi])
+        stream.pending[b] = 0
+    for i in range(m):
+        product[i] *= factors[i]
+    stream.pending[b] += 1
+    stream.lost[b] += 1 if away else -1
+    stream.lost_sum[b] += j if away else -j
+    stream.away[worker] = away
+
+
+@njit
+def stream_vector(tables, stream, survivors, out):
+    """Decoding vector of the workers that are not away, O(n); see csrc/fastgc.h.
+
+    Parameters
+    ----------
+    tables, stream
+        As of `rebuild_stream`.
+    survivors : (f,) int64 array
+        All that are not away, in any order.
+    out : (f,) complex128 array
+
+    Returns
+    -------
+    (int, int)
+        As of `decoding_vector`.
+    """
+    missing = 0
+    for b in range(tables.q.size):
+        there = tables.start[b + 1] - tables.start[b] - stream.lost[b]
+        missing += max(0, tables.need[b] - there)
+    if missing:
+        return _TOO_FEW, missing
+    value = np.empty(tables.start[-1], dtype=np.complex128)
+    for b in range(tables.q.size):
+        lo, hi = tables.start[b], tables.start[b + 1]
+        size = stream.product[lo:hi].copy()
+        scale(size, stream.exponent[lo:hi].copy())
+        _turn_block(tables, b, False, stream.lost[b], stream.lost_sum[b], size, value[lo:hi])
+    return _gather(value, survivors, out)
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    tables = plan.tables
+    where = [0]
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        status, where[0] = stream_vector(tables, stream, survivors, out)
+        return status
+
+    return StreamCalls(
+        partial(rebuild_stream, tables, stream),
+        lambda worker: step_stream(tables, stream, worker, True),
+        lambda worker: step_stream(tables, stream, worker, False),
+        vector,
+        where,
+    )

@@ -1,0 +1,35 @@
+"""The kernels in NumPy: the oracle of the other two, and the fallback."""
+
+from .combine import bind_combine, combine, square_sum
+from .completion import completion
+from .decoding import (
+    bind_decoding_vector,
+    bind_polar,
+    bind_stream,
+    bind_survivor_mask,
+    decoding_vectors,
+)
+from .lagrange import lagrange_basis, lagrange_products
+from .optimize import amsgrad, nesterov, replace, sgd, square_distance
+from .vandermonde import leja_order, solve_vandermonde
+
+__all__ = [
+    "amsgrad",
+    "bind_combine",
+    "bind_decoding_vector",
+    "bind_polar",
+    "bind_stream",
+    "bind_survivor_mask",
+    "combine",
+    "completion",
+    "decoding_vectors",
+    "lagrange_basis",
+    "lagrange_products",
+    "leja_order",
+    "nesterov",
+    "replace",
+    "sgd",
+    "solve_vandermonde",
+    "square_distance",
+    "square_sum",
+]

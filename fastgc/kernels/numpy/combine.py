@@ -1,0 +1,75 @@
+"""Linear combinations of long vectors, and their norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cyclic import Status
+from ..rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, Rows
+
+__all__ = ["bind_combine", "combine", "square_sum"]
+
+
+def combine(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    lo: int,
+    hi: int,
+    accumulate: bool,
+    check: bool,
+) -> bool:
+    """See `fastgc.kernels.combine`; always all elements, whatever `lo` and `hi`."""
+    size = hi // 2 if mode == PACKED else hi
+    total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
+    scaled, group = np.empty_like(total), np.zeros_like(total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for r, (a, row) in enumerate(zip(coef, rows.arrays, strict=False), 1):
+            if mode == PACKED:
+                whole = row.size // 2
+                wide = row.astype(np.float64, copy=False)
+                np.multiply(wide[: 2 * whole].view(np.complex128), a, out=scaled[:whole])
+                scaled[whole:] = a * wide[2 * whole] if row.size % 2 else 0
+            else:
+                np.multiply(row.astype(np.result_type(row, np.float64), copy=False), a, out=scaled)
+            group += scaled
+            if r % LARGEST_GROUP == 0 or r == coef.size:
+                total += group
+                group[:] = 0
+        result: NDArray[Any]
+        if mode == PACKED:
+            result = total.view(np.float64)[: out.size]
+        else:
+            result = total.real if mode == REAL_PART else total
+        np.copyto(out, out + result if accumulate else result, casting="same_kind")
+    return not check or bool(np.isfinite(out).all())
+
+
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: NDArray[np.int64],
+    coef: NDArray[Any],
+    out: NDArray[Any],
+    accumulate: bool,
+    check: bool,
+) -> CombinePart:
+    """See `fastgc.kernels.bind_combine`."""
+
+    def part(count: int, lo: int, hi: int) -> int:
+        used = np.flatnonzero(coef[:count])
+        chosen = rows.select(numbers[used])
+        finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
+        return Status.OK if finite else Status.NOT_FINITE
+
+    return part
+
+
+def square_sum(x: NDArray[Any]) -> float:
+    """See `fastgc.kernels.square_sum`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.square(x, dtype=np.float64).sum())

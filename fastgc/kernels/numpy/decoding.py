@@ -1,0 +1,270 @@
+"""Decoding vectors and streams of cyclic codes, and the bits of sets of survivors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cyclic import (
+    LOCATOR,
+    LOOKUP,
+    SPREAD,
+    CyclicPlan,
+    CyclicStream,
+    CyclicTables,
+    Decode,
+    Status,
+    StreamCalls,
+    Where,
+)
+from ..fourier import Polar
+from .cyclic import cyclic_product
+
+__all__ = [
+    "bind_decoding_vector",
+    "bind_polar",
+    "bind_stream",
+    "bind_survivor_mask",
+    "decoding_vectors",
+]
+
+
+def _turn_block(
+    tables: CyclicTables,
+    b: int,
+    lookup: bool,
+    count: int,
+    total: int,
+    product: NDArray[np.float64],
+    exponent: NDArray[np.int64],
+) -> NDArray[np.complex128]:
+    """Entries from the products over `count` workers with this sum of their indices."""
+    m, q = product.size, int(tables.q[b])
+    # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, and 1/m;
+    # lookup: their inverses over the other survivors
+    sign, factors = (-1, count - 1) if lookup else (1, count)
+    turn = sign * q * (count * np.arange(m) - total) % (2 * m)
+    at = tables.phase_offset[b]
+    phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
+    quarter = (1, 1j, -1, -1j)[-sign * factors % 4]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        magnitude = np.ldexp(product / (1 if lookup else m), exponent)
+        return np.asarray(magnitude * (phase * quarter))
+
+
+def _decode_block(
+    tables: CyclicTables, b: int, method: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    m, lookup = present.size, method == LOOKUP
+    index = np.flatnonzero(present if lookup else ~present)
+    at = tables.offset[b]
+    table = (tables.cosecant if lookup else tables.sine)[at : at + 2 * m]
+    product, exponent = cyclic_product(table, m, index)
+    return _turn_block(tables, b, lookup, index.size, int(index.sum()), product, exponent)
+
+
+def _keep_spread(
+    sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """The `need` survivors that are spread best, in Leja order; see csrc/decoding.c."""
+    m = present.size
+    kept = np.zeros(m, dtype=np.bool_)
+    score = present.astype(float)
+    for _ in range(need):
+        best, largest = -1, 0.0
+        for i in np.flatnonzero(score > 0):
+            if score[i] > largest * (1 + 1e-9):
+                best, largest = int(i), score[i]
+        if best < 0:
+            best = int(np.flatnonzero(present & ~kept)[0])
+        kept[best] = True
+        score *= np.abs(sine[m - best : 2 * m - best]) * (1 / largest if largest > 0 else 1.0)
+    return kept
+
+
+def _spread_block(
+    tables: CyclicTables, b: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    need, m, count = int(tables.need[b]), present.size, np.count_nonzero(present)
+    value = _decode_block(tables, b, LOOKUP if 2 * count < m else LOCATOR, present)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = float(np.sum(np.abs(value[present]) ** 2))
+    if count == need or norm <= 1 + 1e-9:
+        return value
+    at = tables.offset[b]
+    kept = _keep_spread(tables.sine[at : at + 2 * m], need, present)
+    value = _decode_block(tables, b, LOOKUP if 2 * need < m else LOCATOR, kept)
+    return np.where(kept, value, 0)
+
+
+def _mark(
+    plan: CyclicPlan, survivors: NDArray[np.int64], present: NDArray[np.bool_]
+) -> tuple[Status, int]:
+    """Check and mark survivors."""
+    inside = (survivors >= 0) & (survivors < plan.workers)
+    present[:] = False
+    present[survivors[inside]] = True
+    if np.count_nonzero(present) < survivors.size:
+        fault = np.ones(survivors.size, dtype=bool)
+        fault[np.unique(survivors, return_index=True)[1]] = False
+        at = int(np.argmax(fault | ~inside))
+        return (Status.DUPLICATE if inside[at] else Status.OUT_OF_RANGE), at
+    missing = _missing(plan.tables, present)
+    return (Status.TOO_FEW if missing else Status.OK), missing
+
+
+def _missing(tables: CyclicTables, present: NDArray[np.bool_]) -> int:
+    missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
+    return int(missing[missing > 0].sum())
+
+
+def _decode_marked(
+    tables: CyclicTables, method: int, present: NDArray[np.bool_]
+) -> NDArray[np.complex128]:
+    """The entries of all workers."""
+    blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
+    if method == SPREAD:
+        return np.concatenate([_spread_block(tables, b, block) for b, block in enumerate(blocks)])
+    return np.concatenate(
+        [_decode_block(tables, b, method, block) for b, block in enumerate(blocks)]
+    )
+
+
+def _finite(out: NDArray[np.complex128]) -> tuple[Status, int]:
+    beyond = np.flatnonzero(~np.isfinite(out))
+    return (Status.OVERFLOW, int(beyond[-1])) if beyond.size else (Status.OK, 0)
+
+
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> tuple[Decode, Where]:
+    """See `fastgc.kernels.bind_decoding_vector`."""
+    present, where = np.empty(plan.workers, dtype=np.bool_), [0]
+
+    def decode(method: int, f: int) -> int:
+        status, where[0] = _mark(plan, survivors[:f], present)
+        if status == Status.OK:
+            out[:f] = _decode_marked(plan.tables, method, present)[survivors[:f]]
+            status, where[0] = _finite(out[:f])
+        return status
+
+    return decode, where
+
+
+def bind_polar(
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    size: NDArray[np.float64],
+    out: NDArray[np.complex128],
+) -> Polar:
+    """See `fastgc.kernels.fourier.Polar`."""
+    tables, where = plan.tables, [0]
+
+    def mark(f: int) -> int:
+        status, where[0] = _mark(plan, survivors[:f], present)
+        return status
+
+    def write(f: int) -> int:
+        value = np.empty(plan.workers, dtype=np.complex128)
+        for b, (lo, hi) in enumerate(pairwise(tables.start)):
+            q, m, lost = int(tables.q[b]), int(hi - lo), np.flatnonzero(~present[lo:hi])
+            # With theta = pi r / m for the residues r = q (i-j) mod m all sines are positive, and
+            # the angles add up: sum r = s x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
+            x, y = q * np.arange(m) % m, np.sort(q * lost % m)
+            above = y.size - np.searchsorted(y, x, side="right")
+            turn = (y.size * x - y.sum() + m * above) % (2 * m)
+            at = tables.phase_offset[b]
+            phase = tables.phase[at : at + 4 * m].view(np.complex128)[turn]
+            with np.errstate(invalid="ignore"):
+                value[lo:hi] = size[lo:hi] * (phase * (1, -1j, -1, 1j)[y.size % 4])
+        out[:f] = value[survivors[:f]]
+        status, where[0] = _finite(out[:f])
+        return status
+
+    return Polar(mark, write, where)
+
+
+def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+    """See `fastgc.kernels.bind_stream`."""
+    tables = plan.tables
+    start = tables.start.tolist()
+    where = [0]
+
+    def rebuild() -> None:
+        for b, (lo, hi) in enumerate(pairwise(start)):
+            m, q, at = hi - lo, int(tables.q[b]), tables.offset[b]
+            lost = np.flatnonzero(stream.away[lo:hi])
+            if 2 * lost.size > m:  # over all, without the others; see csrc/decoding.c
+                kept = np.flatnonzero(~stream.away[lo:hi])
+                product, exponent = cyclic_product(tables.cosecant[at : at + 2 * m], m, kept)
+                odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)
+                product *= np.where(odd % 2, -m, m)
+            else:
+                product, exponent = cyclic_product(stream.factor[at : at + 2 * m], m, lost)
+            stream.product[lo:hi], stream.exponent[lo:hi] = product, exponent
+            stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
+
+    def step(worker: int, away: bool) -> None:
+        b = int(np.searchsorted(tables.start, worker, side="right")) - 1
+        lo, hi = start[b], start[b + 1]
+        m, j, at = hi - lo, worker - lo, tables.offset[b]
+        table = (stream.factor if away else tables.cosecant)[at : at + 2 * m]
+        product, shift = np.frexp(stream.product[lo:hi] * table[m - j : 2 * m - j])
+        stream.product[lo:hi] = product
+        stream.exponent[lo:hi] += shift
+        stream.lost[b] += 1 if away else -1
+        stream.lost_sum[b] += j if away else -j
+        stream.away[worker] = away
+
+    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+        missing = tables.need - (np.diff(tables.start) - stream.lost)
+        if (missing > 0).any():
+            where[0] = int(missing[missing > 0].sum())
+            return Status.TOO_FEW
+        value = np.empty(plan.workers, dtype=np.complex128)
+        for b, (lo, hi) in enumerate(pairwise(start)):
+            of = int(stream.lost[b]), int(stream.lost_sum[b])
+            product, exponent = stream.product[lo:hi], stream.exponent[lo:hi]
+            value[lo:hi] = _turn_block(tables, b, False, *of, product, exponent)
+        out[:] = value[survivors]
+        status, where[0] = _finite(out)
+        return status
+
+    return StreamCalls(rebuild, lambda i: step(i, True), lambda i: step(i, False), vector, where)
+
+
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: NDArray[np.bool_],
+    method: int,
+    out: NDArray[np.complex128],
+    where: NDArray[np.int64],
+) -> None:
+    """See `fastgc.kernels.decoding_vectors`."""
+    for r, present in enumerate(masks):
+        where[r] = _missing(plan.tables, present)
+        if not where[r]:
+            value = _decode_marked(plan.tables, method, present)
+            out[r] = np.where(present, value, 0)
+            where[r] = -(_finite(out[r])[0] != Status.OK)
+
+
+def bind_survivor_mask(
+    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_survivor_mask`."""
+
+    def mask(f: int) -> int:
+        chosen = survivors[:f]
+        if ((chosen < 0) | (chosen >= n)).any():
+            return 1
+        present = np.zeros(n, dtype=np.bool_)
+        present[chosen] = True
+        bits[:] = np.packbits(present, bitorder="little")
+        return int(np.count_nonzero(present) < f)
+
+    return mask
