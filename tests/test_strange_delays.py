@@ -437,7 +437,8 @@ def test_commands_take_strangers_of_the_current_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["rs"]["mean_exists"] is None
-    assert "unknown: strangers_delays.Weibull(shape=0.7" in done.stderr
+    unknown = "mean time of rs, uncoded exists is unknown: strangers_delays.Weibull(shape=0.7"
+    assert unknown in done.stderr
     done = command("simulate", "rs", "-n", "4", "--delays", "nowhere:X", folder=tmp_path)
     assert done.returncode == 2
     assert "fastgc: unknown delay model 'nowhere'" in done.stderr
@@ -445,10 +446,11 @@ def test_commands_take_strangers_of_the_current_folder(tmp_path):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="needs typer")
-def test_help_lists_what_others_added(registry):
+def test_help_lists_what_others_added(registry, monkeypatch):
     from typer.testing import CliRunner
 
     from fastgc.cli import app
+    from fastgc.codes import catalogue
 
     def shown(name):
         text = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
@@ -458,3 +460,6 @@ def test_help_lists_what_others_added(registry):
     delays.register("weibull", Weibull)
     for name in ("simulate", "plan", "train"):
         assert "also known: weibull" in shown(name)
+    monkeypatch.setattr(catalogue._REGISTRY, "_known", dict(catalogue._REGISTRY._known))
+    fastgc.codes.register("mine", fastgc.Uncoded)
+    assert "also known: mine." in shown("train")

@@ -45,7 +45,8 @@ class Simulation:
         Size of a message, in gradients.
     mean_exists : bool, optional
         True: the delays' tails are such that the mean time does, which that of the simulated rounds
-        then estimates. None: it is unknown, as the delays do not say how heavy their tails are.
+        then estimates. None: it is unknown, as the delays do not say how heavy their tails are, or
+        the code does not say how many stragglers it tolerates.
     """
 
     times: NDArray[np.float64]
