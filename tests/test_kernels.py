@@ -38,7 +38,8 @@ def at_each_level(backend):
     if backend != "c":
         yield lambda: ["none"]
         return
-    compiled = pytest.importorskip("fastgc.kernels.c")
+    from fastgc.kernels import c as compiled
+
     before = compiled.simd()
     there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
 
@@ -581,6 +582,7 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     assert compiling._SOURCES in kept._source_stamp
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_steps_from_compiled_code():
     backend = pytest.importorskip("fastgc.kernels.numba")

@@ -239,6 +239,26 @@ def test_means_of_unknown_tails_are_not_guessed():
     assert model.order_statistic_mean(2, 3) == pytest.approx(1.0)
 
 
+def test_what_is_known_of_some_may_be_enough_for_means():
+    model = Heterogeneous([Uniform(2.0), Pareto(1, 1.5), Pareto(1, 1.2)])
+    known = Heterogeneous([Pareto(1, 1.5), Pareto(1, 1.2)])
+    assert model.order_statistic_mean(1, 3) < known.order_statistic_mean(1, 2)
+    assert model.order_statistic_mean(2, 3) > 1.0  # a late one beside the unknown is enough
+    with pytest.raises(ValueError, match="exists is unknown"):
+        model.order_statistic_mean(3, 3)
+    with pytest.raises(ValueError, match=r"mean of the 3-th .* does not exist"):
+        Heterogeneous([Uniform(2.0), Pareto(1, 1.5), Pareto(1, 0.9)]).order_statistic_mean(3, 3)
+    assert simulation.received_mean([1, 1, 1], model, 2) == pytest.approx(
+        model.order_statistic_mean(2, 3), rel=1e-9
+    )
+    with pytest.raises(ValueError, match="whether the mean exists is unknown"):
+        simulation.received_mean([1, 1, 1], model, 3)
+    found = planning.optimal_threshold(3, model, 0.0)
+    assert np.isnan(found.times).tolist() == [False, False, True]
+    with pytest.raises(ValueError, match="whether a mean exists is unknown"):
+        planning.optimal_threshold(3, Uniform(2.0), 0.0)
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -417,7 +437,8 @@ def test_commands_take_strangers_of_the_current_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["rs"]["mean_exists"] is None
-    assert "unknown: strangers_delays.Weibull(shape=0.7" in done.stderr
+    unknown = "mean time of rs, uncoded exists is unknown: strangers_delays.Weibull(shape=0.7"
+    assert unknown in done.stderr
     done = command("simulate", "rs", "-n", "4", "--delays", "nowhere:X", folder=tmp_path)
     assert done.returncode == 2
     assert "fastgc: unknown delay model 'nowhere'" in done.stderr
@@ -425,10 +446,11 @@ def test_commands_take_strangers_of_the_current_folder(tmp_path):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="needs typer")
-def test_help_lists_what_others_added(registry):
+def test_help_lists_what_others_added(registry, monkeypatch):
     from typer.testing import CliRunner
 
     from fastgc.cli import app
+    from fastgc.codes import catalogue
 
     def shown(name):
         text = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
@@ -438,3 +460,6 @@ def test_help_lists_what_others_added(registry):
     delays.register("weibull", Weibull)
     for name in ("simulate", "plan", "train"):
         assert "also known: weibull" in shown(name)
+    monkeypatch.setattr(catalogue._REGISTRY, "_known", dict(catalogue._REGISTRY._known))
+    fastgc.codes.register("mine", fastgc.Uncoded)
+    assert "also known: mine." in shown("train")

@@ -55,13 +55,23 @@ def _other_delays() -> str:
     return f"; also known: {', '.join(names)}" if (names := others()) else ""
 
 
+def _other_codes() -> str:
+    from ..codes import catalogue
+
+    names = [name for name in catalogue.names() if name not in catalogue.BUILT_IN]
+    return f"; also known: {', '.join(names)}" if names else ""
+
+
 class ListingCommand(TyperCommand):
     """A command whose help lists names that others may have added, where these words stand.
 
     They are looked up, among all installed packages, when the help is shown and not before.
     """
 
-    LISTS: ClassVar[dict[str, Callable[[], str]]] = {"{other delays}": _other_delays}
+    LISTS: ClassVar[dict[str, Callable[[], str]]] = {
+        "{other codes}": _other_codes,
+        "{other delays}": _other_delays,
+    }
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the help."""

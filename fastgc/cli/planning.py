@@ -118,7 +118,7 @@ def simulate(
             _plot(plot, _distributions(found))
     for name, why in impossible.items():
         typer.echo(f"{name}: {why}", err=True)
-    _say_unknown(model, found.values())
+    _say_unknown(model, found.items())
     figures = {name: _simulated(loads[name], each) for name, each in found.items()}
     if as_json:
         typer.echo(json.dumps(json_ready(figures), allow_nan=False))
@@ -266,7 +266,7 @@ def plan(
                 typer.echo(f"times written to {record}", err=True)
         if plot is not None:
             _plot(plot, _against_load(found))
-    _say_unknown(model, (choice.simulation for choice in found.choices))
+    _say_unknown(model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if every else best
     listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
     if as_json:
@@ -351,12 +351,14 @@ def _go_live(
     return recording, run
 
 
-def _say_unknown(model: DelayModel | None, found: Iterable[Simulation]) -> None:
+def _say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:
     """Say so if means were simulated of which nobody knows whether they exist."""
-    if any(each.mean_exists is None for each in found):
+    names = dict.fromkeys(name for name, each in found if each.mean_exists is None)
+    if names:
         typer.echo(
-            f"whether mean times exist is unknown: {described(model)} does not say how heavy its "
-            "tails are (tail_indices)",
+            f"whether the mean time of {', '.join(names)} exists is unknown: {described(model)} "
+            "does not say how heavy its tails are (tail_indices), or a code not how many "
+            "stragglers it tolerates",
             err=True,
         )
 

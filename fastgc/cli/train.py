@@ -41,9 +41,9 @@ def train(
         str | None,
         typer.Option(
             help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-            f"{', '.join(catalogue.BUILT_IN)}. In groups it is the code of each, and may be "
-            "repetition, too: every member has all the data of the group. (default: rs; with sgd "
-            "and adam uncoded; with cada and gcada repetition)"
+            f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. In groups it is the code of "
+            "each, and may be repetition, too: every member has all the data of the group. "
+            "(default: rs; with sgd and adam uncoded; with cada and gcada repetition)"
         ),
     ] = None,
     compare: Annotated[

@@ -1,5 +1,8 @@
 """Gradient codes, one file per scheme: see ``scheme`` for what one says, ``base`` for the verbs."""
 
+import importlib
+from typing import Any
+
 from .base import Code, Recovery
 from .binary import BinaryCode
 from .catalogue import make, names, register
@@ -45,3 +48,9 @@ __all__ = [
     "names",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "conformance":  # which uses all the rest, and is seldom needed
+        return importlib.import_module(".conformance", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,6 +29,11 @@ class Recorded:
     Two are equal if they are of one class and were made with equal arguments, those left out
     standing for their defaults. Arrays and lists are copied as they come: what happens to the
     caller's later changes nothing.
+
+    Attributes
+    ----------
+    given : tuple
+        Arguments by position, and a dict of those by keyword.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -39,21 +44,21 @@ class Recorded:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made._given = _kept(args), _kept(kwargs)
+        made.given = _kept(args), _kept(kwargs)
         return made
 
     __signature__: ClassVar[inspect.Signature]
-    _given: tuple[tuple[Any, ...], dict[str, Any]]
+    given: tuple[tuple[Any, ...], dict[str, Any]]
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """Arguments it was made with, by name, without those left out."""
-        args, kwargs = self._given
+        args, kwargs = self.given
         return dict(inspect.signature(type(self)).bind(*args, **kwargs).arguments)
 
     @cached_property
     def _key(self) -> Any:
-        args, kwargs = self._given
+        args, kwargs = self.given
         bound = inspect.signature(type(self)).bind(*args, **kwargs)
         bound.apply_defaults()
         return _comparable(dict(bound.arguments))
@@ -71,7 +76,7 @@ class Recorded:
         return f"{type(self).__name__}({listed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (type(self), *self._given)
+        return _make, (type(self), *self.given)
 
 
 def _make(kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -190,7 +190,7 @@ class Inspector:
 
     def matter(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[np.bool_]:
         """Messages of which another of their size would change the gradient beyond rounding."""
-        everything = Parity.of(vector[None])
+        everything = Parity.of(vector.reshape(survivors.size, -1).T)  # a row for each piece
         found = np.zeros(survivors.size, dtype=np.bool_)
         if everything.first.size:
             found = self._covered(survivors, everything)

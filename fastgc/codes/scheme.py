@@ -321,7 +321,7 @@ class Scheme(Assignment):
 
     def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
         """The same, computed: by least squares."""
-        return least_squares(self.equations(survivors))
+        return least_squares(self.equations(survivors)._replace(real_part=False))
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
         """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.

@@ -138,8 +138,7 @@ class _SpanTally:
             if self._incomplete <= 0:
                 self._ready = True
                 return True
-        for row in self._rule.equations(np.array([message])).reals():
-            self._span(row)
+        self._span(self._rule.equations(np.array([message])).rows[0])
         if np.linalg.norm(self._left) <= LIKELY * self._whole:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
         return self._ready

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
-from .interface import Per, check_per
+from .interface import Per, check_per, tail_bounds
 from .quadrature import mean_of_late
 
 __all__ = [
@@ -122,8 +122,8 @@ class Delays(ABC):
         if not 1 <= f <= n:
             raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
         # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
-        tails = np.cumsum(np.sort(self.tail_indices(n)))
-        if np.isnan(tails[-1]):
+        least, tails = (np.cumsum(each) for each in tail_bounds(self.tail_indices(n)))
+        if tails[n - f] > 1 and not least[n - f] > 1:
             raise ValueError(
                 f"whether the mean of the {f}-th smallest of {n} times exists is unknown under "
                 f"{self!r}: tail_indices does not say how heavy its tails are"
@@ -159,7 +159,8 @@ class Delays(ABC):
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
         """`order_statistic_mean` where it exists."""
-        tail = float(np.sort(self.tail_indices(n))[: n - f + 1].sum())
+        least, _ = tail_bounds(self.tail_indices(n))
+        tail = float(least[: n - f + 1].sum())
         return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
     @abstractmethod

@@ -17,6 +17,7 @@ __all__ = [
     "described",
     "per_of",
     "sample",
+    "tail_bounds",
     "tails",
 ]
 
@@ -117,6 +118,14 @@ def tails(delays: DelayModel | None, workers: int) -> Array:
             f"{described(delays)}"
         )
     return exponents
+
+
+def tail_bounds(exponents: Array) -> tuple[Array, Array]:
+    """The least and the most that exponents of tails can be, ascending: 0 to Inf if unknown."""
+    unknown = np.isnan(exponents)
+    return np.sort(np.where(unknown, 0.0, exponents)), np.sort(
+        np.where(unknown, math.inf, exponents)
+    )
 
 
 def described(delays: object) -> str:

@@ -14,6 +14,7 @@ from .._arrays import check_integer, check_real
 from .._extras import scipy
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
+from ..delays.interface import tail_bounds
 
 __all__ = [
     "DecodeCost",
@@ -145,7 +146,7 @@ class Optimum(NamedTuple):
         Mean seconds of a round.
     times : (n,) float64 array
         Those of all thresholds 1 .. n; Inf where the mean does not exist, NaN where the load is
-        beyond the limit.
+        beyond the limit, or whether the mean exists is unknown.
     """
 
     f: int
@@ -196,14 +197,21 @@ def optimal_threshold(
             f"not {max_load}"
         )
     # the f-th delay has a mean if the n - f + 1 heaviest tails together fall faster than 1 / t
-    tails = np.cumsum(np.sort(delays.tail_indices(n)))[::-1]
-    if not (exists := tails > 1).any():
+    least, tails = (np.cumsum(each)[::-1] for each in tail_bounds(delays.tail_indices(n)))
+    exists = least > 1
+    unknown = ~exists & (tails > 1)
+    if unknown.any() and not exists.any():
+        raise ValueError(
+            f"whether a mean exists is unknown under {delays!r}: tail_indices does not say how "
+            "heavy its tails are"
+        )
+    if not exists.any():
         raise ValueError(
             f"no mean exists: even the tail of the first of {n} delays is as heavy as "
             f"t^-{tails[0]:g}, and the exponent must be above 1"
         )
     fits = np.ones(n, dtype=bool) if max_load is None else loads <= max_load
-    times = np.where(fits, np.inf, np.nan)
+    times = np.where(fits & ~unknown, np.inf, np.nan)
     for f in (1 + np.flatnonzero(fits & exists)).tolist():
         times[f - 1] = round_time(f, n, delays, cost, k, decode)
     if not np.isfinite(times).any():

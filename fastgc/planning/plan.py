@@ -129,7 +129,7 @@ def plan(
     p: int = 1000,
     bandwidth: float = math.inf,
     memory: int | None = None,
-    codes: Sequence[str] = CODES,
+    codes: Sequence[str | Code] = CODES,
     overhead: float = 0.0,
     rounds: int = 2000,
     seed: int = 0,
@@ -158,8 +158,8 @@ def plan(
         Bytes per second that the master receives. Default: more than matters.
     memory : int, optional
         The most partitions a worker can hold.
-    codes : sequence of str
-        Names, as `fastgc.codes.catalogue.make` takes them.
+    codes : sequence of str or Code
+        Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes.
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It counts where workers are
         not interrupted, which go on meanwhile.
@@ -195,18 +195,24 @@ def plan(
     if not codes:
         raise ValueError("name at least one code")
     codes = list(dict.fromkeys(codes))
-    for name in codes:
-        catalogue.check_name(name)
+    for each in codes:
+        if not isinstance(each, Code):
+            catalogue.check_name(each)
+        elif (each.n, each.k) != (n, k):
+            raise ValueError(f"{each!r} has n={each.n}, k={each.k}, not n={n}, k={k}")
     check_cost(n, cost)
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises where they are those of other workers
     meter = _Meter(p)
 
-    def make(name: str, stragglers: int) -> Code:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
-            code = catalogue.make(name, n, k, stragglers, seed)
+    def make(name: str | Code, stragglers: int) -> Code:
+        if isinstance(name, Code):
+            code = name
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
+                code = catalogue.make(name, n, k, stragglers, seed)
         if code.load > memory:
             raise ValueError(f"a worker must hold {code.load} partitions, and memory is {memory}")
         require_mean(code, delays, interrupted)
@@ -246,8 +252,9 @@ def plan(
 
         shown = task_bar("planning", len(codes))
     with shown as advance:
-        for name in codes:
-            search = _Search(bind(make, name), bind(judge, name))
+        for each in codes:
+            name = each if isinstance(each, str) else repr(each)
+            search = _Search(bind(make, each), bind(judge, name))
             search.run(n)
             choices += search.found.values()
             if not search.found:

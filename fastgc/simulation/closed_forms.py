@@ -738,23 +738,39 @@ def _each(probability: Callable[[float], float], t: ArrayLike) -> NDArray[np.flo
 def _tail_index(delays: Delays, counts: Sequence[int], needed: int) -> float:
     """Exponent of the tail of the time until `needed` of `counts` have come; at most 1 is refused.
 
+    Where tails of workers are unknown, the least that it can be.
+    """
+    told = delays.tail_indices(len(counts))
+    unknown = np.isnan(told)
+    least, most = (_least_sum(np.where(unknown, x, told), counts, needed) for x in (0.0, math.inf))
+    if most <= 1:
+        raise ValueError(
+            f"the mean does not exist: the time until {needed} of {sum(counts)} have come has a "
+            f"tail t^-{most:g}, and the exponent must be above 1; need fewer, so that more "
+            "workers may be late"
+        )
+    if least <= 1:
+        raise ValueError(
+            f"whether the mean exists is unknown under {delays!r}: tail_indices does not say how "
+            "heavy its tails are"
+        )
+    return least
+
+
+def _least_sum(exponents: NDArray[np.float64], counts: Sequence[int], needed: int) -> float:
+    """Exponent of the tail of the time until `needed` of `counts` have come.
+
     Tails multiply over the workers that must be late together, so the least sum of exponents over
     the sets of workers without which `needed` cannot be had; a knapsack problem.
     """
     lost = sum(counts) - needed + 1
     least = np.full(lost + 1, np.inf)  # by what the late workers hold, `lost` and more in the last
     least[0] = 0
-    for index, count in zip(delays.tail_indices(len(counts)), counts, strict=True):
+    for index, count in zip(exponents, counts, strict=True):
         step = min(count, lost)
         late = least + index
         least[step:] = np.minimum(least[step:], late[: lost + 1 - step])
         least[-1] = min(least[-1], late[lost - step :].min())
-    if least[-1] <= 1:
-        raise ValueError(
-            f"the mean does not exist: the time until {needed} of {sum(counts)} have come has a "
-            f"tail t^-{least[-1]:g}, and the exponent must be above 1; need fewer, so that more "
-            "workers may be late"
-        )
     return float(least[-1])
 
 

@@ -16,7 +16,7 @@ from .._arrays import at_least, check_cost, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
-from ..delays.interface import check_model, described, per_of, tails
+from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 
 __all__ = ["Simulation", "simulate"]
 
@@ -45,7 +45,8 @@ class Simulation:
         Size of a message, in gradients.
     mean_exists : bool, optional
         True: the delays' tails are such that the mean time does, which that of the simulated rounds
-        then estimates. None: it is unknown, as the delays do not say how heavy their tails are.
+        then estimates. None: it is unknown, as the delays do not say how heavy their tails are, or
+        the code does not say how many stragglers it tolerates.
     """
 
     times: NDArray[np.float64]
@@ -204,21 +205,19 @@ def simulate(
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
     """Whether a round's mean time exists, in the worst case; raise ValueError if it does not.
 
-    None: it is unknown, because the delays do not say how heavy their tails are.
+    None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
+    say how many stragglers it tolerates.
 
     A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
     power tails the probability of it falls with the sum of their exponents, which must exceed 1.
     Workers that are not interrupted must come back in the mean, each by itself, or one after the
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
-    told = tails(delays, code.n)
+    least, index = tail_bounds(tails(delays, code.n))
     if code.stragglers is None:
         # whatever the code tolerates, the mean exists where that of each worker's delay does
-        return True if bool((told > 1).all()) else None
+        return True if least[0] > 1 else None
     needed = code.stragglers + 1
-    # where nothing is known of a tail, it may be as light, or as heavy, as can be
-    index = np.sort(np.where(np.isnan(told), np.inf, told))
-    least = np.sort(np.where(np.isnan(told), 0.0, told))
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
             f"the mean time of a round does not exist where workers finish what they are at: more "

@@ -1,0 +1,648 @@
+"""Whether a code keeps what the verbs, the engines and the rest of fastgc promise of any code.
+
+`check` holds a code to its own rows: what it says beyond them is compared with linear algebra on
+B, with sums computed without rounding, and with rounds, engines and simulations run on it. It
+prints each thing that holds, and raises `AssertionError` at the first that does not.
+
+Unlike the rest of this package it uses all of fastgc, and nothing of fastgc uses it.
+
+In a terminal, for a class in an importable module::
+
+    python -m fastgc.codes.conformance my_package.my_module:MyCode --arg n=12 load=3
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib.util
+import itertools
+import math
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import planning
+from .._registry import load_object, read_value
+from ..data import Dataset
+from ..delays import Exponential
+from ..engines import LocalCluster, SimulatedCluster
+from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
+from ..models import LeastSquares, least_squares_gradient
+from ..simulation import simulate
+from ..stability.measured import Experiment
+from ..training import train
+from .base import UNSTABLE, Code
+from .reed_solomon import ReedSolomon
+from .span import SOLVED, Span, least_squares
+
+__all__ = ["CHECKS", "ENGINES", "check"]
+
+Numbers = NDArray[np.int64]
+
+ENGINES = ("simulated", "local", "mpi", "ray")
+
+# Sets of messages that are looked at: all, if they are no more, or so many at random.
+SETS = 300
+
+# By how much trust may be off, as a factor, over the sets looked at.
+OFF = 30.0
+
+P = 37  # elements of a gradient: an odd number, which no number of pieces divides
+
+
+class _Subject:
+    """A code, and what the checks know of it by its rows alone."""
+
+    def __init__(self, code: Code, seed: int) -> None:
+        self.code, self.seed = code, seed
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    @cached_property
+    def sets(self) -> list[Numbers]:
+        """Sets of messages: all of a small code; else of random sizes, and such as just suffice."""
+        count, rng = self.code.message_count, self.rng
+        if 2**count <= SETS:
+            each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
+            return [np.array(F) for F in itertools.chain(*each)]
+        found = [np.arange(count)]
+        for heard in self.code.random_arrivals(SETS // 3, self.seed):
+            found += [np.array(heard), np.array(heard[:-1])]
+        while len(found) < SETS:
+            found.append(rng.permutation(count)[: rng.integers(1, count + 1)])
+        return [F for F in found if F.size]
+
+    @cached_property
+    def ready(self) -> list[Numbers]:
+        """Those of them that the code decodes."""
+        return [F for F in self.sets if self.code.decodable(F)]
+
+    def some(self, sets: Sequence[Numbers], most: int) -> list[Numbers]:
+        """At most so many, spread over all."""
+        return list(sets[:: max(1, len(sets) // most)])[:most]
+
+    def left(self, survivors: Numbers) -> float:
+        """What least squares leave of the gradient."""
+        if self.code.codes_data:
+            return least_squares(self.code.equations(survivors))[1]
+        rows, target = self._system(survivors)
+        vector = np.linalg.lstsq(rows.T, target)[0]
+        return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
+
+    def left_by(self, survivors: Numbers, vector: NDArray[Any]) -> float:
+        """What this vector leaves."""
+        code = self.code
+        rows = self._matrix[survivors].reshape(survivors.size, -1)
+        target = np.tile(np.eye(code.pieces), (code.k, 1))
+        lacking = rows.T @ vector.reshape(survivors.size, -1) - target
+        if code.layout == "complex":
+            lacking = lacking.real
+        return float(np.linalg.norm(lacking) / np.linalg.norm(target))
+
+    @cached_property
+    def _matrix(self) -> NDArray[Any]:
+        return self.code.matrix()
+
+    def _system(self, survivors: Numbers) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        rows = self._matrix[survivors].reshape(survivors.size, -1)
+        return rows, np.tile(np.eye(self.code.pieces), (self.code.k, 1))
+
+    @cached_property
+    def work(self) -> tuple[list[Any], list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
+        """Shards, what is computed on them, the gradient, and the parameters."""
+        code, rng = self.code, self.rng
+        X, y = rng.standard_normal((3 * code.k, P)), rng.standard_normal(3 * code.k)
+        theta = rng.standard_normal(P)
+        shards = list(code.encode_data(X, y))
+        partials = [least_squares_gradient(theta, *shard) for shard in shards]
+        return shards, partials, least_squares_gradient(theta, X, y), theta
+
+    @cached_property
+    def messages(self) -> list[NDArray[Any]]:
+        code, (_, partials, _, _) = self.code, self.work
+        return [
+            code.encode(worker, [partials[j] for j in code.partitions(worker, index)], index=index)
+            for worker, index in map(code.sender, range(code.message_count))
+        ]
+
+    def expected(self, survivors: Numbers) -> float:
+        """Relative error that a gradient from these may have: as far as it is trusted."""
+        return OFF * self.code.trust(survivors).relative_error + 1e-12
+
+    def gradients_error(self, gradient: NDArray[Any]) -> float:
+        truth = self.work[2]
+        return float(np.linalg.norm(gradient - truth) / np.linalg.norm(truth))
+
+
+# ------------------------------------------------------------------------------ the checks
+
+
+def rows_are_whole(subject: _Subject) -> str:
+    """Rows name partitions there are, each at some worker, and sizes are those of the rows."""
+    code = subject.code
+    held = [code.partitions(worker) for worker in range(code.n)]
+    everybody = np.unique(np.concatenate(held))
+    missing = np.setdiff1d(np.arange(code.shard_count), everybody)
+    _require(not missing.size, f"nobody holds partition {missing[:1]}: the sum can never be had")
+    sizes = [each.size for each in held]
+    _require(code.load == max(sizes), f"load is {code.load}, but a worker holds {max(sizes)}")
+    _require(code.loads.tolist() == sizes, f"loads are {code.loads.tolist()}, not {sizes}")
+    counts = code.message_counts
+    _require(
+        len(counts) == code.n and min(counts) >= 1,
+        f"message_counts must have an entry of at least 1 for each worker, not {list(counts)}",
+    )
+    for worker, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        _require(
+            size % count == 0,
+            f"worker {worker} holds {size} partitions, which {count} messages cannot share evenly",
+        )
+    return f"n={code.n}, k={code.k}, load {code.load}, {code.message_count} messages"
+
+
+def decodable_is_what_spans(subject: _Subject) -> str:
+    """Sets are decodable that span the sum; others only as an approximation that says so."""
+    code, approximate, later = subject.code, 0, 0
+    for F in subject.sets:
+        left, decodable = subject.left(F), code.decodable(F)
+        if decodable and left > 10 * SOLVED:
+            _require(
+                not code.exact,
+                f"messages {F.tolist()} are said to suffice, but {left:.2g} of the gradient is not "
+                "in what they span, and the code is said to be exact",
+            )
+            approximate += 1
+        elif not decodable and left < SOLVED / 10:
+            _require(
+                not isinstance(code.rule, Span),
+                f"messages {F.tolist()} span the gradient, but are said not to suffice",
+            )
+            later += 1
+    said = f"{len(subject.ready)} of {len(subject.sets)} sets of messages suffice"
+    if approximate:
+        said += f", {approximate} of them for an approximation"
+    if later:
+        said += f"; the rule waits for more in {later} that would"
+    return said
+
+
+def too_few_are_refused(subject: _Subject) -> str:
+    """Too few messages, wrong numbers and messages named twice raise clear errors."""
+    code, refused = subject.code, 0
+    for F in subject.some([F for F in subject.sets if not code.decodable(F)], 50):
+        with _raises(NotDecodableError, f"decoding from {F.tolist()}") as caught:
+            code.decoding_vector(F)
+        missing = caught[0].missing  # type: ignore[attr-defined]
+        _require(missing >= 1, f"{F.tolist()} do not suffice, but {missing} are said to be missing")
+        refused += 1
+        near, residual = code.best_vector(F)
+        if not code.codes_data:
+            _close(residual, subject.left_by(F, near), f"the residual of the best from {F}")
+    for wrong in ([code.message_count], [-1], [0, 0]):
+        with _raises(ValueError, f"decoding from messages {wrong}"):
+            code.decoding_vector(wrong)
+    return f"{refused} sets, each with the number of messages missing"
+
+
+def residuals_are_true(subject: _Subject) -> str:
+    """What vectors leave out is said as it is; exact codes leave nothing."""
+    code, largest = subject.code, 0.0
+    for F in subject.some(subject.ready, 60):
+        vector = code.decoding_vector(F)
+        residual = code.residual(F)
+        largest = max(largest, residual)
+        if not code.codes_data:
+            size = float(np.abs(vector).max()) * float(code.row_sums[F].max())
+            _close(residual, subject.left_by(F, vector), f"the residual from {F}", 1e-13 * size)
+        said = code.left_out(F, vector)
+        if residual > UNSTABLE:
+            _require(
+                said > residual / 2,
+                f"from {F.tolist()} {residual:.2g} of the gradient is left out, but trust counts "
+                f"{said:.2g}",
+            )
+    return f"at most {largest:.1e}" + ("" if largest < UNSTABLE else ": an approximate code")
+
+
+def decoded_is_the_sum(subject: _Subject) -> str:
+    """Gradients decode within the bound of rounding, and to what trust says."""
+    code = subject.code
+    experiment = Experiment(code, p=P, seed=subject.seed)
+    errors, trusted = [], []
+    for F in subject.some(subject.ready, 60):
+        vector = code.decoding_vector(F)
+        error, bound = experiment.error(F, vector).relative, experiment.bound(F, vector)
+        _require(
+            error <= bound,
+            f"from {F.tolist()} the gradient is off by {error:.2g}, beyond the bound {bound:.2g}",
+        )
+        errors.append(error)
+        trusted.append(experiment.trust(F))
+    error, trust = (float(np.sqrt(np.mean(np.square(each)))) for each in (errors, trusted))
+    _require(
+        error <= OFF * trust and trust <= OFF * max(error, 2.0**-53),
+        f"gradients are off by {error:.2g} (root mean square), but trust says {trust:.2g}: more "
+        f"than {OFF:g} times apart",
+    )
+    return f"off by {error:.1e}, trusted to {trust:.1e}"
+
+
+def verbs_agree(subject: _Subject) -> str:
+    """Every verb gives the same gradient: decode, round, bind, streams, prepared decoders."""
+    code, (_, partials, _, _) = subject.code, subject.work
+    for number, message in enumerate(subject.messages):
+        worker, index = code.sender(number)
+        encoder = code.encoder(worker, P, index=index)
+        for j in code.partitions(worker, index).tolist():
+            encoder.add(j, partials[j])
+        _alike(encoder.message(), message, f"the streamed message {number}", 1e-12)
+    size = code.message_size(P)
+    _require(
+        all(message.shape == (size,) for message in subject.messages),
+        f"messages must have {size} elements",
+    )
+    table = np.array(subject.messages)
+    bound, decoder, received = code.bind(table, p=P), code.decoder(), code.round(P)
+    chosen = subject.some(subject.ready, 40)
+    for F in chosen:
+        vector = code.decoding_vector(F)
+        gradient = code.decode(F, [subject.messages[m] for m in F], p=P)
+        error = subject.gradients_error(gradient)
+        _require(
+            error <= subject.expected(F) or bool(code.residual(F) > UNSTABLE),
+            f"from {F.tolist()} least squares' gradient is off by {error:.2g}",
+        )
+        _alike(decoder(F), vector, f"the prepared vector of {F}", 1e-9)
+        _alike(bound(F), gradient, f"the gradient by bind from {F}", subject.expected(F))
+        _alike(code.decode(F[::-1], table[F[::-1]], p=P), gradient, "in another order", 1e-6)
+        received.reset()
+        for number in F.tolist():
+            received.receive(
+                code.sender(number)[0], subject.messages[number], code.sender(number)[1]
+            )
+        _require(received.decodable, f"a round that received {F.tolist()} cannot be decoded")
+        _alike(received.gradient(), gradient, f"a round's gradient from {F}", subject.expected(F))
+    masks = np.zeros((len(chosen), code.message_count), dtype=bool)
+    for mask, F in zip(masks, chosen, strict=True):
+        mask[F] = True
+    for mask, vector in zip(masks, code.decoding_vectors(masks), strict=True):
+        came = np.flatnonzero(mask)
+        _alike(vector[came], code.decoding_vector(came), "vectors of many rounds at once", 1e-9)
+    return f"{len(chosen)} sets, messages of {size} elements for gradients of {P}"
+
+
+def rounds_are_ready_in_time(subject: _Subject) -> str:
+    """A round becomes ready with the message with which the set becomes decodable."""
+    code, rng, counted = subject.code, subject.rng, 0
+    received = code.round(P)
+    senders = np.repeat(np.arange(code.n), code.message_counts)
+    for _ in range(20):
+        received.reset()
+        heard: list[int] = []
+        due = list(code.first_messages[:-1])
+        for worker in rng.permutation(senders).tolist():
+            heard.append(due[worker])
+            due[worker] += 1
+            ready = received.receive(worker, subject.messages[heard[-1]])
+            decodable = code.decodable(heard)
+            _require(
+                ready == decodable,
+                f"with messages {heard} a round is{'' if ready else ' not'} ready, but they are"
+                f"{'' if decodable else ' not'} decodable",
+            )
+            counted += 1
+            if ready:
+                break
+    return f"{counted} messages in 20 orders"
+
+
+def corrupt_messages_are_found(subject: _Subject) -> str:
+    """With all messages at hand no corrupt one passes as verified, and good ones raise no alarm."""
+    code, rng, found = subject.code, subject.rng, 0
+    received = code.round(P, verify=True)
+    for worker in [None, *rng.permutation(code.n)[:8].tolist()]:
+        received.reset()
+        for number, message in enumerate(subject.messages):
+            sender, index = code.sender(number)
+            if sender == worker:
+                message = message + (1 + rng.standard_normal(message.size)) * np.abs(message).max()
+            if received.wants(sender):
+                received.receive(sender, message, index)
+        if worker is None:
+            _require(
+                not received.corrupt, f"good messages of {received.corrupt} are called corrupt"
+            )
+            continue
+        if worker in received.corrupt:
+            _require(received.corrupt == [worker], f"{received.corrupt} are named, not {worker}")
+            found += 1
+            continue
+        try:
+            gradient = received.gradient()
+        except (CorruptMessageError, NotDecodableError):
+            found += 1
+            continue
+        error = subject.gradients_error(gradient)
+        _require(
+            not received.verified or error <= 1e-6 or code.residual(received.survivors) > UNSTABLE,
+            f"a corrupt message of worker {worker} passed as verified",
+        )
+    return f"{found} of {min(code.n, 8)} corrupt workers named or refused"
+
+
+def copies_are_the_same(subject: _Subject) -> str:
+    """Pickles, copies and codes made of the same arguments are equal, and send the same."""
+    code = subject.code
+    kind = type(code)
+    make: Callable[..., Code] = kind
+    args, kwargs = code.given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        again = make(*args, **kwargs)
+    for what, other in (
+        ("a pickle", pickle.loads(pickle.dumps(code))),
+        ("a copy", copy.copy(code)),
+        ("a deep copy", copy.deepcopy(code)),
+        ("one made of the same arguments", again),
+    ):
+        _require(other == code and hash(other) == hash(code), f"{what} of {code!r} is not equal")
+        _require(repr(other) == repr(code), f"{what} is shown as {other!r}, not {code!r}")
+        _require(other.fingerprint() == code.fingerprint(), f"{what} of {code!r} sends otherwise")
+    _require(kind.__name__ in repr(code), f"{code!r} does not name its class")
+    return repr(code)
+
+
+def simulation_is_its_rounds(subject: _Subject) -> str:
+    """Simulated rounds end when the code's own rounds do."""
+    code = subject.code
+    run = partial(simulate, code, Exponential(1.0), cost=0.01, rounds=60, seed=subject.seed)
+    found, by_round = run(), run(method="round")
+    np.testing.assert_array_equal(found.times, by_round.times)
+    np.testing.assert_array_equal(found.messages, by_round.messages)
+    return f"{found.messages.mean():.1f} messages on average"
+
+
+def planning_takes_it(subject: _Subject) -> str:
+    """It can be ranked beside others by the expected time of a round."""
+    code = subject.code
+    options: dict[str, Any] = {"codes": [code], "p": P, "rounds": 50}
+    ranked = planning.plan(code.n, Exponential(1.0), 0.01, code.k, **options)
+    mine = [choice for choice in ranked.choices if choice.code == code]
+    _require(len(mine) == 1, f"planning knows {len(mine)} choices of this code, not one")
+    return f"{mine[0].time:.3g} s a round"
+
+
+def training_goes_as_without_code(subject: _Subject) -> str:
+    """Training takes the same steps as without a code, and says what gradients left out."""
+    code, rng = subject.code, subject.rng
+    X, y = rng.standard_normal((4 * code.k, 3)), np.arange(4 * code.k) % 2
+    data = Dataset("random numbers", X, y, X, y)
+    run: Any = partial(train, data=data, model=LeastSquares(3, 2), rounds=3, engine="simulated")
+    history, plain = run(code), run(ReedSolomon(code.n, code.k, load=-(-code.k // code.n)))
+    left = max(record.residual for record in history.rounds)
+    _require(math.isfinite(left), f"training records {left} as what is left out")
+    if left < UNSTABLE:
+        _alike(history.theta, plain.theta, "parameters after three steps", 1e-6)
+    return f"3 rounds, at most {left:.1e} left out"
+
+
+def engines_run_it(subject: _Subject, engines: Sequence[str]) -> str:
+    """Every engine that is installed decodes the gradient."""
+    code = subject.code
+    ran, left_out = [], []
+    for name in engines:
+        missing = _missing(name)
+        if missing:
+            left_out.append(f"{name} ({missing})")
+            continue
+        if name == "mpi":
+            _under_mpiexec(subject)
+        else:
+            _run(subject, _engine(name))
+        ran.append(name)
+    said = f"{', '.join(ran)}; messages of {code.message_weight:g} gradients"
+    return said + (f"; not {', '.join(left_out)}" if left_out else "")
+
+
+CHECKS: list[Callable[[_Subject], str]] = [
+    rows_are_whole,
+    decodable_is_what_spans,
+    too_few_are_refused,
+    residuals_are_true,
+    decoded_is_the_sum,
+    verbs_agree,
+    rounds_are_ready_in_time,
+    corrupt_messages_are_found,
+    copies_are_the_same,
+    simulation_is_its_rounds,
+    planning_takes_it,
+    training_goes_as_without_code,
+]
+
+
+def check(
+    code: Code,
+    *,
+    engines: Sequence[str] | None = None,
+    seed: int = 0,
+    report: Callable[[str], object] = print,
+) -> None:
+    """Hold a code to what is promised of any; see the module.
+
+    Parameters
+    ----------
+    code : Code
+        For up to 60 workers or so: it is run with as many processes, and small ones are looked at
+        in every set of messages.
+    engines : sequence of str, optional
+        Among `ENGINES`, those to run it on. Default: all that are installed.
+    seed : int
+        Of data, orders and sets.
+    report : callable
+        Gets a line for each check that holds.
+
+    Raises
+    ------
+    AssertionError
+        At the first thing that does not hold; says what, and of which messages.
+    TypeError
+        If it is no code.
+    """
+    if not isinstance(code, Code):
+        raise TypeError(f"what is checked must be a fastgc.Code, not {code!r}")
+    subject = _Subject(code, seed)
+    chosen = ENGINES if engines is None else tuple(engines)
+    unknown = [name for name in chosen if name not in ENGINES]
+    if unknown:
+        raise ValueError(f"unknown engine {unknown[0]!r}: choose among {', '.join(ENGINES)}")
+    for each in CHECKS:
+        report(f"{each.__name__.replace('_', ' ')}: {each(subject)}")
+    report(f"engines run it: {engines_run_it(subject, chosen)}")
+
+
+# ----------------------------------------------------------------------------- engines
+
+
+def _missing(engine: str) -> str:
+    """What an engine lacks, if anything."""
+    if engine == "mpi":
+        if importlib.util.find_spec("mpi4py") is None:
+            return "mpi4py is not installed"
+        return "" if _mpiexec() else "there is no mpiexec"
+    if engine == "ray" and importlib.util.find_spec("ray") is None:
+        return "ray is not installed"
+    return ""
+
+
+def _mpiexec() -> str | None:
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+def _engine(name: str) -> Callable[..., Any]:
+    if name == "ray":
+        from ..engines.ray import RayCluster
+
+        return RayCluster
+    return LocalCluster if name == "local" else SimulatedCluster
+
+
+def _gradient(theta: NDArray[Any], shard: Any, out: NDArray[Any]) -> None:
+    out[:] = least_squares_gradient(theta, *shard)
+
+
+def _run(subject: _Subject, engine: Callable[..., Any]) -> None:
+    code, (shards, _, _, theta) = subject.code, subject.work
+    out = np.empty(P)
+    delays = Exponential(0.001)
+    with engine(code, shards, _gradient, P, delays=delays) as cluster:
+        for _ in range(3):
+            report = cluster.step(theta, out)
+            received = report.received
+            _require(
+                code.decodable(received),
+                f"{engine.__name__} decoded from {received.tolist()}, which do not suffice",
+            )
+            error, left = subject.gradients_error(out), code.residual(received)
+            _require(
+                error <= subject.expected(received) or left > UNSTABLE,
+                f"{engine.__name__}: from {received.tolist()} the gradient is off by {error:.2g}",
+            )
+            _require(
+                abs(report.residual - left) <= 0.1 * left + UNSTABLE,
+                f"{engine.__name__} reports {report.residual:.2g} as left out, not {left:.2g}",
+            )
+
+
+def _under_mpiexec(subject: _Subject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "code.pickle"
+        path.write_bytes(pickle.dumps((subject.code, subject.seed)))
+        command = [str(_mpiexec()), "-n", str(subject.code.n + 1), sys.executable, "-m"]
+        paths = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            [*command, "fastgc.codes.conformance", "--rank-of", str(path)],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    _require(done.returncode == 0, f"under mpiexec: {done.stdout[-800:]}{done.stderr[-800:]}")
+
+
+def _rank_of(path: str) -> None:
+    from ..engines.mpi import MPICluster
+
+    if not MPICluster.serve():
+        code, seed = pickle.loads(Path(path).read_bytes())
+        _run(_Subject(code, seed), MPICluster)
+
+
+# ------------------------------------------------------------------------------ small things
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def _close(found: float, expected: float, what: str, slack: float = 0.0) -> None:
+    _require(
+        abs(found - expected) <= 1e-9 + slack + 1e-6 * expected,
+        f"{what} is said to be {found:.3g}, but is {expected:.3g}",
+    )
+
+
+def _alike(found: NDArray[Any], expected: NDArray[Any], what: str, tolerance: float) -> None:
+    size = float(np.linalg.norm(expected)) or 1.0
+    off = float(np.linalg.norm(found - expected)) / size
+    _require(off <= tolerance, f"{what} is off by {off:.2g}")
+
+
+class _raises:
+    """Expect an error of a kind, with a text."""
+
+    def __init__(self, kind: type[Exception], what: str) -> None:
+        self._kind, self._what = kind, what
+
+    def __enter__(self) -> list[Exception]:
+        self._caught: list[Exception] = []
+        return self._caught
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
+        name = self._kind.__name__
+        _require(error is not None, f"{self._what} raises no {name}")
+        if not isinstance(error, self._kind):
+            return False
+        _require(bool(str(error)), f"{self._what} raises {name} without a word")
+        self._caught.append(error)
+        return True
+
+
+def _arguments(listed: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for item in listed:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise SystemExit(f"expected key=value, not {item!r}")
+        yield key, read_value(value)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Check a code that is named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m fastgc.codes.conformance", description=__doc__)
+    parser.add_argument("code", nargs="?", help="module:Class")
+    parser.add_argument("--arg", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
+    parser.add_argument("--engines", help="a list such as simulated,local (default: all there are)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rank-of", help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    if given.rank_of:
+        _rank_of(given.rank_of)
+        return
+    if not given.code:
+        parser.error("name a code: module:Class")
+    sys.path.insert(0, os.getcwd())
+    try:
+        code = load_object(given.code)(**dict(_arguments(given.arg)))
+        engines = given.engines.split(",") if given.engines else None
+        check(code, engines=engines, seed=given.seed)
+    except (AssertionError, ValueError, TypeError, ImportError) as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+
+
+if __name__ == "__main__":
+    main()
