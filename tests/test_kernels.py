@@ -38,7 +38,7 @@ def at_each_level(backend):
     if backend != "c":
         yield lambda: ["none"]
         return
-    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
+    c_backend = pytest.importorskip("fastgc.kernels.c")
     before = c_backend.simd()
     there = [level for level in ("baseline", "avx2", "avx512") if c_backend.select_simd(level)]
 
