@@ -1,4 +1,8 @@
-"""Every test under every backend, and proof of which build is tested."""
+"""Under which backends tests run, and how many of them; and proof of which build is tested.
+
+Kernels, marked ``every_backend``, are tested under each backend, all else under the default one.
+With ``--long`` every test runs under every backend, and those marked ``long`` run, too.
+"""
 
 import importlib.util
 import os
@@ -13,22 +17,43 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "fastgc"
 IMPORTED = Path(fastgc.__file__).resolve().parent
 
-for name in ("kernel_table", "code_table", "remote"):
+for name in ("strength", "kernel_table", "code_table", "remote"):
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+strength = sys.modules["strength"]
 
 
 def pytest_addoption(parser):
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run all there is, at full strength: every test under every backend, those marked "
+        "long, and Hypothesis with as many examples as tests ask for, others each time",
+    )
     parser.addoption(
         "--backend", choices=fastgc.backends(), help="run the tests under this backend only"
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """The whole suite in two processes, if pytest-xdist is there and -n says nothing else."""
+    option, worker = config.option, "PYTEST_XDIST_WORKER" in os.environ
+    whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
+    if whole and not worker and not option.usepdb and getattr(option, "numprocesses", 0) is None:
+        option.numprocesses = 2
+        option.dist = "loadgroup"
+
+
 def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "any_backend: does not depend on the backend; runs once, under the default one"
-    )
+    for line in (
+        "any_backend: does not depend on the backend; runs once, under the default one",
+        "every_backend: runs under every backend, not with --long only",
+        "long: runs with --long only",
+    ):
+        config.addinivalue_line("markers", line)
+    strength.begin(config.getoption("--long"))
     if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and IMPORTED == SOURCE:
         raise pytest.UsageError(
             f"FASTGC_TEST_INSTALLED=1, but fastgc was imported from the checkout: {fastgc.__file__}"
@@ -53,10 +78,30 @@ def pytest_report_header(config):
 
 
 def pytest_generate_tests(metafunc):
-    marked = metafunc.definition.get_closest_marker("any_backend")
+    def marked(name):
+        return metafunc.definition.get_closest_marker(name)
+
+    def under(name):
+        # Numba compiles for a minute where nothing is cached yet: one process does it
+        marks = [pytest.mark.xdist_group("numba")] if name == "numba" else []
+        if name != first and not only and not marked("every_backend"):
+            marks.append(pytest.mark.long)
+        return pytest.param(name, marks=marks)
+
+    first, *others = fastgc.backends()
     only = metafunc.config.getoption("--backend")
-    names = [only] if only else list(fastgc.backends())
-    metafunc.parametrize("backend", names[:1] if marked else names, indirect=True)
+    names = [only] if only else [first] if marked("any_backend") else [first, *others]
+    names = [under(name) for name in names]
+    metafunc.parametrize("backend", names, indirect=True)
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 from fastgc import kernels
 from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
@@ -176,7 +177,7 @@ OPTIMIZERS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=much(60, 20), deadline=None)
 @given(
     method=st.sampled_from([CADA, GCADA]),
     groups=st.integers(1, 7),
@@ -256,7 +257,7 @@ def test_an_independent_run_is_the_same(method, smoothness):
     np.testing.assert_allclose(run(tested, np.ones(p), gradient, 300)[0][-1], theta, rtol=1e-11)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(much(4, 1)))
 @pytest.mark.parametrize("smoothness", [None, np.array([0.1, 0.3, 0.5, 1, 2, 3])])
 @DTYPES
 def test_steps_of_any_length(dtype, smoothness, seed):

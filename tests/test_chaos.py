@@ -18,6 +18,7 @@ def counts_of(output):
     return {what: int(count) for count, what in re.findall(r"^ *(\d+)  (.*)$", output, re.M)}
 
 
+@pytest.mark.long
 def test_processes(capsys):
     status = chaos.main(["--seconds", "5", "--each", "2", "--seed", "1"])
     counts = counts_of(capsys.readouterr().out)
@@ -25,6 +26,7 @@ def test_processes(capsys):
     assert min(counts[what] for what in ("rounds", "run again", "killed", "stopped")) > 0
 
 
+@pytest.mark.long
 def test_it_sees_wrong_gradients(capsys, monkeypatch):
     """Where messages are corrupted and nothing looks for that."""
     corrupting = chaos.corrupting
@@ -37,6 +39,7 @@ def test_it_sees_wrong_gradients(capsys, monkeypatch):
     assert counts["WRONG: accused"] > 0
 
 
+@pytest.mark.long
 def test_it_sees_what_is_left(capsys, monkeypatch):
     left = []
     monkeypatch.setattr(

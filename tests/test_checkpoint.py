@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import CheckpointError, Grouped, checkpoint, data, models
@@ -102,7 +103,7 @@ def drive(method, steps, rng):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=much(25, 10))
 @given(
     before=st.integers(0, 12),
     dtype=st.sampled_from([np.float32, np.float64]),
@@ -292,8 +293,20 @@ def sweep(method, dtype, folder):
     print(at - 1, again)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("method", ["sgd", "nesterov", "amsgrad", "cada", "gcada"])
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [
+        ("sgd", "float32"),
+        ("gcada", "float64"),  # whose state is the largest
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in itertools.product(
+                ["sgd", "nesterov", "amsgrad", "cada", "gcada"], ["float32", "float64"]
+            )
+            if each not in [("sgd", "float32"), ("gcada", "float64")]
+        ),
+    ],
+)
 def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
     command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
     # one thread: the process forks
@@ -325,7 +338,7 @@ def start(method, kill_at, folder):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-@pytest.mark.parametrize("method", ["nesterov", "gcada"])
+@pytest.mark.parametrize("method", ["nesterov", pytest.param("gcada", marks=pytest.mark.long)])
 def test_killed_masters_of_processes(method, tmp_path):
     """communicate() returns when the last process that holds standard error has ended."""
     recorded = run(method, engine="local", delays=Exponential(0.002))
@@ -341,6 +354,7 @@ def test_killed_masters_of_processes(method, tmp_path):
     assert [r.received for r in resumed.rounds] == [r.received for r in recorded.rounds]
 
 
+@pytest.mark.long
 def test_killed_at_random_times(tmp_path):
     """Whenever that is, and be it never."""
     recorded = run(engine="local")
@@ -678,7 +692,7 @@ LAYOUT = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=much(300, 80))
 @given(
     head=st.fixed_dictionaries(
         {},

@@ -13,6 +13,9 @@ import fastgc
 from fastgc import kernels
 from fastgc.kernels import threads
 
+pytestmark = pytest.mark.every_backend
+
+
 EMPTY = np.empty(0, np.int64)
 
 
@@ -262,6 +265,7 @@ def test_no_rounds():
     assert [array.size for array in done] == [0, 0, 0, 0]
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernel inside a user's own loop."""

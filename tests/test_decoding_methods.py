@@ -34,6 +34,7 @@ def stragglers_of(kind, n, s, q, rng):
 KINDS = ["random", "neighbours", "an arc", "two arcs", "evenly"]
 
 
+@pytest.mark.every_backend
 @settings(deadline=None, max_examples=60)
 @given(
     n=st.integers(2, 700),
@@ -75,6 +76,7 @@ def test_all_methods_agree(n, part, kind, stable, seed):
         assert error.max(initial=0) < 1e-12, method
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("kind", KINDS)
 def test_512_workers_to_30_digits(kind):
     n, s = 512, 64
@@ -98,6 +100,7 @@ def test_512_workers_to_30_digits(kind):
     assert np.abs(turned - np.rint(turned)).max() < 1e-12
 
 
+@pytest.mark.every_backend
 def test_logarithms_reach_beyond_float64():
     """An arc of stragglers with the papers' root: e^1000 and more."""
     n, s = 8192, 2048
@@ -137,6 +140,7 @@ CODES = [
 ]
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_batch_is_each_round_by_itself(code):
     rng = np.random.default_rng(3)
@@ -189,6 +193,7 @@ def test_batch_refuses_other_masks():
         code.decoding_vectors(np.ones((2, 6), dtype=bool), "guess")
 
 
+@pytest.mark.every_backend
 def test_batch_says_which_entries_are_beyond_float64():
     code = ReedSolomon(4096, stragglers=2048, root=1)
     masks = np.ones((2, 4096), dtype=bool)

@@ -36,6 +36,7 @@ def partial_gradients(code, p, dtype=np.float32):
     return np.random.default_rng(p).standard_normal((code.shard_count, p)).astype(dtype)
 
 
+@pytest.mark.every_backend
 @EVERY_CODE
 @EVERY_HALF
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -66,6 +67,7 @@ def test_messages_are_rounded_once(code, half, dtype, p):
             )
 
 
+@pytest.mark.every_backend
 @EVERY_CODE
 @EVERY_HALF
 @pytest.mark.parametrize("p", [1, 8, 9, 1001])
@@ -125,6 +127,7 @@ def test_messages_of_float32_for_gradients_of_float64():
     np.testing.assert_array_equal(message, code.encode(3, held).astype(np.float32))
 
 
+@pytest.mark.every_backend
 @EVERY_HALF
 def test_misaligned_and_strided_messages(half):
     code = Uncoded(3)
@@ -138,6 +141,7 @@ def test_misaligned_and_strided_messages(half):
     )
 
 
+@pytest.mark.every_backend
 @EVERY_HALF
 def test_too_large_for_a_half_is_found(half):
     code = ReedSolomon(6, stragglers=2)

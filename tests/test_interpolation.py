@@ -10,6 +10,8 @@ from kernel_table import nodes_of
 from fastgc import interpolation
 from fastgc.interpolation import basis, chebyshev, evaluate, functional, roots_of_unity, weights
 
+pytestmark = pytest.mark.every_backend
+
 
 def wide_basis(nodes, points):
     """By definition, in 60 digits."""

@@ -18,6 +18,8 @@ import fastgc
 from fastgc import kernels
 from fastgc.kernels import threads
 
+pytestmark = pytest.mark.every_backend
+
 LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
 NODES = [k for k in KERNELS if k.name.startswith(("vandermonde", "lagrange"))]
 VECTORS = [k for k in KERNELS if k not in LONG + NODES]
@@ -30,8 +32,30 @@ LONG_OF_EACH_DTYPE = [
 ]
 
 
-def check_long(kernel, arguments, dtype, result):
-    truth = kernel.truth(arguments)
+@pytest.fixture
+def at_each_level(backend):
+    """``for _ in at_each_level():`` goes through the SIMD levels that there are; only C has any."""
+    if backend != "c":
+        yield lambda: ["none"]
+        return
+    c_backend = pytest.importorskip("fastgc.kernels.c_backend")
+    before = c_backend.simd()
+    there = [level for level in ("baseline", "avx2", "avx512") if c_backend.select_simd(level)]
+
+    def levels():
+        for level in there:
+            assert c_backend.select_simd(level)
+            assert c_backend.simd() == level
+            yield level
+
+    try:
+        assert {"baseline", before} <= set(there)
+        yield levels
+    finally:
+        assert c_backend.select_simd(before)
+
+
+def check_long(arguments, dtype, truth, result):
     if np.ndim(truth):
         # each element is a sum of products: bounded by the sum of their sizes
         scale = sum(
@@ -55,65 +79,70 @@ def frozen(arguments):
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), LONG_OF_EACH_DTYPE)
-def test_long_vectors(kernel, dtype):
+def test_long_vectors(kernel, dtype, at_each_level):
     rng = np.random.default_rng(1)
     for size in SIZES:
         for count in (1, 2, 3, 4, 5, 8, 13) if size < 5000 else (1, 5):
             arguments = kernel.make(rng, size, count, dtype)
-            before = frozen(arguments)
-            check_long(kernel, arguments, dtype, kernel.run(arguments))
+            before, truth = frozen(arguments), kernel.truth(arguments)
+            for _ in at_each_level():
+                check_long(arguments, dtype, truth, kernel.run(arguments))
             for name, value in before.items():
                 np.testing.assert_array_equal(arguments[name], value)
 
 
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
-def test_sums_of_many_floats_are_rounded_once(kernel):
+def test_sums_of_many_floats_are_rounded_once(kernel, at_each_level):
     rng = np.random.default_rng(7)
     for size, count in [(1, 200), (50, 200), (1001, 200), (17, 9), (17, 2), (17000, 20)]:
         arguments = kernel.make(rng, size, count, np.float32)
-        result, truth = kernel.run(arguments), kernel.truth(arguments)
+        truth = kernel.truth(arguments)
         scale = np.abs(arguments["coef"]).sum() * np.abs(arguments["rows"]).max()
         bound = 1.0001 * UNIT[np.float32] * np.abs(truth) + 2.0**-44 * scale
-        assert (np.abs(result - truth) <= bound).all()
+        for _ in at_each_level():
+            assert (np.abs(kernel.run(arguments) - truth) <= bound).all()
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_every_half(dtype):
+def test_every_half(dtype, at_each_level):
     """All bits there are, read in vectors and one by one; subnormals, Inf and NaN among them."""
     halves = np.arange(2**16, dtype=np.uint16).view(dtype)
     with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
         floats = halves.astype(np.float32)
     row = np.dtype(dtype)
-    for first, step in [(0, 2**16), (1, 2**16 - 1), (0, 2)]:
-        read = np.full(2**16, 7, np.float32)
-        for at in range(first, 2**16, step):
-            rows = kernels.Rows.of([halves[at : at + step]], step, row)
-            kernels.combine(kernels.REAL, rows, np.ones(1), read[at : at + step])
-        np.testing.assert_array_equal(read[first:], floats[first:])
-    for size in (2**16, 2**16 - 1):
-        finite = np.where(np.isfinite(floats), halves, np.zeros(1, dtype))[:size]
-        out = np.empty(2**16, np.float32)
-        rows = kernels.Rows.of([finite], size, row)
-        kernels.combine(kernels.PACKED, rows, np.array([1j]), out)
-        pairs = np.append(finite.astype(np.float32), np.zeros(2**16 - size, np.float32))
-        np.testing.assert_array_equal(out[::2], -pairs[1::2])
-        np.testing.assert_array_equal(out[1::2], pairs[::2])
+    for _ in at_each_level():
+        for first, step in [(0, 2**16), (1, 2**16 - 1), (0, 2)]:
+            read = np.full(2**16, 7, np.float32)
+            for at in range(first, 2**16, step):
+                rows = kernels.Rows.of([halves[at : at + step]], step, row)
+                kernels.combine(kernels.REAL, rows, np.ones(1), read[at : at + step])
+            np.testing.assert_array_equal(read[first:], floats[first:])
+        for size in (2**16, 2**16 - 1):
+            finite = np.where(np.isfinite(floats), halves, np.zeros(1, dtype))[:size]
+            out = np.empty(2**16, np.float32)
+            rows = kernels.Rows.of([finite], size, row)
+            kernels.combine(kernels.PACKED, rows, np.array([1j]), out)
+            pairs = np.append(finite.astype(np.float32), np.zeros(2**16 - size, np.float32))
+            np.testing.assert_array_equal(out[::2], -pairs[1::2])
+            np.testing.assert_array_equal(out[1::2], pairs[::2])
 
 
 @pytest.mark.parametrize("kernel", VECTORS, ids=lambda k: k.name)
-def test_decoding_vectors(kernel):
+def test_decoding_vectors(kernel, at_each_level):
     rng = np.random.default_rng(2)
     for size in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 100, 257):
         for count in {0, 1, 2, size // 8, size // 3, size // 2, size - 1}:
             arguments = kernel.make(rng, size, count, np.float64)
             truth = kernel.truth(arguments)
-            error = np.abs(kernel.run(arguments) - truth) / np.abs(truth)
             # one rounding a factor, and about one a phase
-            assert error.max() <= (size + 16) * 2.0**-53 * (8 if "fft" in kernel.name else 1)
+            bound = (size + 16) * 2.0**-53 * (8 if "fft" in kernel.name else 1)
+            for _ in at_each_level():
+                error = np.abs(kernel.run(arguments) - truth) / np.abs(truth)
+                assert error.max() <= bound
 
 
 @pytest.mark.parametrize("kernel", NODES, ids=lambda k: k.name)
-def test_nodes(kernel):
+def test_nodes(kernel, at_each_level):
     rng = np.random.default_rng(5)
     for size in (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 33, 63, 64, 65, 100):
         for count in (1, 2, 3, 4, 5, 9) if size < 30 else (1, 66):
@@ -121,20 +150,22 @@ def test_nodes(kernel):
                 count = 6
             arguments = kernel.make(rng, size, count, np.float64)
             before = frozen(arguments)
-            result, truth = kernel.run(arguments), kernel.truth(arguments)
-            assert result.shape == truth.shape
-            if "products" in kernel.name:
-                assert (np.abs(result / truth - 1)).max() <= 2 * (size + 2) * UNIT[np.float64]
-            elif "basis" in kernel.name:  # each value relative to itself
-                error = np.abs(result - truth) / np.where(truth == 0, 1, np.abs(truth))
-                assert error.max() <= 6 * (size + 2) * UNIT[np.float64]
-            elif "functional" in kernel.name:
-                assert np.abs(result - truth).max() <= (
-                    6 * (size + 2) * UNIT[np.float64] * np.abs(truth).max() * (count + 2)
-                )
-            else:
-                error = np.abs(result - truth).max(axis=0) / np.abs(truth).max(axis=0)
-                assert error.max() <= 3e-14 * size
+            truth = kernel.truth(arguments)
+            for _ in at_each_level():
+                result = kernel.run(arguments)
+                assert result.shape == truth.shape
+                if "products" in kernel.name:
+                    assert (np.abs(result / truth - 1)).max() <= 2 * (size + 2) * UNIT[np.float64]
+                elif "basis" in kernel.name:  # each value relative to itself
+                    error = np.abs(result - truth) / np.where(truth == 0, 1, np.abs(truth))
+                    assert error.max() <= 6 * (size + 2) * UNIT[np.float64]
+                elif "functional" in kernel.name:
+                    assert np.abs(result - truth).max() <= (
+                        6 * (size + 2) * UNIT[np.float64] * np.abs(truth).max() * (count + 2)
+                    )
+                else:
+                    error = np.abs(result - truth).max(axis=0) / np.abs(truth).max(axis=0)
+                    assert error.max() <= 3e-14 * size
             for name, value in before.items():
                 np.testing.assert_array_equal(arguments[name], value)
 
@@ -145,61 +176,47 @@ def exact_square_distance(x, y):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @EACH_STEP
-def test_steps(kernel, moving, dtype):
+def test_steps(kernel, moving, dtype, at_each_level):
     rng = np.random.default_rng(8)
     for size in SIZES:
         arguments = kernel.make(rng, size, 1, dtype)
         before = frozen(arguments)
-        (after, moved), truth = kernel.run(arguments), kernel.truth(arguments)
-        for name, vector in after.items():
-            assert vector.dtype == dtype
-            # a handful of roundings, of numbers not above 10; one of each coefficient
-            assert np.abs(vector - truth[name]).max() <= 40 * UNIT[dtype]
-        # of what is stored, not of what was computed before it was rounded
-        exact = exact_square_distance(after[moving], arguments[moving])
-        assert abs(moved - exact) <= (size + 4) * 2.0**-53 * exact
+        truth = kernel.truth(arguments)
+        for _ in at_each_level():
+            after, moved = kernel.run(arguments)
+            for name, vector in after.items():
+                assert vector.dtype == dtype
+                # a handful of roundings, of numbers not above 10; one of each coefficient
+                assert np.abs(vector - truth[name]).max() <= 40 * UNIT[dtype]
+            # of what is stored, not of what was computed before it was rounded
+            exact = exact_square_distance(after[moving], arguments[moving])
+            assert abs(moved - exact) <= (size + 4) * 2.0**-53 * exact
         for name, value in before.items():
             np.testing.assert_array_equal(arguments[name], value)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_square_distance(dtype):
+def test_square_distance(dtype, at_each_level):
     rng = np.random.default_rng(9)
     for size in SIZES:
         x, y = rng.standard_normal((2, size + 1)).astype(dtype)[:, 1:]
         exact = exact_square_distance(x, y)
-        assert abs(kernels.square_distance(x, y) - exact) <= (size + 4) * 2.0**-53 * exact
-        assert kernels.square_distance(x, x) == 0
+        for _ in at_each_level():
+            assert abs(kernels.square_distance(x, y) - exact) <= (size + 4) * 2.0**-53 * exact
+            assert kernels.square_distance(x, x) == 0
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 @pytest.mark.any_backend
-def test_every_simd_level(level):
-    compiled = pytest.importorskip("fastgc.kernels.c")
-    before = compiled.simd()
-    if not compiled.select_simd(level):
+def test_what_simd_levels_there_are(level):
+    """A report of those that no test goes through here."""
+    c_backend = pytest.importorskip("fastgc.kernels.c")
+    before = c_backend.simd()
+    if not c_backend.select_simd(level):
         pytest.skip(f"this build or processor has no {level}")
-    try:
-        assert compiled.simd() == level
-        with fastgc.use_backend("c"):
-            for kernel in LONG:
-                for dtype in kernel.dtypes:
-                    test_long_vectors(kernel, dtype)
-            for kernel in LONG[:-1]:
-                test_sums_of_many_floats_are_rounded_once(kernel)
-            for dtype in HALVES:
-                test_every_half(dtype)
-            for kernel in VECTORS:
-                test_decoding_vectors(kernel)
-            for kernel in NODES:
-                test_nodes(kernel)
-            for kernel, moving in STEPS:
-                for dtype in kernel.dtypes:
-                    test_steps(kernel, moving, dtype)
-            for dtype in (np.float32, np.float64):
-                test_square_distance(dtype)
-    finally:
-        assert compiled.select_simd(before)
+    assert c_backend.simd() == level
+    assert c_backend.select_simd(before)
+    assert c_backend.simd() == before
 
 
 @pytest.mark.any_backend
@@ -474,6 +491,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
         np.testing.assert_array_equal(total, vectors.sum(axis=0))
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
@@ -516,6 +534,7 @@ def test_from_compiled_code():
     np.testing.assert_allclose(message, real.encode(6, held), atol=1e-13)
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 @pytest.mark.parametrize("kind", [float, complex])
@@ -549,6 +568,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
         assert not combine(coef, rows, survivors, out)
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     """Numba looks at a function's own file; what is compiled into it may be in another."""
@@ -561,6 +581,7 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     assert compiling._SOURCES in kept._source_stamp
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_steps_from_compiled_code():
     backend = pytest.importorskip("fastgc.kernels.numba")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from code_table import Job
+from strength import much
 
 from fastgc import LagrangeCode, NotDecodableError, interpolation
 from fastgc.models import least_squares_gradient
@@ -14,7 +15,7 @@ def random_data(samples, features, outputs=None, seed=0):
     return rng.standard_normal((samples, features)), y
 
 
-@pytest.mark.parametrize("N", range(1, 31))
+@pytest.mark.parametrize("N", much(range(1, 31), [1, 2, 3, 4, 5, 6, 8, 9, 12, 17, 24]))
 @pytest.mark.any_backend
 def test_thresholds_of_the_paper(N):
     for r in range(1, N + 1):

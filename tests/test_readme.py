@@ -29,6 +29,7 @@ def test_examples_run(capsys):
     assert capsys.readouterr().out.startswith("Trust(relative_error=")
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.parametrize(("at", "needs"), list(enumerate(["numpy", "numba", "torch"])))
 def test_hot_loops_run(at, needs, capsys):
     pytest.importorskip(needs)

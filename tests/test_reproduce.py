@@ -294,6 +294,7 @@ def test_iterations_of_cada():
     assert rows["time (µs), all groups, eq. (14)"].closed == pytest.approx(25 * (1 + 1 / 2 + 1 / 3))
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_to_equal_loss():
     made = zhu.figure_2(seed=3, runs=2, steps=250)

@@ -13,6 +13,7 @@ import pytest
 from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import (
@@ -196,7 +197,7 @@ MEDIUM = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=much(400, 100), deadline=None)
 @given(st.data())
 def test_bounds_are_bounds(data):
     """Partial gradients of any sizes, encoded at once or one by one; float32 and float64."""
@@ -270,7 +271,7 @@ def test_bounds_are_within_a_thousand_times_the_worst_error(code, dtype):
     if "16" in dtype and code.layout in ("complex", "complex data"):
         pytest.skip("no complex numbers of two bytes")
     ratios = []
-    for seed in range(6):
+    for seed in range(much(6, 2)):
         work = None
         if code.codes_data and "16" not in dtype:  # blocks of one row upwards
             rng = np.random.default_rng(seed)
@@ -479,13 +480,13 @@ def test_comparison_of_hopeless_codes():
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "s"), [(256, 32), (1000, 100)])
-def test_figures_promised_over_1000_sets(n, s):
+def test_figures_promised_over_many_sets(n, s):
     codes = {
         "clustered": ReedSolomon(n, stragglers=s, clusters="auto"),
         "binary": BinaryCode(n, stragglers=s),
         "one": ReedSolomon(n, stragglers=s),
     }
-    clustered, binary, one = stability.compare(codes, sets=1000, p=8)
+    clustered, binary, one = stability.compare(codes, sets=much(1000, 200), p=8)
     assert clustered.error < 1e-13
     assert clustered.worst_error < 1e-11
     if n <= 256:

@@ -43,6 +43,7 @@ def move(stream, worker):
 # ------------------------------------------------------------------------------------- streams
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize(
     "code",
     [ReedSolomon(6, stragglers=3), ReedSolomon(8, stragglers=2, clusters=2, root=1)],
@@ -75,6 +76,7 @@ def test_every_set(code):
                 assert abs(entry - product / c.m) <= 200 * 2.0**-53 * abs(product / c.m)
 
 
+@pytest.mark.every_backend
 @EVERY_CODE
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
@@ -117,6 +119,7 @@ def test_many_events_do_not_add_up():
     np.testing.assert_allclose(stream.vector(), direct, rtol=1e-12, atol=0)
 
 
+@pytest.mark.every_backend
 def test_products_out_of_range_on_the_way():
     """Half of the circle leaves, and every other one of it comes back."""
     with pytest.warns(fastgc.InstabilityWarning):
@@ -132,6 +135,7 @@ def test_products_out_of_range_on_the_way():
     assert error(code, stream.members, stream.vector()) < 1e-12
 
 
+@pytest.mark.every_backend
 def test_an_entry_beyond_float64():
     with pytest.warns(fastgc.InstabilityWarning):
         code = ReedSolomon(3000, stragglers=1400, root=1)
@@ -225,6 +229,7 @@ def test_streams_refuse():
     np.testing.assert_allclose(stream.vector(), code.decoding_vector([0, 1, 2, 3]), rtol=1e-14)
 
 
+@pytest.mark.every_backend
 def test_a_stream_keeps_its_backend(backend):
     code = CODES[-1]
     stream = code.stream(range(125))
@@ -276,6 +281,7 @@ def check(rnd, messages):
 FOLLOWED = [ReedSolomon(40, stragglers=16), ReedSolomon(40, 30, stragglers=3), CODES[1], CODES[0]]
 
 
+@pytest.mark.every_backend
 @pytest.mark.usefixtures("every_size")
 @pytest.mark.parametrize("code", FOLLOWED, ids=repr)
 def test_rounds_follow(code):

@@ -59,6 +59,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize(
     "kernel", [*KERNELS, *COMPLETIONS, *(step for step, _ in STEPS)], ids=lambda kernel: kernel.name
 )
@@ -80,6 +81,7 @@ def test_kernels(kernel):
                 assert_same(shared, expected[0])
 
 
+@pytest.mark.every_backend
 def test_pool_of_many_callers_while_its_size_changes(monkeypatch, number_of_threads):
     monkeypatch.setattr(threads, "THRESHOLD_BYTES", 1)
     rng = np.random.default_rng(0)
@@ -178,6 +180,7 @@ print(fastgc.backend(), wrong)
 """
 
 
+@pytest.mark.every_backend
 def test_first_calls_of_a_process(backend):
     """Backends load, kernels are compiled, and codes prepare what they keep, in all threads."""
     found = subprocess.run(
@@ -191,6 +194,7 @@ def test_first_calls_of_a_process(backend):
     assert (found.stdout, found.stderr) == (f"{backend} []\n", "")
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_while_the_pool_is_at_work(monkeypatch, number_of_threads):
     """Children find no threads, whatever those of their parent were doing, and start their own."""

@@ -14,6 +14,8 @@ from kernel_table import decoding_truth, nodes_of
 from fastgc import vandermonde
 from fastgc.vandermonde import leja_order, roots_order, solve
 
+pytestmark = pytest.mark.every_backend
+
 
 def exact(nodes, b, transpose):
     """By elimination in exact fractions."""
@@ -258,6 +260,7 @@ def test_public_names():
     assert set(vandermonde.__all__) == {"leja_order", "roots_order", "solve"}
 
 
+@pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_from_compiled_code():
     import numba

@@ -1,0 +1,1482 @@
+"""Faults of one line, and whether the tests find them.
+
+``python -m tests.mutants`` puts one fault after another into a copy of the checkout, runs the tests
+on it, and prints which faults they found. For each fault those test files run first that should
+find it, and only if they do not, the whole suite. ``python -m tests.mutants c1-c9 opt3`` tries
+some, ``--list`` says which there are and where they are now, and whatever follows ``--`` goes to
+pytest: ``-- --long`` for all tests there are.
+
+A fault is found by its text, wherever that stands, so that code may move; where the same text
+stands in several files, by a part of the file's path. If a fault's text is no longer there, write
+down one that is as bad.
+
+The checkout itself is not written to. Needs cmake, ninja and a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = ("fastgc", "csrc")
+SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
+TIMEOUT = 1200.0  # seconds, for a fault that makes tests wait for ever
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: one text in place of another.
+
+    ``tests`` are the test files to run first, without ``test_`` and ``.py``; ``where`` is a part of
+    the path, if the text stands in several files.
+    """
+
+    name: str
+    tests: str
+    before: str
+    after: str
+    where: str = ""
+
+
+M = Mutant
+
+MUTANTS = [
+    # ------------------------------------------------------------------ C: combinations
+    M("c1", "half", "kept = (half & 0x7fff) << 13;", "kept = (half & 0x3fff) << 13;"),
+    M(
+        "c2",
+        "half",
+        "((0 - ((kept + (UINT32_C(1) << 23)) >> 28)) & (UINT32_C(112) << 23));",
+        "((0 - ((kept + (UINT32_C(1) << 23)) >> 28)) & (UINT32_C(111) << 23));",
+    ),
+    M(
+        "c3",
+        "kernels",
+        "found |= (unsigned)((bits & exponent) == exponent);",
+        "found = (unsigned)((bits & exponent) == exponent);",
+    ),
+    M(
+        "c4",
+        "kernels half",
+        "sum += (double)value_##row(x[j]) * (double)value_##row(x[j]);",
+        "sum += (double)value_##row(x[j]) + (double)value_##row(x[j]);",
+    ),
+    M(
+        "c5",
+        "kernels",
+        "count == 1 ? combine_float_float : combine_float_double)",
+        "count >= 1 ? combine_float_float : combine_float_double)",
+    ),
+    M("c6", "kernels", "even[t] = t % 2 == 0;", "even[t] = t % 2 == 1;"),
+    M(
+        "c7",
+        "kernels",
+        "two = whole || mode == FGC_PACKED;",
+        "two = whole;",
+    ),
+    M("c8", "kernels", "u[0] -= w[1];", "u[0] += w[1];"),
+    M(
+        "c9",
+        "kernels",
+        "const int written = mode == FGC_PACKED ? some + some % 2 : some;",
+        "const int written = some;",
+    ),
+    M(
+        "c10",
+        "kernels",
+        "if (beyond % (2 * sizeof(ROW)) == 0 && beyond && len > 2 * NAME(lanes)) {",
+        "if (beyond && len > 2 * NAME(lanes)) {",
+    ),
+    M(
+        "c11",
+        "kernels",
+        "w[t] += READ(SUM, ends->sum_from + HALF + at, written);",
+        "w[t] += READ(SUM, ends->sum_from + at, written);",
+    ),
+    M(
+        "c12",
+        "kernels",
+        "left.y += left.stride * most;",
+        "left.y += most;",
+    ),
+    M("c13", "kernels", "u[0] = fresh ? 0 : to[written - 1];", "u[0] = 0;"),
+    M(
+        "c14",
+        "kernels",
+        "(u[2 * t] - u[2 * t + 1]));",
+        "(u[2 * t] + u[2 * t + 1]));",
+    ),
+    M(
+        "c15",
+        "kernels round_and_encoder",
+        "bad |= FGC_JOIN(nonfinite, OUT)(to, written);",
+        "bad = FGC_JOIN(nonfinite, OUT)(to, written);",
+    ),
+    M(
+        "c16",
+        "kernels",
+        "if (mode == FGC_PACKED && rows > 1)",
+        "if (mode == FGC_PACKED && rows > 2)",
+    ),
+    # ------------------------------------------------------------------ C: completion times
+    M("c17", "completion", "if (need > whole)", "if (need >= whole)"),
+    M(
+        "c18",
+        "completion",
+        "} else if (need <= whole - above) {",
+        "} else if (need < whole - above) {",
+    ),
+    M(
+        "c19",
+        "completion",
+        "need -= whole - above;",
+        "need -= below;",
+    ),
+    M(
+        "c20",
+        "completion",
+        "const int64_t lacking = plan->need[b] - (hi - lo - later);",
+        "const int64_t lacking = plan->need[b];",
+    ),
+    M(
+        "c21",
+        "completion",
+        "*earliest = r->arrival[m] < *earliest ? r->arrival[m] : *earliest;",
+        "*earliest = r->arrival[m];",
+    ),
+    M(
+        "c22",
+        "completion",
+        "if (arrival <= next_arrival(r, child))",
+        "if (arrival >= next_arrival(r, child))",
+    ),
+    M(
+        "c23",
+        "completion simulation",
+        "return (int64_t)floor((double)load * part + 1e-9);",
+        "return (int64_t)floor((double)load * part);",
+    ),
+    M("c24", "completion", "end += overhead;", "end += 0 * overhead;", "csrc"),
+    M(
+        "c25",
+        "completion",
+        "late[i] = free_at > end ? free_at - end : 0;",
+        "late[i] = free_at > end ? free_at : 0;",
+    ),
+    M("c26", "completion", "senders += sent > 0;", "senders += sent;"),
+    M(
+        "c27",
+        "completion simulation",
+        "part = part > sent ? part : sent;",
+        "part = part > 0 ? part : sent;",
+    ),
+    # ------------------------------------------------------------------ C: decoding vectors
+    M("c28", "kernels", "exponent[i] += e;", "exponent[i] = e;"),
+    M(
+        "c29",
+        "kernels decoding_methods",
+        "if (done + FGC_RUN < count)",
+        "if (done + FGC_RUN <= count)",
+    ),
+    M(
+        "c30",
+        "kernels",
+        "size[i] = product[i] * power_of_two(e / 2) * power_of_two(e - e / 2);",
+        "size[i] = product[i] * power_of_two(e / 2) * power_of_two(e / 2);",
+    ),
+    M(
+        "c31",
+        "kernels",
+        "const double by = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? -y : -x;",
+        "const double by = quarter == 0 ? y : quarter == 1 ? -x : quarter == 2 ? -y : x;",
+    ),
+    M("c32", "kernels", "t -= t >= circle ? circle : 0;", "t -= t > circle ? circle : 0;"),
+    M(
+        "c33",
+        "kernels",
+        ".stride = modulo(sign * code->q[b] * count, circle),",
+        ".stride = modulo(code->q[b] * count, circle),",
+    ),
+    M(
+        "c34",
+        "kernels",
+        ".scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)m};",
+        ".scale = method == FGC_LOOKUP ? 1.0 : 1.0 / (double)code->workers};",
+    ),
+    M(
+        "c35",
+        "kernels errors reed_solomon",
+        "return *where ? FGC_TOO_FEW : FGC_OK;",
+        "return FGC_OK;",
+    ),
+    M(
+        "c36",
+        "kernels decoding_methods",
+        "if (score[i] > largest * (1 + 1e-9)) {",
+        "if (score[i] >= largest) {",
+        "csrc",
+    ),
+    M(
+        "c37",
+        "kernels decoding_methods",
+        "norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];",
+        "norm += value[2 * i] * value[2 * i];",
+    ),
+    M(
+        "c38",
+        "kernels decoding_methods errors",
+        "if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)",
+        "if (f <= FGC_RUN && !chosen)",
+    ),
+    M(
+        "c39",
+        "kernels stream",
+        "stream->lost_sum[b] += leaves ? j : -j;",
+        "stream->lost_sum[b] += leaves ? worker : -worker;",
+    ),
+    M(
+        "c40",
+        "kernels stream",
+        "const int64_t odd = (m - 1) * (q + 1) / 2;",
+        "const int64_t odd = (m - 1) * (q - 1) / 2;",
+    ),
+    M("c41", "kernels", "sum += x;", "sum += i;", "csrc"),
+    M(
+        "c42",
+        "cache",
+        "if (i >= (uint64_t)n)",
+        "if (i > (uint64_t)n)",
+    ),
+    M(
+        "c43",
+        "decoding_methods",
+        "if (last_beyond(value, n) >= 0)",
+        "if (last_beyond(value, n) > n)",
+    ),
+    M(
+        "c44",
+        "kernels",
+        "factors += away[i] != others;",
+        "factors += away[i];",
+    ),
+    # ------------------------------------------------------------------ C: Lagrange, Vandermonde
+    M("c45", "kernels", "hit = is_node ? j : hit;", "hit = is_node ? first : hit;"),
+    M(
+        "c46",
+        "kernels",
+        "im = complex ? before * di + im * dr : 0;",
+        "im = complex ? re * di + im * dr : 0;",
+    ),
+    M(
+        "c47",
+        "interpolation",
+        "qi = (pi * dr - pr * di) * inverse;",
+        "qi = (pi * dr + pr * di) * inverse;",
+    ),
+    M(
+        "c48",
+        "interpolation",
+        "const int alike = most - least < 400;",
+        "const int alike = 1;",
+    ),
+    M(
+        "c49",
+        "interpolation",
+        "memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double));",
+        "memset(l.re, 0, (size_t)(1 * l.padded) * sizeof(double));",
+    ),
+    M(
+        "c50",
+        "vandermonde kernels",
+        "(number){b->re * over_b, -b->im * over_b}",
+        "(number){b->re * over_b, b->im * over_b}",
+    ),
+    M(
+        "c51",
+        "vandermonde",
+        "for (int careful = largest > 0x1p240; careful < 2 && !good; careful++) {",
+        "for (int careful = largest > 0x1p240; careful < 1 && !good; careful++) {",
+    ),
+    M(
+        "c52",
+        "vandermonde",
+        "power_of_two(complex ? -(e >> 1) : -e);",
+        "power_of_two(-e);",
+    ),
+    M(
+        "c53",
+        "vandermonde",
+        "(i < m ? transpose ? i : order[i] : 0)",
+        "(i < m ? transpose ? order[i] : i : 0)",
+    ),
+    M(
+        "c54",
+        "vandermonde",
+        "(a.im * d.re - a.re * d.im) / n / scale};",
+        "(a.im * d.re + a.re * d.im) / n / scale};",
+    ),
+    M(
+        "c55",
+        "vandermonde",
+        "store(product + i, larger(magnitude(load(product + i)), spread(0x1p-500)));",
+        "store(product + i, magnitude(load(product + i)));",
+    ),
+    # ------------------------------------------------------------------ C: optimizers
+    M(
+        "c56",
+        "kernels",
+        "theta[i] - by->lr * mean / ROOT(by->epsilon + most)",
+        "theta[i] - by->lr * mean / (by->epsilon + ROOT(most))",
+    ),
+    M(
+        "c57",
+        "kernels optimizers",
+        "const REAL most = v[i] > now ? v[i] : now;",
+        "const REAL most = now > v[i] ? now : v[i];",
+    ),
+    M(
+        "c58",
+        "kernels",
+        "const REAL ahead = next + momentum * (next - theta[i]);",
+        "const REAL ahead = next + momentum * (theta[i] - next);",
+    ),
+    M("c59", "kernels", "total[i] += new[i] - old[i];", "total[i] += new[i];", "csrc"),
+    # ------------------------------------------------------------------ kernels in Numba
+    M(
+        "numba1",
+        "cache",
+        "twice |= (bits[i >> 3] & bit) != 0",
+        "twice = (bits[i >> 3] & bit) != 0",
+    ),
+    M(
+        "numba2",
+        "kernels stream",
+        "product[i] *= -m if (odd + q * i) & 1 else m",
+        "product[i] *= -m if odd & 1 else m",
+    ),
+    M(
+        "numba3",
+        "kernels stream",
+        "at = tables.offset[b] + m - j",
+        "at = tables.offset[b] + j",
+    ),
+    M(
+        "numba4",
+        "stream kernels",
+        "missing += max(0, tables.need[b] - there)",
+        "missing = max(0, tables.need[b] - there)",
+    ),
+    M(
+        "numba5",
+        "kernels",
+        "sums[_BLOCK + t] = to[2 * t + 1]",
+        "sums[_BLOCK + t] = to[2 * t]",
+    ),
+    M(
+        "numba6",
+        "kernels decoding_methods",
+        "wrapped ^= lost % 2 == 1",
+        "wrapped ^= True",
+    ),
+    M(
+        "numba7",
+        "kernels decoding_methods",
+        "sign * q * count % circle\n    turn = -sign * q * (total % circle) % circle",
+        "sign * q * count % circle\n    turn = sign * q * (total % circle) % circle",
+    ),
+    M(
+        "numba8",
+        "kernels",
+        "x[j] = old - lr_ * mean_ / np.sqrt(epsilon_ + most_)",
+        "x[j] = old - lr_ * mean_ / (epsilon_ + np.sqrt(most_))",
+    ),
+    M(
+        "numba9",
+        "kernels",
+        "to[size - 1] = sums[size - 1] - sums[_BLOCK + size]",
+        "to[size - 1] = sums[size - 1]",
+    ),
+    M(
+        "numba10",
+        "kernels round_and_encoder",
+        "finite &= np.isfinite(to[t])",
+        "finite = np.isfinite(to[t])",
+    ),
+    M(
+        "numba11",
+        "decoding_methods kernels",
+        "norm += value[i].real ** 2 + value[i].imag ** 2",
+        "norm += value[i].real ** 2",
+    ),
+    # ------------------------------------------------------------------ kernels in NumPy
+    M(
+        "numpy1",
+        "kernels",
+        "scaled[whole:] = a * wide[2 * whole] if row.size % 2 else 0",
+        "scaled[whole:] = 0",
+    ),
+    M(
+        "numpy2",
+        "kernels",
+        "quarter = (1, 1j, -1, -1j)[-sign * factors % 4]",
+        "quarter = (1, 1j, -1, -1j)[sign * factors % 4]",
+    ),
+    M(
+        "numpy3",
+        "kernels",
+        "if r % LARGEST_GROUP == 0 or r == coef.size:",
+        "if r % LARGEST_GROUP == 0 or r == len(rows.arrays):",
+    ),
+    M(
+        "numpy4",
+        "kernels errors decoding_methods",
+        "(Status.OVERFLOW, int(beyond[-1]))",
+        "(Status.OVERFLOW, int(beyond[0]))",
+    ),
+    M(
+        "numpy5",
+        "kernels optimizers",
+        "np.maximum(v, real(beta2) * v + real(1 - beta2) * (gradient * gradient), out=v)",
+        "np.fmax(v, real(beta2) * v + real(1 - beta2) * (gradient * gradient), out=v)",
+    ),
+    M(
+        "numpy6",
+        "kernels stream",
+        "odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)",
+        "odd = (m - 1) * (q + 1) // 2 + np.arange(m)",
+    ),
+    M(
+        "numpy7",
+        "stream kernels",
+        "missing = tables.need - (np.diff(tables.start) - stream.lost)",
+        "missing = tables.need - np.diff(tables.start) - stream.lost",
+    ),
+    M(
+        "numpy8",
+        "completion",
+        "present[survivors[inside]] = True\n    if np.count_nonzero(present) < survivors.size:",
+        "present[survivors[inside]] = True\n    if np.count_nonzero(inside) < survivors.size:",
+    ),
+    # ------------------------------------------------------------------ optimizers
+    M(
+        "opt1",
+        "optimizers",
+        "(1 + math.sqrt(1 + 4 * self._t**2)) / 2",
+        "(1 + math.sqrt(1 + 2 * self._t**2)) / 2",
+    ),
+    M("opt2", "optimizers", "return (t - 1) / self._t", "return t / self._t"),
+    M("opt3", "adaptive", "anchor.since += math.sqrt(moved)", "anchor.since += moved"),
+    M("opt4", "adaptive", "self._ages[fresh] = 1", "self._ages[fresh] = 0"),
+    M(
+        "opt5",
+        "adaptive",
+        "if ages[group] >= self.max_age or",
+        "if ages[group] > self.max_age or",
+    ),
+    M(
+        "opt6",
+        "adaptive",
+        "right = self.c * sum(self._steps)",
+        "right = self.c * max(self._steps, default=0.0)",
+    ),
+    M(
+        "opt7",
+        "adaptive",
+        "least = distance * (1 - _ROOM) - since * (1 + _ROOM)",
+        "least = distance * (1 - _ROOM) + since * (1 + _ROOM)",
+    ),
+    M(
+        "opt8",
+        "adaptive",
+        "if self._anew or self._rounded > 4 * size:",
+        "if self._anew:",
+    ),
+    M(
+        "opt9",
+        "adaptive",
+        'own["squared"][at], own["since"][at])',
+        'own["squared"][at], 0.0)',
+    ),
+    M("opt10", "adaptive", "if not anchor.users:", "if anchor.users <= 1:"),
+    M(
+        "opt11",
+        "optimizers",
+        "vectors = {name: getattr(self, name).copy() for name in",
+        "vectors = {name: getattr(self, name) for name in",
+    ),
+    M("opt12", "adaptive", "mean = sum(known) / len(known)", "mean = sum(known) / len(squares)"),
+    M(
+        "opt13",
+        "adaptive",
+        "self._anew = 3 * len(chosen) > self.groups",
+        "self._anew = bool(self._anew and chosen)",
+    ),
+    M(
+        "opt14",
+        "adaptive optimizers",
+        "if not isinstance(returned, Real) or returned < 0:",
+        "if not isinstance(returned, Real):",
+    ),
+    M(
+        "opt15",
+        "optimizers",
+        "self._velocity = np.zeros_like(self._theta) if self.momentum else None",
+        'self._velocity = getattr(self, "_velocity", None) if self.momentum else None\n'
+        "        if self.momentum and self._velocity is None:\n"
+        "            self._velocity = np.zeros_like(self._theta)",
+    ),
+    # ------------------------------------------------------------------ stability
+    M("stab1", "tracker", "if lacking > 10 * predicted:", "if lacking > 1e10 * predicted:"),
+    M(
+        "stab2",
+        "tracker",
+        "(count - 1) % self.measure_every == 0",
+        "count % self.measure_every == 0",
+    ),
+    M(
+        "stab3",
+        "stability",
+        "math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)",
+        "math.sqrt(parts) * ((1 + encode) * (1 + combine) - 1)",
+    ),
+    M(
+        "stab4",
+        "stability",
+        "bound = (rounding + lacking) / math.sqrt(code.k)",
+        "bound = (rounding + lacking) / code.k",
+    ),
+    M(
+        "stab5",
+        "stability",
+        "for _ in range(trials if 0 < worst.size < code.n else 0):",
+        "for _ in range(0):",
+    ),
+    M(
+        "stab6",
+        "stability vandermonde",
+        "return _norm((wide - exact[0]) - exact[1])",
+        "return _norm(wide - exact[0])",
+    ),
+    M(
+        "stab7",
+        "tracker",
+        "return predict() <= self.limit",
+        "return predict() <= 10 * self.limit",
+    ),
+    M(
+        "stab8",
+        "stability",
+        "yield (start + np.arange(s)) % n",
+        "yield np.minimum(start + np.arange(s), n - 1)",
+    ),
+    # ------------------------------------------------------------------ simulation
+    M("sim1", "simulation", "needed = code.stragglers + 1", "needed = max(code.stragglers, 1)"),
+    M("sim2", "simulation", "if index[:needed].sum() <= 1:", "if index[:needed].sum() < 1:"),
+    M(
+        "sim3",
+        "simulation",
+        "if not interrupted and index[needed - 1] <= 1:",
+        "if not interrupted and index[0] <= 1:",
+    ),
+    M(
+        "sim4",
+        "simulation",
+        "done = np.floor(self._loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)",
+        "done = np.floor(self._loads * np.clip(part, 0, 1))",
+    ),
+    M(
+        "sim5",
+        "simulation",
+        "receive * np.arange(queue.size, 0, -1)",
+        "receive * np.arange(queue.size)",
+    ),
+    M("sim6", "simulation", "late[worker] -= end", "late[worker] = 0.0"),
+    M(
+        "sim7",
+        "simulation",
+        "for r in range(at, at + count)])",
+        "for r in range(count)])",
+    ),
+    M("sim8", "simulation", "default_rng((seed, len(parts)))", "default_rng(seed)"),
+    M(
+        "sim9",
+        "closed_forms",
+        "threshold, n - threshold + 1, work.cdf(",
+        "threshold, n - threshold + 2, work.cdf(",
+    ),
+    M(
+        "sim10",
+        "closed_forms",
+        "late = np.convolve(late, square)[:threshold]",
+        "late = np.convolve(late, square)[1 : threshold + 1]",
+    ),
+    M("sim11", "closed_forms", "lost = sum(counts) - needed + 1", "lost = sum(counts) - needed"),
+    M(
+        "sim12",
+        "closed_forms",
+        "return t / self.load - self.cost",
+        "return (t - self.cost) / self.load",
+    ),
+    M(
+        "sim13",
+        "closed_forms",
+        "more = (1 - late) * held[: max(needed - work.load, 0)]\n            held *= late",
+        "held *= late\n            more = (1 - late) * held[: max(needed - work.load, 0)]",
+    ),
+    M(
+        "sim14",
+        "closed_forms",
+        "if least[-1] <= 1:",
+        "if least[-1] < 1:",
+    ),
+    # ------------------------------------------------------------------ delays
+    M(
+        "delay1",
+        "delays",
+        "np.random.SeedSequence(seed, spawn_key=(round,))",
+        "np.random.SeedSequence(seed + round)",
+    ),
+    M("delay2", "delays", "np.arange(n - f + 1, n + 1)))", "np.arange(n - f + 1, n)))"),
+    M("delay3", "delays", "- math.lgamma(rest)", "- math.lgamma(rest + 1)"),
+    M(
+        "delay4",
+        "delays",
+        "return self.shift + hazard / self.rate",
+        "return self.shift + hazard * self.rate",
+    ),
+    M("delay5", "delays", "if not tails[n - f] > 1:", "if not tails[n - f] >= 1:"),
+    M("delay6", "delays", "needed = n - f + 1", "needed = n - f", "delays"),
+    M(
+        "delay7",
+        "delays",
+        "np.searchsorted(np.cumsum(self.weights[:-1]), picks",
+        "np.searchsorted(np.cumsum(self.weights[1:]), picks",
+    ),
+    M(
+        "delay8",
+        "delays",
+        'np.searchsorted(self._sorted, times, side="right")',
+        'np.searchsorted(self._sorted, times, side="left")',
+    ),
+    M(
+        "delay9",
+        "delays",
+        "np.partition(self.samples, f - 1, axis=1)[:, f - 1]",
+        "self.samples[:, f - 1]",
+    ),
+    M(
+        "delay10",
+        "fit",
+        "(math.log(shape / scale) - 1 - 1 / shape)",
+        "(math.log(shape / scale) - 1 + 1 / shape)",
+    ),
+    M(
+        "delay11",
+        "fit",
+        "p_value = (1 + as_far) / (1 + draws)",
+        "p_value = as_far / draws",
+    ),
+    M(
+        "delay12",
+        "fit",
+        "2 * parameters - 2 * log_likelihood",
+        "parameters - 2 * log_likelihood",
+    ),
+    M(
+        "delay13",
+        "fit",
+        "float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))",
+        "float((steps[1:] - cdf).max())",
+    ),
+    M("delay14", "delays closed_forms", "g = min(tail - 1, 1.0)", "g = 1.0"),
+    M(
+        "delay15",
+        "delays closed_forms",
+        "bad = np.abs(halves - whole) + in_lower + in_upper > _TOLERANCE * scale",
+        "bad = np.abs(halves - whole) > _TOLERANCE * scale",
+    ),
+    # ------------------------------------------------------------------ checkpoints, training
+    M(
+        "keep1",
+        "checkpoint",
+        '"history": [self._size + len(added), digest.hexdigest()]',
+        '"history": [self._size, digest.hexdigest()]',
+    ),
+    M("keep2", "checkpoint", "self._history.truncate(kept)", "self._history.seek(kept)"),
+    M(
+        "keep3",
+        "checkpoint",
+        "if hashed.digest() != content[-_DIGEST_BYTES:]:",
+        "if not hashed.digest():",
+    ),
+    M(
+        "keep4",
+        "checkpoint",
+        "for what in dict.fromkeys([*run, *self._run])",
+        "for what in run",
+    ),
+    M(
+        "keep5",
+        "checkpoint",
+        "if self._hash.hexdigest() != digest or len(lines) != number:",
+        "if len(lines) != number:",
+    ),
+    M(
+        "keep6",
+        "checkpoint",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+    ),
+    M(
+        "keep7",
+        "checkpoint",
+        "part.unlink()  # to leave the room that it takes",
+        "pass",
+    ),
+    M(
+        "keep8",
+        "checkpoint",
+        "relative = np.round(values / largest, 6) + 0.0",
+        "relative = np.round(values / largest, 6)",
+    ),
+    M(
+        "keep9",
+        "checkpoint",
+        "os.replace(part, path)",
+        "path.write_bytes(part.read_bytes())",
+    ),
+    M(
+        "train1",
+        "checkpoint training",
+        "if over or number == rounds or number % every == 0:",
+        "if number == rounds or number % every == 0:",
+    ),
+    M(
+        "train2",
+        "checkpoint training",
+        "first = rounds + 1 if over else done + 1",
+        "first = done + 1",
+    ),
+    M(
+        "train3",
+        "training",
+        "gradient *= len(X) / (batch * code.k)",
+        "gradient *= len(X) / batch",
+    ),
+    M(
+        "train4",
+        "training",
+        "model.add_regularisation(optimizer.point, gradient)",
+        "model.add_regularisation(optimizer.theta, gradient)",
+    ),
+    M(
+        "train5",
+        "training adaptive",
+        "sum(samples[worker] for worker in asked)",
+        "sum(samples)",
+    ),
+    M("train6", "checkpoint faults", "deaths + report.deaths,", "report.deaths,"),
+    M(
+        "train7",
+        "training tracker",
+        "tracked = tracker is not None and report.residual == 0",
+        "tracked = tracker is not None",
+    ),
+    M(
+        "train8",
+        "training",
+        "{record.round - 1: record.received",
+        "{record.round: record.received",
+    ),
+    M(
+        "train9",
+        "training",
+        "communication += r.downloads + r.uploads",
+        "communication += r.uploads",
+    ),
+    M(
+        "train10",
+        "training tracker",
+        "drawn = None if batches is None else bind(batches, round=report.round)",
+        "drawn = None if batches is None else bind(batches, round=number)",
+    ),
+    # ------------------------------------------------------------------ data, models
+    M(
+        "data1",
+        "data training",
+        "spawn_key=(partition, round))",
+        "spawn_key=(round,))",
+    ),
+    M("data2", "data", 'np.frombuffer(content, ">u4", axes', 'np.frombuffer(content, "<u4", axes'),
+    M(
+        "data3",
+        "data",
+        "if present[0] != 0 or present[-1] != len(present) - 1:",
+        "if present[-1] != len(present) - 1:",
+    ),
+    M(
+        "data4",
+        "data",
+        "place = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes])",
+        "place = np.concatenate([(np.arange(size) + 0.5) / sizes.max() for size in sizes])",
+    ),
+    M("data5", "data", "if self.size > held:", "if self.size > held + 1:"),
+    M(
+        "model1",
+        "models",
+        "weights = slice(0, self.features * self.classes)",
+        "weights = slice(0, self.size)",
+    ),
+    M(
+        "model2",
+        "models",
+        "logits -= logits.max(axis=1, keepdims=True)",
+        "logits -= logits.max()",
+    ),
+    M(
+        "model3",
+        "models",
+        "return _largest_eigenvalue(X) / 2",
+        "return _largest_eigenvalue(X) / 4",
+    ),
+    M(
+        "model4",
+        "models",
+        "if len(y) and not 0 <= y.min() <= y.max() < self.classes:",
+        "if len(y) and not y.max() < self.classes:",
+    ),
+    # ------------------------------------------------------------------ codes: Reed-Solomon
+    M(
+        "rs1",
+        "reed_solomon",
+        "[(2 * np.arange(d) - (d - 1)) % 4]",
+        "[((d - 1) - 2 * np.arange(d)) % 4]",
+    ),
+    M("rs2", "reed_solomon", "return self.m * self.w // self.k - 1", "return self.w - 1"),
+    M(
+        "rs3",
+        "reed_solomon",
+        "sizes = -(partial + partial[:, ::-1]).min(axis=1)",
+        "sizes = -(partial + partial[:, ::-1]).max(axis=1)",
+    ),
+    M("rs4", "reed_solomon", "if math.gcd(root, m) != 1:", "if root >= m:"),
+    M(
+        "rs5",
+        "reed_solomon",
+        "capacity = [m * load // (stragglers + 1) for m in sizes]",
+        "capacity = [m * load // (stragglers + 1) + 1 for m in sizes]",
+    ),
+    M("rs6", "parity", "moments = np.arange(1, min(at.size", "moments = np.arange(0, min(at.size"),
+    M(
+        "rs7",
+        "decoding_methods",
+        "((count > need) & ~(norm <= 1 + 1e-9)).any()",
+        "((count > need) & ~(norm <= 1 + 1e-9)).all()",
+    ),
+    M(
+        "rs8",
+        "decoding_methods stability",
+        "np.where(angle == -np.pi, np.pi, angle)",
+        "angle",
+    ),
+    M(
+        "rs9",
+        "reed_solomon",
+        "held + np.where(beyond < 0, 0, heavy) + self.first_partition",
+        "held + np.where(beyond < 0, 0, heavy)",
+    ),
+    M(
+        "rs10",
+        "reed_solomon stability",
+        "square = min(square, 0)",
+        "square = max(square, 0)",
+    ),
+    M(
+        "rs11",
+        "vandermonde",
+        "chosen = (chosen % n).astype(np.int64)",
+        "chosen = chosen.astype(np.int64)",
+    ),
+    M(
+        "rs12",
+        "vandermonde",
+        "terms = np.concatenate([part[k : k + 1], -high, -low])",
+        "terms = np.concatenate([part[k : k + 1], -high])",
+    ),
+    M(
+        "rs13",
+        "vandermonde",
+        "bool(order.view(np.uint64).max() < shape[0])",
+        "bool(order.max() < shape[0])",
+    ),
+    # ------------------------------------------------------------------ codes: Lagrange, parity
+    M("lcc1", "lagrange", "blocks = padded.reshape(P, K, -1)", "blocks = padded.reshape(K, P, -1)"),
+    M(
+        "lcc2",
+        "lagrange",
+        "chosen = vandermonde.leja_order(self._beta[survivors])[: self.threshold]",
+        "chosen = np.arange(self.threshold)",
+    ),
+    M(
+        "lcc3",
+        "parity lagrange",
+        "H[:, chosen] = -interpolation.basis(",
+        "H[:, chosen] = interpolation.basis(",
+    ),
+    M(
+        "lcc4",
+        "codes lagrange",
+        "np.where(first == second, 1, np.sqrt(2))",
+        "np.where(first == second, 1, 2)",
+    ),
+    M("lcc5", "lagrange", "n - -(-needed // sent)", "n - needed // sent"),
+    M(
+        "lcc6",
+        "lagrange",
+        "% n * sent + layer[t]",
+        "% n * sent + t",
+    ),
+    M(
+        "lcc7",
+        "interpolation",
+        "(exponent + shift).max() + 1, -4000)",
+        "(exponent + shift).max(), -4000)",
+    ),
+    M(
+        "lcc8",
+        "interpolation",
+        "if largest and farthest / _FARTHEST > largest:",
+        "if False and farthest:",
+    ),
+    M(
+        "parity1",
+        "parity",
+        "np.abs(self.coefficient) ** 2 * squares[self.position]",
+        "np.abs(self.coefficient) * squares[self.position]",
+    ),
+    M("parity2", "parity", "part.first + end - part.position.size", "part.first + end"),
+    M(
+        "parity3",
+        "parity",
+        "largest = max(largest, self._largest / top)",
+        "largest = max(largest, 0.0)",
+    ),
+    M(
+        "parity4",
+        "parity",
+        "if np.linalg.norm(wrong - mine @ change) <= math.sqrt(wrong.size):",
+        "if np.linalg.norm(wrong - mine @ change) <= 1000 * wrong.size:",
+    ),
+    M(
+        "parity5",
+        "parity",
+        "if self._coverable is None or self._coverable[0] != corrupt:",
+        "if self._coverable is None:",
+    ),
+    M(
+        "parity6",
+        "parity",
+        "small = np.ldexp(message.view(self._real), -600)",
+        "small = np.ldexp(message.view(self._real), -60)",
+    ),
+    M(
+        "trust1",
+        "round_and_encoder stability codes",
+        "squared += gradient**2 * growth_squared * partial_steps",
+        "squared += gradient**2 * growth_squared",
+    ),
+    M(
+        "trust2",
+        "codes uncoded",
+        "error = float(np.hypot(np.sqrt(squared), left_out))",
+        "error = float(np.sqrt(squared))",
+    ),
+    M("trust3", "half codes", "if message > sums:", "if message > gradient:"),
+    # ------------------------------------------------------------------ codes: the rest
+    M(
+        "cache1",
+        "cache",
+        'key = mask.key(f) if method == "auto" and cache.nbytes else None',
+        "key = mask.key(f) if cache.nbytes else None",
+    ),
+    M(
+        "cache2",
+        "cache",
+        "while self._held > self.nbytes or len(self._found) > most:",
+        "while len(self._found) > most:",
+    ),
+    M("cache3", "cache", "self._held -= nbytes", "self._held -= 0 * nbytes"),
+    M(
+        "rule1",
+        "codes repetition",
+        "heaviest = np.sort(self.weight[~came])[::-1]",
+        "heaviest = np.sort(self.weight[~came])",
+    ),
+    M(
+        "rule2",
+        "parity binary",
+        "end, other, way = other, end, -way",
+        "end, other, way = other, end, way",
+    ),
+    M(
+        "rule3",
+        "codes round_and_encoder",
+        "self._open -= self._lacking[b] == 0",
+        "self._open -= self._lacking[b] <= 0",
+    ),
+    M(
+        "rule4",
+        "grouped codes",
+        "rule.need == int(rule.weight.sum())",
+        "rule.need <= int(rule.weight.sum())",
+    ),
+    M(
+        "rule5",
+        "binary codes",
+        "edges.setdefault(stop, []).append((start, at, -1))",
+        "edges.setdefault(stop, []).append((start, at, 1))",
+    ),
+    M(
+        "rule6",
+        "codes binary",
+        "return self._root(0) == self._root(self._k)",
+        "return self._root(self._start[message]) == self._root(self._k)",
+    ),
+    M(
+        "binary1",
+        "binary",
+        "best = ((self._size - came) * (self.n + 1) + self._size).argmin()",
+        "best = ((self._size - came) * (self.n + 1)).argmin()",
+    ),
+    M(
+        "binary2",
+        "binary",
+        'size[np.argsort(size - ideal, kind="stable")[:-excess]] += 1',
+        'size[np.argsort(ideal - size, kind="stable")[:-excess]] += 1',
+    ),
+    M(
+        "group1",
+        "grouped codes",
+        "return math.sqrt(sum(squares) / self.k)",
+        "return math.sqrt(sum(squares) / self.groups)",
+    ),
+    M(
+        "group2",
+        "grouped codes",
+        "spare = min(code.message_count - code.threshold",
+        "spare = max(code.message_count - code.threshold",
+    ),
+    M("group3", "grouped", "row = row[: inner.message_size]", "row = row[:]"),
+    M(
+        "uncoded1",
+        "uncoded codes",
+        "(self.k - came) / (came if self.rescale else self.k)",
+        "(self.k - came) / self.k",
+    ),
+    M(
+        "uncoded2",
+        "uncoded codes",
+        'np.searchsorted(heaviest_lost, k - self._need, side="right")',
+        'np.searchsorted(heaviest_lost, k - self._need, side="left")',
+    ),
+    M(
+        "uncoded3",
+        "uncoded codes",
+        "self._fewest_lost(self.k - self._need + 1) + 1",
+        "self._fewest_lost(self.k - self._need + 1)",
+    ),
+    M(
+        "cyclic1",
+        "codes linear",
+        "H[:, -1] = -H[:, :-1].sum(axis=1)",
+        "H[:, -1] = H[:, :-1].sum(axis=1)",
+    ),
+    M(
+        "random1",
+        "repetition codes",
+        "np.random.default_rng([seed, worker])",
+        "np.random.default_rng(seed + worker)",
+    ),
+    # ------------------------------------------------------------------ engines
+    M(
+        "engine1",
+        "faults engine_local",
+        "self._idle_deaths[worker] = 0",
+        "self._idle_deaths[worker] += 0",
+    ),
+    M("engine2", "engine_local faults", "over = event.round + last", "over = event.round"),
+    M(
+        "engine3",
+        "faults engine_local",
+        "elif first + event.index in self._heard:",
+        "elif first + event.index < 0:",
+    ),
+    M(
+        "engine4",
+        "faults",
+        "pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0",
+        "pause = 0.0 * idle",
+    ),
+    M(
+        "engine5",
+        "faults",
+        "self._left = max(0.0, before - time.perf_counter())",
+        "self._left = self._patience",
+    ),
+    M(
+        "engine6",
+        "faults engine_simulated",
+        'return rnd.decodable or (self._partial == "best" and rnd.survivors.size > 0)',
+        'return rnd.decodable or self._partial == "best"',
+    ),
+    M(
+        "engine7",
+        "faults",
+        "or message.dtype != self._message_dtype",
+        "or message.dtype is None",
+    ),
+    M("engine8", "faults", "if first + sent == end:", "if first + sent > end:"),
+    M(
+        "engine9",
+        "conformance",
+        "for m in self._chosen.tolist():",
+        "for m in sorted(self._held):",
+    ),
+    M("engine10", "engine_simulated", "end += self._overhead", "end += 0 * self._overhead"),
+    M(
+        "engine11",
+        "engine_simulated",
+        "after = max(end, float(arrival[number])) + self._receive",
+        "after = float(arrival[number]) + self._receive",
+    ),
+    M(
+        "engine12",
+        "engine_local training",
+        "task.batch(shard, partition, round)",
+        "task.batch(shard, partition, round + 1)",
+    ),
+    M(
+        "engine13",
+        "engine_local conformance",
+        "return delay / self._parts if index < self._parts else 0.0",
+        "return delay / self._parts",
+    ),
+    M(
+        "engine14",
+        "engine_local",
+        "stride = self._stride(length, dtype)\n            shape",
+        "stride = length * dtype.itemsize // 64 * 64 or 64\n            shape",
+    ),
+    M(
+        "engine15",
+        "engine_local conformance",
+        "events.append(Event(kind, worker, number, index, slot))",
+        "events.append(Event(kind, worker, number, 0, slot))",
+    ),
+    M(
+        "engine16",
+        "engine_mpi",
+        "self._newest[0] = self._told = number",
+        "self._newest[0] = number",
+    ),
+    M(
+        "engine17",
+        "engine_mpi",
+        "if index + 1 < len(self._slots):",
+        "if index < len(self._slots) - 2:",
+    ),
+    M(
+        "engine18",
+        "engine_simulated simulation",
+        "if self._late[worker] <= end < arrival[number]:",
+        "if end < arrival[number]:",
+    ),
+    M(
+        "engine19",
+        "engine_local errors",
+        "if rnd.code is not own.code or rnd._form != own._form:",
+        "if rnd._form != own._form:",
+    ),
+    M(
+        "engine20",
+        "faults engine_local",
+        "if not self._verify or isinstance(rnd, Chosen):",
+        "if isinstance(rnd, Chosen):",
+    ),
+    M(
+        "engine21",
+        "engine_local engine_simulated",
+        "if not (delays >= 0.0).all():",
+        "if (delays < 0.0).any():",
+    ),
+    M(
+        "engine22",
+        "faults",
+        "if event.round < self._number:\n                self._stale += 1",
+        "if event.round < self._number:\n                self._stale = 1",
+    ),
+    # ------------------------------------------------------------------ planning, command line
+    M(
+        "plan1",
+        "plan",
+        "np.median(times[more] - times[1]) / (more - 1)",
+        "np.median(times[more] - times[1]) / more",
+    ),
+    M("plan2", "loads", "rate = mu / (1 + y)", "rate = mu / y"),
+    M("plan3", "loads", "harmonic / rates.min()", "harmonic / rates.max()"),
+    M(
+        "plan4",
+        "loads",
+        "return CoverageBounds(lower, upper + 1)",
+        "return CoverageBounds(lower, upper)",
+    ),
+    M("plan5", "optimum", "return -(-k * (n - f + 1) // n)", "return k * (n - f + 1) // n"),
+    M(
+        "plan6",
+        "optimum",
+        "f = n - int(np.nanargmin(times[::-1]))",
+        "f = 1 + int(np.nanargmin(times))",
+    ),
+    M(
+        "plan7",
+        "plan",
+        "receive=8 * p * code._message_weight / bandwidth,",
+        "receive=p / bandwidth,",
+    ),
+    M("plan8", "plan", "best.setdefault(choice.name, choice)", "best[choice.name] = choice"),
+    M(
+        "plan9",
+        "optimum",
+        "alpha = float(found.x) if found.fun < times[-1] else 1.0",
+        "alpha = float(found.x)",
+    ),
+    M(
+        "plan10",
+        "loads",
+        'loads[np.argsort(loads - ideal, kind="stable")[: total - loads.sum()]] += 1',
+        'loads[np.argsort(ideal - loads, kind="stable")[: total - loads.sum()]] += 1',
+    ),
+]
+
+
+def sources(tree):
+    """Every file that a fault may be in, by its path below the tree."""
+    return {
+        str(path.relative_to(tree)): path.read_text()
+        for place in PLACES
+        for path in sorted((tree / place).rglob("*"))
+        if path.suffix in SOURCES
+    }
+
+
+def find(mutant, texts):
+    """The path of the only file with a mutant's text; a ValueError says what is wrong."""
+    found = [path for path, text in texts.items() if mutant.before in text]
+    if len(found) > 1 and mutant.where:
+        found = [path for path in found if mutant.where in path]
+    if not found:
+        raise ValueError("its text is nowhere")
+    if len(found) > 1 or texts[found[0]].count(mutant.before) > 1:
+        raise ValueError(f"its text is more than once in {', '.join(found)}")
+    return found[0]
+
+
+class Copy:
+    """A copy of the checkout, with a Python that imports it and the extension built in it."""
+
+    def __init__(self, folder):
+        self.tree, self._build = folder / "tree", folder / "build"
+        command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        for name in filter(None, listed.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name)
+        # A Python with the packages of this one, but for an editable install's: of paths in a .pth
+        # file the .pth files are not read.
+        environment = folder / "venv"
+        command = [sys.executable, "-m", "venv", "--without-pip", environment]
+        subprocess.run(command, check=True)
+        packages = next((environment / "lib").glob("python*/site-packages"))
+        ours = [path for path in sys.path if path.endswith("-packages")]
+        (packages / "tree.pth").write_text("\n".join([str(self.tree), *ours]) + "\n")
+        for program in Path(sys.executable).parent.glob("*"):  # MPI's
+            with contextlib.suppress(FileExistsError):
+                (environment / "bin" / program.name).symlink_to(program)
+        self._python = environment / "bin" / "python"
+        self._running = None
+        configure = ["cmake", "-G", "Ninja", "-S", self.tree / "csrc", "-B", self._build]
+        configure += ["-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={self._python}"]
+        configure += [f"-DPython_ROOT_DIR={environment}", "-DPython_FIND_VIRTUALENV=ONLY"]
+        self._must(configure)
+        self.build()
+        if self.test(["test_import"], [], None)[0]:
+            raise SystemExit(f"the tests fail in {self.tree} without any fault")
+
+    def _must(self, command):
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            raise RuntimeError(f"{run.stdout}{run.stderr}")
+
+    def build(self):
+        """Build what has changed of the extension."""
+        self._must(["cmake", "--build", self._build])
+        [built] = self._build.glob("_cffi*.so")
+        shutil.copy2(built, self.tree / "fastgc" / "kernels")
+
+    def test(self, files, options, cache):
+        """Run tests, all if no file is named; exit status, what failed first, the output."""
+        chosen = [f"tests/{name}.py" for name in files]
+        chosen = [name for name in chosen if (self.tree / name).is_file()]
+        if files and not chosen:
+            return 0, "", ""
+        command = [self._python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": cache})
+        environment.pop("FASTGC_TEST_INSTALLED", None)
+        environment.pop("PYTHONPATH", None)
+        with tempfile.TemporaryFile("w+") as output:
+            process = self._running = subprocess.Popen(
+                [*command, *options, *chosen],
+                cwd=self.tree,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(TIMEOUT)
+            except subprocess.TimeoutExpired:
+                status = "time out"
+            finally:
+                self.stop()
+                process.wait()
+            output.seek(0)
+            text = output.read()
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+        return status, failed[1] if failed else str(status), text
+
+    def stop(self):
+        """End the tests that run."""
+        if self._running is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._running.pid, signal.SIGKILL)
+
+    def judge(self, mutant, options, whole):
+        """(verdict, what found it)."""
+        try:
+            path = find(mutant, sources(self.tree))
+        except ValueError as error:
+            return "not found", str(error)
+        file, compiled = self.tree / path, path.startswith("csrc")
+        before, times = file.read_text(), file.stat()
+        with tempfile.TemporaryDirectory() as empty:
+            # Numba does not see where a function that it has compiled into another was changed.
+            cache = empty if "numba" in path else None
+            try:
+                file.write_text(before.replace(mutant.before, mutant.after))
+                if compiled:
+                    self.build()
+                first = [f"test_{name}" for name in mutant.tests.split()]
+                for files in [first, []] if whole else [first]:
+                    status, failed, text = self.test(files, options, cache)
+                    if status == 5:
+                        raise SystemExit(f"{mutant.name}: no test was chosen\n{text}")
+                    if status:
+                        return "killed", failed
+                return "survived", "" if whole else "of these files"
+            except RuntimeError as error:
+                return "not built", str(error)[-500:]
+            finally:
+                file.write_text(before)
+                os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+                if compiled:
+                    os.utime(file)
+                    self.build()
+
+
+def chosen(wanted):
+    """Mutants by names and ranges such as c3-c9; all if none is named."""
+    names = [mutant.name for mutant in MUTANTS]
+    if len(set(names)) < len(names):
+        raise SystemExit("two mutants have one name")
+    picked = set()
+    for part in wanted:
+        first, _, last = part.partition("-")
+        try:
+            picked.update(names[names.index(first) : names.index(last or first) + 1])
+        except ValueError:
+            raise SystemExit(f"there is no mutant {part}") from None
+    return [mutant for mutant in MUTANTS if not wanted or mutant.name in picked]
+
+
+def main(arguments=None):
+    own = sys.argv[1:] if arguments is None else arguments
+    cut = own.index("--") if "--" in own else len(own)
+    parser = argparse.ArgumentParser(description=__doc__, usage="%(prog)s [options] [names] -- ...")
+    parser.add_argument("names", nargs="*", help="of mutants, or ranges such as c1-c9; all if none")
+    parser.add_argument("--list", action="store_true", help="where they are, and no more")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--first", action="store_true", help="the first files only")
+    parser.add_argument("--table", type=Path, help="a file to write the table to, too")
+    given, options = parser.parse_args(own[:cut]), own[cut + 1 :]
+    mutants = chosen(given.names)
+    if given.list:
+        texts = sources(ROOT)
+        for mutant in mutants:
+            try:
+                where = find(mutant, texts)
+            except ValueError as error:
+                where = f"NOT FOUND: {error}"
+            print(f"{mutant.name:10} {where}: {mutant.before!r} -> {mutant.after!r}")
+        return
+
+    def ask(mutant):
+        with lock:
+            copy = free.pop()
+        begin = time.monotonic()
+        try:
+            verdict, by = copy.judge(mutant, options, not given.first)
+        finally:
+            with lock:
+                free.append(copy)
+        line = f"| {mutant.name} | {verdict} | {by} | {time.monotonic() - begin:.0f} |"
+        print(line, flush=True)
+        if given.table:
+            with lock, given.table.open("a") as file:
+                file.write(line + "\n")
+        return verdict
+
+    lock = threading.Lock()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies = [Copy(Path(folder) / str(job)) for job in range(given.jobs)]
+        free = copies.copy()
+        print("| fault | verdict | by | s |\n|---|---|---|---|", flush=True)
+        pool = ThreadPoolExecutor(given.jobs)
+        try:
+            verdicts = list(pool.map(ask, mutants))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for copy in copies:
+                copy.stop()
+            raise
+        finally:
+            pool.shutdown()
+    print(", ".join(f"{verdicts.count(each)} {each}" for each in sorted(set(verdicts))))
+    sys.exit(verdicts.count("killed") < len(verdicts))
+
+
+if __name__ == "__main__":
+    main()
