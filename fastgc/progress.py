@@ -110,6 +110,10 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         collapse_padding=True,
     )
     table.add_column("scheme", overflow="fold", max_width=20)
+    died = any(history.rounds[-1].deaths for history in histories)
+    rough = [sum(r.residual != 0 for r in history.rounds) for history in histories]
+    # in the width of a terminal, names need the room that units take beside other words
+    space = "\n" if died or any(rough) else " "
     for heading in (
         "time s",
         f"to {100 * target:g}%",
@@ -120,9 +124,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "wait ms",
         "rounding" if tracked else "dec. µs",
     ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    died = any(history.rounds[-1].deaths for history in histories)
-    rough = [sum(r.residual != 0 for r in history.rounds) for history in histories]
+        table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
     for heading, shown in (("deaths", died), ("approx.", any(rough))):
         if shown:
             table.add_column(heading, justify="right", no_wrap=True)
