@@ -4,6 +4,7 @@ Read from the source, so that what is imported for type checkers only counts, to
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,9 @@ def definitions():
     return found
 
 
+# What a code, or a round of one, is called outside its package.
+OF_CODES = re.compile(r"(^|\.|_)(code|scheme|rnd|own|round|inner|decoder|encoder)$")
+
 # What named tuples call so for want of other names.
 PUBLIC = {"_replace", "_asdict", "_fields", "_make"}
 
@@ -130,7 +134,7 @@ def private_uses():
                 continue
             if node.attr.endswith("__") or node.attr in PUBLIC or isinstance(node.ctx, ast.Store):
                 continue
-            of_code = ast.unparse(node.value).endswith("code") and home(name) != "codes"
+            of_code = OF_CODES.search(ast.unparse(node.value)) and home(name) != "codes"
             if of_code or home(name) not in where.get(node.attr, {home(name)}):
                 yield f"{name}:{node.lineno}: {ast.unparse(node)}"
 

@@ -46,7 +46,8 @@ def rows_are_whole(subject: Subject) -> str:
     held = [code.partitions(worker) for worker in range(code.n)]
     everybody = np.unique(np.concatenate(held))
     missing = np.setdiff1d(np.arange(code.shard_count), everybody)
-    require(not missing.size, f"nobody holds partition {missing[:1]}: the sum can never be had")
+    nobody = ", ".join(map(str, missing.tolist()))
+    require(not missing.size, f"nobody holds partition {nobody}: the sum can never be had")
     sizes = [each.size for each in held]
     require(code.load == max(sizes), f"load is {code.load}, but a worker holds {max(sizes)}")
     require(code.loads.tolist() == sizes, f"loads are {code.loads.tolist()}, not {sizes}")
@@ -232,7 +233,11 @@ def corrupt_messages_are_found(subject: Subject) -> str:
             if received.wants(sender):
                 received.receive(sender, message, index)
         if worker is None:
-            require(not received.corrupt, f"good messages of {received.corrupt} are called corrupt")
+            try:
+                received.gradient()
+            except CorruptMessageError as error:
+                raise AssertionError(f"good messages are called corrupt: {error}") from None
+            require(not received.corrupt, f"good messages are called corrupt: {received.corrupt}")
             continue
         if worker in received.corrupt:
             require(received.corrupt == [worker], f"{received.corrupt} are named, not {worker}")
