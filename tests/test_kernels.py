@@ -38,21 +38,28 @@ def at_each_level(backend):
     if backend != "c":
         yield lambda: ["none"]
         return
+<<<<<<< HEAD
     c_backend = pytest.importorskip("fastgc.kernels.c")
     before = c_backend.simd()
     there = [level for level in ("baseline", "avx2", "avx512") if c_backend.select_simd(level)]
+=======
+    from fastgc.kernels import c as compiled
+
+    before = compiled.simd()
+    there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
+>>>>>>> quick-tests
 
     def levels():
         for level in there:
-            assert c_backend.select_simd(level)
-            assert c_backend.simd() == level
+            assert compiled.select_simd(level)
+            assert compiled.simd() == level
             yield level
 
     try:
         assert {"baseline", before} <= set(there)
         yield levels
     finally:
-        assert c_backend.select_simd(before)
+        assert compiled.select_simd(before)
 
 
 def check_long(arguments, dtype, truth, result):
@@ -210,13 +217,13 @@ def test_square_distance(dtype, at_each_level):
 @pytest.mark.any_backend
 def test_what_simd_levels_there_are(level):
     """A report of those that no test goes through here."""
-    c_backend = pytest.importorskip("fastgc.kernels.c")
-    before = c_backend.simd()
-    if not c_backend.select_simd(level):
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    before = compiled.simd()
+    if not compiled.select_simd(level):
         pytest.skip(f"this build or processor has no {level}")
-    assert c_backend.simd() == level
-    assert c_backend.select_simd(before)
-    assert c_backend.simd() == before
+    assert compiled.simd() == level
+    assert compiled.select_simd(before)
+    assert compiled.simd() == before
 
 
 @pytest.mark.any_backend
