@@ -28,6 +28,12 @@ __all__ = [
     "training_bar",
 ]
 
+# Residual from which on a gradient is called an approximation: beyond rounding, of any code.
+APPROXIMATE = 1e-6
+
+# Of names in the first column, which longer ones leave to the numbers.
+LONGEST_NAME = 30
+
 
 @contextmanager
 def training_bar(
@@ -51,7 +57,7 @@ def training_bar(
                 f"loss {record.loss:.3f}  error {100 * record.test_error:.2f}%  "
                 f"{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
             )
-            if record.residual:
+            if record.residual > APPROXIMATE:
                 state += "  approximate"
             progress.update(task, advance=1, state=state)
 
@@ -78,7 +84,15 @@ def rich_table(
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for at, heading in enumerate(head):
         whole = at == 0 or at >= text > 1
-        table.add_column(heading, justify="left" if at < text else "right", no_wrap=whole)
+        # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
+        least = max((len(row[at]) for row in rows), default=0) if at >= text else None
+        table.add_column(
+            heading,
+            justify="left" if at < text else "right",
+            no_wrap=whole and (at > 0 or all(len(row[0]) <= LONGEST_NAME for row in rows)),
+            overflow="fold" if at == 0 else "ellipsis",
+            min_width=least,
+        )
     for row in rows:
         table.add_row(*row)
     return table
@@ -110,6 +124,10 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         collapse_padding=True,
     )
     table.add_column("scheme", overflow="fold", max_width=20)
+    died = any(history.rounds[-1].deaths for history in histories)
+    rough = [sum(r.residual > APPROXIMATE for r in history.rounds) for history in histories]
+    # in the width of a terminal, names need the room that units take beside other words
+    space = "\n" if died or any(rough) else " "
     for heading in (
         "time s",
         f"to {100 * target:g}%",
@@ -120,9 +138,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "wait ms",
         "rounding" if tracked else "dec. µs",
     ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    died = any(history.rounds[-1].deaths for history in histories)
-    rough = [sum(r.residual != 0 for r in history.rounds) for history in histories]
+        table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
     for heading, shown in (("deaths", died), ("approx.", any(rough))):
         if shown:
             table.add_column(heading, justify="right", no_wrap=True)

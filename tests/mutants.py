@@ -1220,8 +1220,8 @@ MUTANTS = [
     M(
         "engine19",
         "engine_local errors",
-        "if rnd.code is not own.code or rnd._form != own._form:",
-        "if rnd._form != own._form:",
+        "if rnd.code is not own.code or rnd.form != own.form:",
+        "if rnd.form != own.form:",
     ),
     M(
         "engine20",

@@ -218,7 +218,7 @@ def _grouped(rng, part=True):
     numbers = rng.permutation(code.message_count)
     for m in numbers[1:] if part else numbers:
         worker, index = code.sender(m)
-        rnd.receive(worker, job.messages[m][: rnd._form.message_size], index)
+        rnd.receive(worker, job.messages[m][: rnd.form.message_size], index)
     return code, job, rnd, int(numbers[0])
 
 

@@ -407,13 +407,13 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
     """The same code for every group."""
     if text == "repetition":
         return Grouped.repetition(n, groups, k)
-    k = n if k is None else k
-    for what, number in (("workers", n), ("partitions", k)):
+    for what, number in (("workers", n), ("partitions", n if k is None else k)):
         if number % groups:
             raise ValueError(f"{groups} groups need a multiple of {groups} {what}, not {number}")
     size = n // groups
     tolerated = min(1, size - 1) if s is None else s
-    return Grouped([catalogue.make(text, size, k // groups, tolerated, seed)] * groups)
+    part = None if k is None else k // groups
+    return Grouped([catalogue.make(text, size, part, tolerated, seed)] * groups)
 
 
 def _optimizer(

@@ -8,18 +8,10 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import (
-    Output,
-    as_array,
-    as_rows,
-    at_least,
-    check_output,
-    check_workers,
-    view_of,
-)
+from .._arrays import Output, as_array, as_rows, at_least, check_output, check_workers, view_of
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .arguments import made_before
-from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, trust_of
+from .decoding import BoundDecoder, Decoder, best_vector, combine, expected_trust, message_format
 from .encoding import Encoder, encode
 from .round import Round, Watch
 from .scheme import Scheme
@@ -500,14 +492,7 @@ class Code(Scheme):
         For partial gradients of `dtype`, of equal norm in random directions, and messages of
         `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
         """
-        survivors = self.check_survivors(survivors)
-        vector = self.decoding_vector(survivors)
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
-            weights = squares * self.row_norms[survivors]
-        weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
-        form = self.format(1, dtype, message_dtype)
-        return trust_of(self, float(weights.sum()), vector, survivors, form)
+        return expected_trust(self, self.check_survivors(survivors), dtype, message_dtype)
 
     def typical_error(self) -> float:
         """Relative error to expect in float64, as many workers straggling as may."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
@@ -21,6 +21,7 @@ __all__ = [
     "Decoder",
     "best_vector",
     "combine",
+    "expected_trust",
     "message_format",
     "require_finite",
     "trust_of",
@@ -256,6 +257,22 @@ def best_vector(code: Scheme, survivors: NDArray[np.int64]) -> tuple[NDArray[Any
         return least_squares(code.equations(survivors))
     vector = code._vector_by(survivors)
     return vector, code.residual(survivors, vector)
+
+
+def expected_trust(
+    code: Scheme,
+    survivors: NDArray[np.int64],
+    dtype: DTypeLike,
+    message_dtype: DTypeLike | None,
+) -> Trust:
+    """How far to trust what checked survivors decode to, before any message is there."""
+    vector = code._vector_by(survivors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
+        weights = squares * code.row_norms[survivors]
+    weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
+    form = code.format(1, dtype, message_dtype)
+    return trust_of(code, float(weights.sum()), vector, survivors, form)
 
 
 def trust_of(

@@ -239,7 +239,7 @@ class GroupedRound:
         verify: bool = False,
     ) -> None:
         self.code = code
-        self._form = code.format(p, dtype, message_dtype)
+        self.form = code.format(p, dtype, message_dtype)
         self._rounds = [
             Round(inner, p, dtype, message_dtype, verify=verify, first_worker=first)
             for inner, first in zip(code.codes, code._first_worker, strict=False)
@@ -319,7 +319,7 @@ class GroupedRound:
         if g in self._missing:
             if index is not None:
                 self.code.message_number(worker, index)
-            inner, form = self._rounds[g], self._form
+            inner, form = self._rounds[g], self.form
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )

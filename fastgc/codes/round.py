@@ -82,6 +82,8 @@ class Round:
 
     Attributes
     ----------
+    form : Format
+        Dtypes and sizes of gradient and messages.
     corrupt : list of int
         Workers whose messages were found to be corrupt in this round, and dropped.
     """
@@ -106,7 +108,7 @@ class Round:
         self._check = check_finite
         self._first_worker = first_worker
         self._watch = tracker
-        self._form = form = code.format(p, dtype, message_dtype)
+        self.form = form = code.format(p, dtype, message_dtype)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
@@ -141,7 +143,7 @@ class Round:
     @property
     def message_size(self) -> int:
         """Elements of a message."""
-        return self._form.message_size
+        return self.form.message_size
 
     @property
     def survivors(self) -> NDArray[np.int64]:
@@ -237,7 +239,7 @@ class Round:
         TypeError, ValueError
             If it does not fit, or was heard before. The round is as it was.
         """
-        code, form = self.code, self._form
+        code, form = self.code, self.form
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
         if worker in self.corrupt:
@@ -403,7 +405,7 @@ class Round:
         else:
             gradient = self._combine(vector, np.empty_like(target))
             predicted = self._trust(gradient, vector).relative_error
-            dtype = self._form.message_dtype
+            dtype = self.form.message_dtype
             self._watch.record(self.code, self.survivors, vector, dtype, predicted)
             target[:] = gradient
         return target if out is None else out
@@ -438,13 +440,13 @@ class Round:
         return Approximation(target if out is None else out, residual)
 
     def _output(self, out: Output | None) -> NDArray[Any]:
-        form = self._form
+        form = self.form
         if out is None:
             return np.empty(form.gradient_size, dtype=form.gradient_dtype)
         return check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
 
     def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        self._form.combine(self._rows, vector, out)
+        self.form.combine(self._rows, vector, out)
         return out
 
     def trust(self) -> Trust:
@@ -468,7 +470,7 @@ class Round:
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
             unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
             return Trust(unknown, unknown)
-        return trust_of(self.code, spread / size, vector, self.survivors, self._form)
+        return trust_of(self.code, spread / size, vector, self.survivors, self.form)
 
 
 def _square_norm(vector: NDArray[Any]) -> float:

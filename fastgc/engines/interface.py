@@ -282,7 +282,7 @@ def check_round(rnd: Collected, own: Round) -> None:
     """Raise unless messages for a cluster's own round are such as this one takes."""
     if not isinstance(rnd, Round | GroupedRound):
         raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
-    if rnd.code is not own.code or rnd._form != own._form:
+    if rnd.code is not own.code or rnd.form != own.form:
         raise ValueError("rnd must be a round of the cluster's code, size and types")
 
 

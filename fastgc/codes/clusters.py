@@ -1,0 +1,124 @@
+"""How Reed-Solomon codes split workers and partitions: loads, clusters, and the mask of each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cluster", "load_and_stragglers", "shares_of"]
+
+
+class Cluster(NamedTuple):
+    """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
+
+    first_worker: int
+    first_partition: int
+    m: int  # workers
+    k: int  # partitions
+    w: int  # load
+    q: int  # root exp(2 pi i q / m)
+
+    @property
+    def tolerance(self) -> int:
+        """Stragglers tolerated, eq. (2)."""
+        return self.m * self.w // self.k - 1
+
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First row and weight of each column of the mask (Algorithm 4)."""
+        return _columns(self.m, self.k, self.w)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w)."""
+        # Columns laid end to end go w times around all workers: a worker meets every m-th place.
+        light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
+        at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
+        beyond = at - heavy * (light + 1)
+        weight = light + (beyond < 0)
+        held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)
+        return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
+
+
+@lru_cache(maxsize=64)
+def _columns(m: int, k: int, w: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    d_low, heavy = divmod(m * w, k)
+    d_high = d_low + (heavy > 0)
+    j = np.arange(k, dtype=np.int64)
+    offset = np.where(j < heavy, j * d_high, heavy * d_high + (j - heavy) * d_low) % m
+    weight = np.where(j < heavy, d_high, d_low)
+    offset.flags.writeable = weight.flags.writeable = False
+    return offset, weight
+
+
+def load_and_stragglers(
+    n: int, k: int, load: int | None, stragglers: int | None
+) -> tuple[int, int]:
+    """The load, and the stragglers to tolerate with it, or ValueError."""
+    if stragglers is None and load is None:
+        raise ValueError("give stragglers= or load=")
+    if stragglers is not None and not 0 <= stragglers < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
+    if load is None:
+        assert stragglers is not None
+        load = -(-(stragglers + 1) * k // n)
+    if not 1 <= load <= k:
+        raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
+    tolerated = n * load // k - 1
+    if tolerated < (stragglers or 0):
+        needed = -(-((stragglers or 0) + 1) * k // n)
+        raise ValueError(
+            f"n={n} workers with load {load} of k={k} partitions tolerate {tolerated} stragglers "
+            f"at most; {stragglers or 0} need load {needed}"
+        )
+    return load, tolerated if stragglers is None else stragglers
+
+
+def shares_of(
+    n: int, k: int, load: int, stragglers: int, clusters: Literal["auto"] | int
+) -> list[tuple[int, int]]:
+    """Workers and partitions of each cluster, or ValueError."""
+    most = n // (stragglers + 1)
+    if clusters == "auto":
+        return next(s for g in range(most, 0, -1) if (s := _split(n, k, load, stragglers, g)))
+    if not 1 <= clusters <= most:
+        raise ValueError(
+            f'clusters must be "auto" or in 1 .. floor(n / (s+1)) = {most}, not {clusters!r}'
+        )
+    shares = _split(n, k, load, stragglers, clusters)
+    if not shares:
+        raise ValueError(
+            f"k={k} partitions cannot be shared by {clusters} clusters at load {load} so that each "
+            f'tolerates {stragglers} stragglers; use fewer, or clusters="auto"'
+        )
+    return shares
+
+
+def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tuple[int, int]]:
+    """Nearly equal clusters, partitions as even as their capacities allow; [] if impossible."""
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    capacity = [m * load // (stragglers + 1) for m in sizes]
+    if k < clusters or sum(capacity) < k:
+        return []
+    ends = [end * k // n for end in accumulate(sizes)]
+    shares = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    shares = [min(max(share, 1), most) for share, most in zip(shares, capacity, strict=True)]
+    excess = sum(shares) - k
+    step = -1 if excess > 0 else 1
+
+    def room(c: int) -> list[tuple[float, int]]:
+        fits = 1 <= shares[c] + step <= capacity[c]
+        return [(shares[c] / sizes[c] * step, c)] if fits else []
+
+    # what rounding to the capacities moved, one by one to where it matters least
+    heap = [entry for c in range(clusters) for entry in room(c)] if excess else []
+    heapify(heap)
+    for _ in range(abs(excess)):
+        _, c = heappop(heap)
+        shares[c] += step
+        for entry in room(c):
+            heappush(heap, entry)
+    return list(zip(sizes, shares, strict=True))

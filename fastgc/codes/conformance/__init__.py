@@ -1,0 +1,368 @@
+"""Whether a code keeps what the verbs, the engines and the rest of fastgc promise of any code.
+
+`check` holds a code to its own rows: what it says beyond them is compared with linear algebra on
+B, with sums computed without rounding, and with rounds, engines and simulations run on it. It
+prints each thing that holds, and raises `AssertionError` at the first that does not.
+
+Unlike the rest of this package it uses all of fastgc, and nothing of fastgc uses it.
+
+In a terminal, for a class in an importable module::
+
+    python -m fastgc.codes.conformance my_package.my_module:MyCode --arg n=12 load=3
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ... import planning
+from ...data import Dataset
+from ...delays import Exponential
+from ...errors import CorruptMessageError, InstabilityWarning, NotDecodableError
+from ...models import LeastSquares
+from ...simulation import simulate
+from ...stability.measured import Experiment
+from ...training import train
+from ..base import UNSTABLE, Code
+from ..reed_solomon import ReedSolomon
+from ..span import SOLVED, Span
+from .engines import ENGINES, engines_run_it
+from .subject import OFF, P, Subject, alike, close, raises, require
+
+__all__ = ["CHECKS", "ENGINES", "check"]
+
+
+def rows_are_whole(subject: Subject) -> str:
+    """Rows name partitions there are, each at some worker, and sizes are those of the rows."""
+    code = subject.code
+    held = [code.partitions(worker) for worker in range(code.n)]
+    everybody = np.unique(np.concatenate(held))
+    missing = np.setdiff1d(np.arange(code.shard_count), everybody)
+    nobody = ", ".join(map(str, missing.tolist()))
+    require(not missing.size, f"nobody holds partition {nobody}: the sum can never be had")
+    sizes = [each.size for each in held]
+    require(code.load == max(sizes), f"load is {code.load}, but a worker holds {max(sizes)}")
+    require(code.loads.tolist() == sizes, f"loads are {code.loads.tolist()}, not {sizes}")
+    counts = code.message_counts
+    require(
+        len(counts) == code.n and min(counts) >= 1,
+        f"message_counts must have an entry of at least 1 for each worker, not {list(counts)}",
+    )
+    for worker, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        require(
+            size % count == 0,
+            f"worker {worker} holds {size} partitions, which {count} messages cannot share evenly",
+        )
+    return f"n={code.n}, k={code.k}, load {code.load}, {code.message_count} messages"
+
+
+def decodable_is_what_spans(subject: Subject) -> str:
+    """Sets are decodable that span the sum; others only as an approximation that says so."""
+    code, approximate, later = subject.code, 0, 0
+    for F in subject.sets:
+        left, decodable = subject.left(F), code.decodable(F)
+        if decodable and left > 10 * SOLVED:
+            require(
+                not code.exact,
+                f"messages {F.tolist()} are said to suffice, but {left:.2g} of the gradient is not "
+                "in what they span, and the code is said to be exact",
+            )
+            approximate += 1
+        elif not decodable and left < SOLVED / 10:
+            require(
+                not isinstance(code.rule, Span),
+                f"messages {F.tolist()} span the gradient, but are said not to suffice",
+            )
+            later += 1
+    said = f"{len(subject.ready)} of {len(subject.sets)} sets of messages suffice"
+    if approximate:
+        said += f", {approximate} of them for an approximation"
+    if later:
+        said += f"; the rule waits for more in {later} that would"
+    return said
+
+
+def too_few_are_refused(subject: Subject) -> str:
+    """Too few messages, wrong numbers and messages named twice raise clear errors."""
+    code, refused = subject.code, 0
+    for F in subject.some([F for F in subject.sets if not code.decodable(F)], 50):
+        with raises(NotDecodableError, f"decoding from {F.tolist()}") as caught:
+            code.decoding_vector(F)
+        missing = caught[0].missing  # type: ignore[attr-defined]
+        require(missing >= 1, f"{F.tolist()} do not suffice, but {missing} are said to be missing")
+        refused += 1
+        near, residual = code.best_vector(F)
+        if not code.codes_data:
+            close(residual, subject.left_by(F, near), f"the residual of the best from {F}")
+    for wrong in ([code.message_count], [-1], [0, 0]):
+        with raises(ValueError, f"decoding from messages {wrong}"):
+            code.decoding_vector(wrong)
+    return f"{refused} sets, each with the number of messages missing"
+
+
+def residuals_are_true(subject: Subject) -> str:
+    """What vectors leave out is said as it is; exact codes leave nothing."""
+    code, largest = subject.code, 0.0
+    for F in subject.some(subject.ready, 60):
+        vector = code.decoding_vector(F)
+        residual = code.residual(F)
+        largest = max(largest, residual)
+        if not code.codes_data:
+            size = float(np.abs(vector).max()) * float(code.row_sums[F].max())
+            close(residual, subject.left_by(F, vector), f"the residual from {F}", 1e-13 * size)
+        said = code.left_out(F, vector)
+        if residual > UNSTABLE:
+            require(
+                said > residual / 2,
+                f"from {F.tolist()} {residual:.2g} of the gradient is left out, but trust counts "
+                f"{said:.2g}",
+            )
+    return f"at most {largest:.1e}" + ("" if largest < UNSTABLE else ": an approximate code")
+
+
+def decoded_is_the_sum(subject: Subject) -> str:
+    """Gradients decode within the bound of rounding, and to what trust says."""
+    code = subject.code
+    experiment = Experiment(code, p=P, seed=subject.seed)
+    errors, trusted = [], []
+    for F in subject.some(subject.ready, 60):
+        vector = code.decoding_vector(F)
+        error, bound = experiment.error(F, vector).relative, experiment.bound(F, vector)
+        require(
+            error <= bound,
+            f"from {F.tolist()} the gradient is off by {error:.2g}, beyond the bound {bound:.2g}",
+        )
+        errors.append(error)
+        trusted.append(experiment.trust(F))
+    error, trust = (float(np.sqrt(np.mean(np.square(each)))) for each in (errors, trusted))
+    require(
+        error <= OFF * trust and trust <= OFF * max(error, 2.0**-53),
+        f"gradients are off by {error:.2g} (root mean square), but trust says {trust:.2g}: more "
+        f"than {OFF:g} times apart",
+    )
+    return f"off by {error:.1e}, trusted to {trust:.1e}"
+
+
+def verbs_agree(subject: Subject) -> str:
+    """Every verb gives the same gradient: decode, round, bind, streams, prepared decoders."""
+    code, (_, partials, _, _) = subject.code, subject.work
+    for number, message in enumerate(subject.messages):
+        worker, index = code.sender(number)
+        encoder = code.encoder(worker, P, index=index)
+        for j in code.partitions(worker, index).tolist():
+            encoder.add(j, partials[j])
+        alike(encoder.message(), message, f"the streamed message {number}", 1e-12)
+    size = code.message_size(P)
+    require(
+        all(message.shape == (size,) for message in subject.messages),
+        f"messages must have {size} elements",
+    )
+    table = np.array(subject.messages)
+    bound, decoder, received = code.bind(table, p=P), code.decoder(), code.round(P)
+    chosen = subject.some(subject.ready, 40)
+    for F in chosen:
+        vector = code.decoding_vector(F)
+        gradient = code.decode(F, [subject.messages[m] for m in F], p=P)
+        error = subject.gradients_error(gradient)
+        require(
+            error <= subject.expected(F) or bool(code.residual(F) > UNSTABLE),
+            f"from {F.tolist()} least squares' gradient is off by {error:.2g}",
+        )
+        alike(decoder(F), vector, f"the prepared vector of {F}", 1e-9)
+        alike(bound(F), gradient, f"the gradient by bind from {F}", subject.expected(F))
+        alike(code.decode(F[::-1], table[F[::-1]], p=P), gradient, "in another order", 1e-6)
+        received.reset()
+        for number in F.tolist():
+            received.receive(
+                code.sender(number)[0], subject.messages[number], code.sender(number)[1]
+            )
+        require(received.decodable, f"a round that received {F.tolist()} cannot be decoded")
+        alike(received.gradient(), gradient, f"a round's gradient from {F}", subject.expected(F))
+    masks = np.zeros((len(chosen), code.message_count), dtype=bool)
+    for mask, F in zip(masks, chosen, strict=True):
+        mask[F] = True
+    for mask, vector in zip(masks, code.decoding_vectors(masks), strict=True):
+        came = np.flatnonzero(mask)
+        alike(vector[came], code.decoding_vector(came), "vectors of many rounds at once", 1e-9)
+    return f"{len(chosen)} sets, messages of {size} elements for gradients of {P}"
+
+
+def rounds_are_ready_in_time(subject: Subject) -> str:
+    """A round becomes ready with the message with which the set becomes decodable."""
+    code, rng, counted = subject.code, subject.rng, 0
+    received = code.round(P)
+    senders = np.repeat(np.arange(code.n), code.message_counts)
+    for _ in range(20):
+        received.reset()
+        heard: list[int] = []
+        due = list(code.first_messages[:-1])
+        for worker in rng.permutation(senders).tolist():
+            heard.append(due[worker])
+            due[worker] += 1
+            ready = received.receive(worker, subject.messages[heard[-1]])
+            decodable = code.decodable(heard)
+            require(
+                ready == decodable,
+                f"with messages {heard} a round is{'' if ready else ' not'} ready, but they are"
+                f"{'' if decodable else ' not'} decodable",
+            )
+            counted += 1
+            if ready:
+                break
+    return f"{counted} messages in 20 orders"
+
+
+def corrupt_messages_are_found(subject: Subject) -> str:
+    """With all messages at hand no corrupt one passes as verified, and good ones raise no alarm."""
+    code, rng, found = subject.code, subject.rng, 0
+    received = code.round(P, verify=True)
+    for worker in [None, *rng.permutation(code.n)[:8].tolist()]:
+        received.reset()
+        for number, message in enumerate(subject.messages):
+            sender, index = code.sender(number)
+            if sender == worker:
+                message = message + (1 + rng.standard_normal(message.size)) * np.abs(message).max()
+            if received.wants(sender):
+                received.receive(sender, message, index)
+        if worker is None:
+            try:
+                received.gradient()
+            except CorruptMessageError as error:
+                raise AssertionError(f"good messages are called corrupt: {error}") from None
+            require(not received.corrupt, f"good messages are called corrupt: {received.corrupt}")
+            continue
+        if worker in received.corrupt:
+            require(received.corrupt == [worker], f"{received.corrupt} are named, not {worker}")
+            found += 1
+            continue
+        try:
+            gradient = received.gradient()
+        except (CorruptMessageError, NotDecodableError):
+            found += 1
+            continue
+        error = subject.gradients_error(gradient)
+        require(
+            not received.verified or error <= 1e-6 or code.residual(received.survivors) > UNSTABLE,
+            f"a corrupt message of worker {worker} passed as verified",
+        )
+    return f"{found} of {min(code.n, 8)} corrupt workers named or refused"
+
+
+def copies_are_the_same(subject: Subject) -> str:
+    """Pickles, copies and codes made of the same arguments are equal, and send the same."""
+    code = subject.code
+    kind = type(code)
+    make: Callable[..., Code] = kind
+    args, kwargs = code.given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        again = make(*args, **kwargs)
+    for what, other in (
+        ("a pickle", pickle.loads(pickle.dumps(code))),
+        ("a copy", copy.copy(code)),
+        ("a deep copy", copy.deepcopy(code)),
+        ("one made of the same arguments", again),
+    ):
+        require(other == code and hash(other) == hash(code), f"{what} of {code!r} is not equal")
+        require(repr(other) == repr(code), f"{what} is shown as {other!r}, not {code!r}")
+        require(other.fingerprint() == code.fingerprint(), f"{what} of {code!r} sends otherwise")
+    require(kind.__name__ in repr(code), f"{code!r} does not name its class")
+    return repr(code)
+
+
+def simulation_is_its_rounds(subject: Subject) -> str:
+    """Simulated rounds end when the code's own rounds do."""
+    code = subject.code
+    run = partial(simulate, code, Exponential(1.0), cost=0.01, rounds=60, seed=subject.seed)
+    found, by_round = run(), run(method="round")
+    np.testing.assert_array_equal(found.times, by_round.times)
+    np.testing.assert_array_equal(found.messages, by_round.messages)
+    return f"{found.messages.mean():.1f} messages on average"
+
+
+def planning_takes_it(subject: Subject) -> str:
+    """It can be ranked beside others by the expected time of a round."""
+    code = subject.code
+    options: dict[str, Any] = {"codes": [code], "p": P, "rounds": 50}
+    ranked = planning.plan(code.n, Exponential(1.0), 0.01, code.k, **options)
+    mine = [choice for choice in ranked.choices if choice.code == code]
+    require(len(mine) == 1, f"planning knows {len(mine)} choices of this code, not one")
+    return f"{mine[0].time:.3g} s a round"
+
+
+def training_goes_as_without_code(subject: Subject) -> str:
+    """Training takes the same steps as without a code, and says what gradients left out."""
+    code, rng = subject.code, subject.rng
+    X, y = rng.standard_normal((4 * code.k, 3)), np.arange(4 * code.k) % 2
+    data = Dataset("random numbers", X, y, X, y)
+    run: Any = partial(train, data=data, model=LeastSquares(3, 2), rounds=3, engine="simulated")
+    history, plain = run(code), run(ReedSolomon(code.n, code.k, load=-(-code.k // code.n)))
+    left = max(record.residual for record in history.rounds)
+    require(math.isfinite(left), f"training records {left} as what is left out")
+    if left < UNSTABLE:
+        alike(history.theta, plain.theta, "parameters after three steps", 1e-6)
+    return f"3 rounds, at most {left:.1e} left out"
+
+
+CHECKS: list[Callable[[Subject], str]] = [
+    rows_are_whole,
+    decodable_is_what_spans,
+    too_few_are_refused,
+    residuals_are_true,
+    decoded_is_the_sum,
+    verbs_agree,
+    rounds_are_ready_in_time,
+    corrupt_messages_are_found,
+    copies_are_the_same,
+    simulation_is_its_rounds,
+    planning_takes_it,
+    training_goes_as_without_code,
+]
+
+
+def check(
+    code: Code,
+    *,
+    engines: Sequence[str] | None = None,
+    seed: int = 0,
+    report: Callable[[str], object] = print,
+) -> None:
+    """Hold a code to what is promised of any; see the module.
+
+    Parameters
+    ----------
+    code : Code
+        For up to 60 workers or so: it is run with as many processes, and small ones are looked at
+        in every set of messages.
+    engines : sequence of str, optional
+        Among `ENGINES`, those to run it on. Default: all that are installed.
+    seed : int
+        Of data, orders and sets.
+    report : callable
+        Gets a line for each check that holds.
+
+    Raises
+    ------
+    AssertionError
+        At the first thing that does not hold; says what, and of which messages.
+    TypeError
+        If it is no code.
+    """
+    if not isinstance(code, Code):
+        raise TypeError(f"what is checked must be a fastgc.Code, not {code!r}")
+    subject = Subject(code, seed)
+    chosen = ENGINES if engines is None else tuple(engines)
+    unknown = [name for name in chosen if name not in ENGINES]
+    if unknown:
+        raise ValueError(f"unknown engine {unknown[0]!r}: choose among {', '.join(ENGINES)}")
+    for each in CHECKS:
+        report(f"{each.__name__.replace('_', ' ')}: {each(subject)}")
+    report(f"engines run it: {engines_run_it(subject, chosen)}")

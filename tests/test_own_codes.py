@@ -1,0 +1,433 @@
+"""Codes of strangers: one method, and all of fastgc takes them; wrong ones are found out."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc.codes import catalogue
+from fastgc.codes.conformance import check
+from fastgc.errors import NotDecodableError
+
+pytestmark = pytest.mark.any_backend
+
+CODE = '''
+import numpy as np
+import fastgc
+
+
+class RegularGraph(fastgc.Code):
+    """Worker i computes what node i of a random regular graph is joined to."""
+
+    def __init__(self, n, *, load, stragglers, seed=0):
+        if n * load % 2 or not 0 < load < n:
+            raise ValueError(f"no graph of {n} nodes is {load}-regular")
+        self.n = self.k = n
+        self.stragglers = stragglers
+        steps = np.random.default_rng(seed).permutation(np.arange(1, (n + 1) // 2))[: load // 2]
+        self._steps = np.array([*steps, *-steps] + [n // 2] * (load % 2))
+
+    def row(self, worker):
+        held = (worker + self._steps) % self.n
+        return held, np.full(held.size, 1 / held.size)
+
+
+class Weibull:
+    def __init__(self, shape=0.7, scale=0.01):
+        self.shape, self.scale = shape, scale
+
+    def sample(self, round, workers, seed):
+        rng = np.random.default_rng([seed, round])
+        return self.scale * rng.weibull(self.shape, workers)
+'''
+
+
+class Ring(fastgc.Code):
+    """Exact, by its rows alone: neighbours on a ring, with the coefficients of Tandon et al."""
+
+    def __init__(self, n, k=None, *, load=3):
+        self.n = n
+        self.k = n if k is None else k
+        self._matrix = fastgc.CyclicRepetition(n, self.k, stragglers=load - 1).matrix()
+
+    def row(self, worker):
+        held = np.flatnonzero(self._matrix[worker])
+        return held, self._matrix[worker][held]
+
+
+class Graph(Ring):
+    """Approximate: the same supports, ones."""
+
+    def __init__(self, n, *, load=3, stragglers=1):
+        super().__init__(n, load=load)
+        self.stragglers = stragglers
+
+    def row(self, worker):
+        held = np.flatnonzero(self._matrix[worker])
+        return held, np.ones(held.size) / held.size
+
+
+class Chunks(fastgc.Code):
+    """Several messages of complex coefficients."""
+
+    def __init__(self, n):
+        self.n, self.k = n, 2 * n
+
+    message_counts = property(lambda self: [2] * self.n)
+
+    def row(self, worker):
+        held = (2 * worker + np.arange(4)) % self.k
+        return held, np.exp(1j * (1 + held * worker))
+
+
+def test_only_rows_are_needed():
+    code = Ring(8)
+    assert (code.load, code.stragglers, code.threshold) == (3, 2, 6)
+    assert code.message_counts == [1] * 8
+    assert not code.exact
+    g = np.random.default_rng(0).standard_normal((8, 5))
+    messages = [code.encode(i, g[code.partitions(i)]) for i in range(8)]
+    heard = [7, 1, 2, 3, 5, 6]
+    np.testing.assert_allclose(code.decode(heard, [messages[i] for i in heard]), g.sum(axis=0))
+    assert 0 < code.residual(heard) < 1e-12
+    assert 1e-17 < code.trust(heard).relative_error < 1e-12
+    with pytest.raises(NotDecodableError, match=r"any 6 of 8 workers suffice"):
+        code.decoding_vector(heard[:5])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [Ring(6), Ring(5, 7, load=2), Graph(9), Chunks(4), fastgc.YeAbbe(7, stragglers=2, reduce=2)],
+    ids=repr,
+)
+def test_conformance(code, capsys):
+    check(code, engines=["simulated"])
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(fastgc.codes.conformance.CHECKS) + 1
+    assert said[-1].startswith("engines run it: simulated")
+
+
+def test_an_approximate_code_says_so():
+    code = Graph(9, stragglers=3)
+    heard = [0, 1, 2, 3, 4, 5]
+    left = code.residual(heard)
+    assert code.decodable(heard)
+    assert left > 0.1
+    assert code.best_vector(heard)[1] == pytest.approx(left)
+    assert code.trust(heard).relative_error == pytest.approx(left)
+    B = code.matrix()[heard]
+    a = code.decoding_vector(heard)
+    np.testing.assert_allclose(a, np.linalg.lstsq(B.T, np.ones(9))[0], atol=1e-12)
+    assert np.linalg.norm(a @ B - 1) / 3 == pytest.approx(left)
+    assert not code.decodable(heard[:5])
+    assert 1 <= code.rule.missing(np.array(heard[:4])) <= 2
+    received, g = code.round(4), np.random.default_rng(1).standard_normal((9, 4))
+    ready = [received.receive(i, code.encode(i, g[code.partitions(i)])) for i in heard]
+    assert ready == [False] * 5 + [True]
+    assert received.left_out() == pytest.approx(left)
+    assert received.trust().relative_error > left / 3
+
+
+def test_ready_when_rows_span_also_before():
+    """Declared stragglers are the most that are waited for, not the least."""
+    code = Graph(6, load=2, stragglers=0)  # ones on an even ring: every other worker suffices
+    assert code.decodable([0, 2, 4])
+    assert code.residual([0, 2, 4]) < 1e-12
+    assert not code.decodable([0, 2, 3])
+
+
+def test_large_codes_do_not_know_what_they_tolerate():
+    code = Ring(40, load=6)
+    assert code.stragglers is code.threshold is None
+    with pytest.raises(ValueError, match="not known how many stragglers Ring"):
+        code.known_stragglers()
+    with pytest.raises(ValueError, match="not known how many stragglers"):
+        fastgc.stability.worst_survivors(code)
+    assert code.decodable(range(5, 40))
+    assert fastgc.simulation.simulate(code, fastgc.delays.Exponential(1.0), rounds=5).mean > 0
+
+
+def test_arguments_are_recorded():
+    code = Ring(6, load=2)
+    assert repr(code) == "Ring(n=6, load=2)"
+    assert code == Ring(6, None, load=2) == Ring(n=6, load=2)
+    assert code != Ring(6)
+    assert code != fastgc.Uncoded(6)
+    assert len({code, Ring(6, load=2), Ring(6)}) == 2
+    for again in (pickle.loads(pickle.dumps(code)), copy.copy(code), copy.deepcopy(code)):
+        assert again == code
+        assert again is not code
+    B = np.eye(3)
+    matrix = fastgc.LinearCode(B)
+    B[0, 0] = 5  # the caller's
+    assert pickle.loads(pickle.dumps(matrix)).coefficients(0).tolist() == [1]
+    assert fastgc.LinearCode(np.eye(3)) == matrix != fastgc.LinearCode(2 * np.eye(3))
+    speeds = fastgc.BinaryCode(20, stragglers=1, speeds=range(1, 21))
+    assert pickle.loads(pickle.dumps(speeds)).loads.tolist() == speeds.loads.tolist()
+    many = repr(fastgc.BinaryCode(20, stragglers=1, speeds=list(range(1, 21))))
+    assert many == (
+        "BinaryCode(n=20, stragglers=1, "
+        "speeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, … 20 in all])"
+    )
+
+
+class Forgetful(fastgc.Code):
+    def __init__(self, n):
+        self.n = n
+
+    def row(self, worker):
+        return [worker], [1.0]
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "says"),
+    [
+        (lambda i: ([0, 0], [1.0, 1.0]), ValueError, r"row\(0\) of Wrong names a partition twice"),
+        (lambda i: ([4], [1.0]), ValueError, r"names partition 4: they are numbered 0 to 3"),
+        (lambda i: ([-1], [1.0]), ValueError, r"names partition -1"),
+        (lambda i: ([0, 1], [1.0]), ValueError, r"numbers of shape \(2,\) for its 2 partitions"),
+        (lambda i: ([0.5], [1.0]), TypeError, "a vector of integers"),
+        (lambda i: ([0], ["x"]), ValueError, "must have numbers"),
+    ],
+)
+def test_wrong_rows_are_refused(row, error, says):
+    class Wrong(fastgc.Code):
+        def __init__(self):
+            self.n = self.k = 4
+
+        def row(self, worker):
+            return row(worker)
+
+    with pytest.raises(error, match=says):
+        Wrong().partitions(0)
+    with pytest.raises(error, match=says):
+        Wrong().encode(0, np.ones((1, 3)))
+
+
+def test_what_a_scheme_forgets_is_named():
+    with pytest.raises(AttributeError, match=r"Forgetful must set self\.k, the number of partitio"):
+        Forgetful(3).decodable([0])
+    with pytest.raises(TypeError, match="row"):
+        type("Nothing", (fastgc.Code,), {})()
+
+
+# -------------------------------------------------------------------- codes that are wrong
+
+
+class Lying(Ring):
+    """Its vector leaves out 4% of what it should be."""
+
+    def vector(self, survivors):
+        return 0.96 * super().vector(survivors)
+
+
+class Boasting(Graph):
+    exact = True
+
+
+class Hasty(Ring):
+    """Says that fewer messages suffice than do."""
+
+    exact = True
+
+    @property
+    def rule(self):
+        return fastgc.codes.rules.Blocks.one(self.n, self.n - 3)
+
+
+class Silent(Graph):
+    """Says that nothing is left out."""
+
+    def left_out(self, survivors, vector):
+        return 0.0
+
+
+class Deaf(Ring):
+    def parity(self, survivors):
+        check = super().parity(survivors)
+        return check._replace(coefficient=check.coefficient * 1.5 + 1)
+
+
+class Fickle(Ring):
+    def __init__(self, n, *, load=3):
+        super().__init__(n, load=load)
+        self._factor = np.random.default_rng().uniform(1, 2)
+
+    def row(self, worker):
+        held, values = super().row(worker)
+        return held, values * self._factor
+
+
+class Partial(Ring):
+    """Nobody computes the last partition."""
+
+    def row(self, worker):
+        held, values = super().row(worker)
+        return held[held < self.k - 1], values[held < self.k - 1]
+
+
+def test_a_vector_that_is_off_is_told_by_residual_and_trust():
+    code = Lying(8)
+    heard = list(range(8))
+    assert code.residual(heard) == pytest.approx(0.04)
+    assert code.trust(heard).relative_error == pytest.approx(0.04, rel=1e-6)
+    assert code.best_vector(heard)[1] == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (Boasting(8), "is not in what they span, and the code is said to be exact"),
+        (Hasty(7), "is said to be exact"),
+        (Silent(8), "is left out, but trust counts 0"),
+        (Deaf(7), "good messages are called corrupt"),
+        (Fickle(7), "sends otherwise"),
+        (Partial(7), "nobody holds partition 6"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, fastgc.Code) else "",
+)
+def test_conformance_finds_what_is_wrong(code, says):
+    with pytest.raises(AssertionError, match=says):
+        check(code, engines=["simulated"], report=lambda line: None)
+
+
+def test_what_is_checked_must_be_a_code():
+    with pytest.raises(TypeError, match=r"must be a fastgc\.Code"):
+        check("rs")
+    with pytest.raises(ValueError, match="unknown engine 'gpu'"):
+        check(Ring(4), engines=["gpu"])
+
+
+# -------------------------------------------------------------------------------- by name
+
+
+@pytest.fixture
+def registered():
+    fastgc.codes.register("graph", Graph, "a graph")
+    yield "graph"
+    catalogue._REGISTRY._known.pop("graph")
+
+
+def test_registered_codes_work_by_name(registered):
+    assert "graph" in fastgc.codes.names()
+    assert catalogue.describe("graph:load=2") == "a graph (load=2)"
+    code = fastgc.codes.make("graph", 12, stragglers=2)
+    assert code == Graph(12, load=3, stragglers=2)
+    assert fastgc.codes.make("graph:load=5,stragglers=1", 12) == Graph(12, load=5, stragglers=1)
+    with pytest.raises(ValueError, match=r"graph takes load, stragglers, once each; not seed=1"):
+        fastgc.codes.make("graph:seed=1", 12)
+    with pytest.raises(ValueError, match="registered already"):
+        fastgc.codes.register("graph", Ring)
+    fastgc.codes.register("graph", Ring, replace=True)
+    assert fastgc.codes.make("graph", 6, stragglers=1) == Ring(6, load=2)
+    found = fastgc.planning.plan(6, codes=["graph", "rs"], rounds=20)
+    assert {choice.name for choice in found.choices} == {"graph", "rs"}
+    fastgc.codes.register("graph", lambda n: 5, replace=True)
+    with pytest.raises(TypeError, match="makes 5, which is no"):
+        fastgc.codes.make("graph", 3)
+
+
+def test_plans_rank_codes_that_are_given():
+    code = Ring(6)
+    found = fastgc.planning.plan(6, codes=[code, "uncoded"], rounds=20)
+    assert code in [choice.code for choice in found.choices]
+    with pytest.raises(ValueError, match="has n=6, k=6, not n=7, k=7"):
+        fastgc.planning.plan(7, codes=[code], rounds=20)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.py").write_text(CODE)
+    return tmp_path
+
+
+def run(folder, *words):
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+NAME = "mine:RegularGraph:load=4,stragglers=3"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("simulate", f"{NAME},rs", "-n", "12", "--rounds", "100", "--json"),
+        ("plan", f"{NAME},rs", "-n", "12", "--rounds", "50", "--json"),
+        ("stability", NAME, "--sizes", "12/3", "--trials", "5", "--json"),
+        ("codes", NAME, "-n", "12", "--trials", "10", "--json"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_command_line_takes_any_class(folder, words):
+    delays = ("--delays", "mine:Weibull:shape=0.9") if words[0] in ("simulate", "plan") else ()
+    done = run(folder, "fastgc", *words, *delays)
+    assert done.returncode == 0, done.stderr
+    assert "mine:RegularGraph" in done.stdout
+    json.loads(done.stdout)
+
+
+def test_command_line_trains_with_any_class(folder):
+    history = folder / "history.json"
+    done = run(
+        folder,
+        *("fastgc", "train", "--code", NAME, "-n", "12", "--rounds", "3"),
+        *("--delays", "mine:Weibull", "--json", str(history)),
+    )
+    assert done.returncode == 0, done.stderr
+    (trained,) = json.loads(history.read_text())
+    assert trained["code"] == "RegularGraph(n=12, load=4, stragglers=3, seed=0)"
+    left = [record["residual"] for record in trained["rounds"]]
+    assert all(0 < each < 1 for each in left)
+    assert max(left) > 0.01
+
+
+def test_conformance_on_the_command_line(folder):
+    words = ("fastgc.codes.conformance", "mine:RegularGraph", "--arg", "n=8", "load=3")
+    done = run(folder, *words, "stragglers=2", "--engines", "simulated,local")
+    assert done.returncode == 0, done.stderr
+    assert "engines run it: simulated, local" in done.stdout
+    wrong = run(folder, *words, "stragglers=2", "size=3")
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("TypeError")
+    assert "Traceback" not in wrong.stderr
+
+
+def test_packages_offer_codes_as_entry_points(folder):
+    """A package that is installed needs no registering, and a broken one harms no other."""
+    about = folder / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    offers = "[fastgc.codes]\nregular = mine:RegularGraph\nbroken = nowhere:Nothing\n"
+    (about / "entry_points.txt").write_text(offers)
+    program = """
+        import fastgc
+        assert {"regular", "broken"} < set(fastgc.codes.names())
+        print(fastgc.codes.make("regular", 8, stragglers=1))
+        try:
+            fastgc.codes.make("broken", 8)
+        except ImportError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, second = done.stdout.splitlines()
+    assert first == "RegularGraph(n=8, load=2, stragglers=1, seed=0)"
+    assert "'broken' is the entry point 'nowhere:Nothing'" in second
