@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 from strength import much
+from typer.testing import CliRunner
 
 import fastgc
 from fastgc import data
