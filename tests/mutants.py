@@ -1362,7 +1362,9 @@ class Copy:
         if files and not chosen:
             return 0, "", ""
         command = [self._python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": cache})
+        environment = os.environ | {"FASTGC_SHRINK": "0"}
+        if cache is not None:
+            environment["NUMBA_CACHE_DIR"] = cache
         environment.pop("FASTGC_TEST_INSTALLED", None)
         environment.pop("PYTHONPATH", None)
         with tempfile.TemporaryFile("w+") as output:
