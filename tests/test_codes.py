@@ -141,7 +141,8 @@ def test_a_round_under_every_backend(code):
     masks = np.ones((2, code.message_count), dtype=bool)
     masks[1] = rng.random(code.message_count) < 0.8
     batch = code.decoding_vectors(masks, undecodable="nan")
-    np.testing.assert_allclose(batch[0, order], vector, atol=1e-12 * np.abs(vector).max())
+    alone = code.decoding_vector(range(code.message_count))
+    np.testing.assert_allclose(batch[0], alone, atol=1e-12 * np.abs(alone).max())
     some = np.flatnonzero(masks[1])
     assert np.isnan(batch[1]).any() == (not code.decodable(some))
     if code.decodable(some):
