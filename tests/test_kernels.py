@@ -38,16 +38,10 @@ def at_each_level(backend):
     if backend != "c":
         yield lambda: ["none"]
         return
-<<<<<<< HEAD
-    c_backend = pytest.importorskip("fastgc.kernels.c")
-    before = c_backend.simd()
-    there = [level for level in ("baseline", "avx2", "avx512") if c_backend.select_simd(level)]
-=======
     from fastgc.kernels import c as compiled
 
     before = compiled.simd()
     there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
->>>>>>> quick-tests
 
     def levels():
         for level in there:
