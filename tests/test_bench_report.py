@@ -41,6 +41,41 @@ for bench in ROOFLINE.values():
     bench.extra_info.update(other="matmul", other_seconds=1.0)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4996e-9, "0.5 ns"),
+        (1e-9, "1 ns"),
+        (999.4e-9, "999 ns"),
+        (999.6e-9, "1 µs"),
+        (1e-6, "1 µs"),
+        (9.996e-6, "10 µs"),
+        (99.96e-6, "100 µs"),
+        (999.4e-6, "999 µs"),
+        (999.6e-6, "1 ms"),
+        (1.234e-3, "1.23 ms"),
+        (999.4e-3, "999 ms"),
+        (999.6e-3, "1 s"),
+        (59.96, "60 s"),
+        (999.6, "1000 s"),
+        (12345, "12300 s"),
+    ],
+)
+def test_times_have_three_digits_in_the_unit_that_suits(seconds, text):
+    assert tables._time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.416, "0.42×"), (9.94, "9.9×"), (9.96, "10×"), (99.6, "100×")]
+)
+def test_ratios_are_never_powers_of_ten(ratio, text):
+    done = {}
+    for way, time in ("computed", ratio), ("a hit", 1):
+        done[way] = Bench(time, n=8, s=1, cached=way)
+    _, (_, row) = tables._cache(done)
+    assert row[2] == f"1 s ({text})"
+
+
 @pytest.mark.parametrize("exponent", [1, 2, 2.5])
 def test_slope_of_a_power_law(exponent):
     times = {n: 3e-9 * n**exponent for n in (16, 64, 1024, 4096)}
