@@ -137,10 +137,14 @@ def sentence(name: str, change: Change) -> str:
 
 def _cells(change: Change) -> tuple[str, str, str]:
     old, new = (
-        "–" if v is None else f"{1e6 * v:.3g}" if change.figure == "time" else f"{v:.0e}"
+        "–" if v is None else _microseconds(v) if change.figure == "time" else f"{v:.0e}"
         for v in (change.old, change.new)
     )
     return old, new, f"{change.ratio:.3g}"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{float(f'{1e6 * seconds:.3g}'):.10g}"
 
 
 @app.command()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import platform
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from fastgc import __version__, kernels
-from fastgc.kernels import threads
 
 HERE = Path(__file__).parent
 
@@ -32,12 +26,7 @@ TABLES = sys.modules["tables"].TABLES
 
 def pytest_addoption(parser):
     parser.addoption("--summary-md", help="also write the comparison tables to this file")
-    parser.addoption("--report", help="also write them to report.md in this folder, with pictures")
-
-
-def pytest_configure(config):
-    if directory := config.getoption("--report"):
-        sys.modules["report"].prepare(directory)
+    parser.addoption("--pictures", help="also draw pictures of some of them in this folder")
 
 
 @pytest.fixture
@@ -59,18 +48,9 @@ def pytest_terminal_summary(terminalreporter, config):
     found = [table for make in TABLES if (table := make(done))]
     if not found:
         return
-    simd = "no extension"
-    if "c" in kernels.backends():
-        from fastgc.kernels.c import simd as level
-
-        simd = level()
-    machine = (
-        f"fastgc {__version__}, {_processor()}, {os.cpu_count()} cores, "
-        f"{threads.get_num_threads()} threads, SIMD {simd}, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}"
-    )
     terminalreporter.section("comparison: medians of one run")
-    terminalreporter.write_line(machine)
+    report = sys.modules["report"]
+    terminalreporter.write_line(report.machine())
     for title, rows in found:
         terminalreporter.write_line(f"\n{title}")
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -78,18 +58,7 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(
                 "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True))
             )
-    report = sys.modules["report"]
     if target := config.getoption("--summary-md"):
-        Path(target).write_text(report.markdown(machine, found), encoding="utf-8")
-    if directory := config.getoption("--report"):
-        report.write(Path(directory), machine, found, done)
-
-
-def _processor():
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        Path(target).write_text(report.markdown(found), encoding="utf-8")
+    if directory := config.getoption("--pictures"):
+        report.draw(Path(directory), done)

@@ -1,70 +1,245 @@
-"""Benchmarks of speed against n and against memory, as one page with pictures.
+"""All results, measured anew: ``benches/RESULTS.md``, and pictures if they are wanted.
 
-Run as ``python benches/report.py DIR``: writes ``DIR/report.md``, ``scaling.png`` and
-``roofline.png``. ``pytest benches --benchmark-only --report DIR`` does so with all benchmarks.
+Run as ``python benches/report.py``, on an idle machine: half an hour. Each table is headed by the
+command that makes just that one. ``python benches/report.py WORD ...`` runs those sections only
+whose title or command has one of the words in it, and prints them; ``--out FILE`` writes to a file
+in either case, ``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` in it, and
+``--list`` says what there is.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.metadata
+import os
+import platform
+import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastgc import plotting
+import numpy as np
+
+from fastgc import __version__, kernels, plotting
+from fastgc.kernels import threads
 from fastgc.panels import Line, Panel
 
 HERE = Path(__file__).parent
-BENCHES = (
-    "test_scaling.py",
-    "test_roofline.py",
-    "test_decoding_vector.py",
-    "test_combine.py",
-    "test_overhead.py",
-    "test_streaming.py",
-    "test_auto.py",
-    "test_batch.py",
-    "test_numba.py",
-)
 
 Table = tuple[str, Sequence[Sequence[str]]]  # a title, and rows of which the first is the head
 
 
-def prepare(directory: str) -> None:
-    """Make the folder, and raise before benchmarks run what `write` would after them."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    plotting.check_path(Path(directory) / "scaling.png")
+class Section(NamedTuple):
+    """What one command shows, and what is to be said of it."""
+
+    title: str
+    command: str
+    note: str = ""
 
 
-def markdown(machine: str, tables: Sequence[Table]) -> str:
-    """Return the tables as text."""
-    lines = [f"Measured on: {machine}.\n"]
+def _bench(title: str, *names: str, note: str = "") -> Section:
+    files = " ".join(f"benches/test_{name}.py" for name in names)
+    return Section(title, f"pytest {files} --benchmark-only", note)
+
+
+SECTIONS = (
+    Section("Codes side by side", "fastgc codes --markdown"),
+    Section(
+        "Codes and loads, ranked for a delay model",
+        "fastgc plan -n 40 --memory 10 --cost 0.0002 --markdown",
+    ),
+    Section(
+        "Codes and loads, ranked for workers of this machine, and measured",
+        "fastgc plan -n 12 --memory 4 --live 200 --markdown",
+    ),
+    Section(
+        "Precision",
+        "fastgc stability --markdown",
+        "LU is the O(f³) solve.",
+    ),
+    Section(
+        "Precision, stragglers chosen by an adversary",
+        "fastgc stability rs:root=1,rs,rs-clustered,binary "
+        "--sizes 80/12,256/32,1000/100,4096/1024 --patterns random,adversarial --markdown",
+        "Clusters decode from the survivors whose roots are spread best, which an adversary can "
+        "prevent.",
+    ),
+    Section(
+        "Precision of shorter messages",
+        "fastgc stability rs,binary,lcc --sizes 80/12 --dtype float64,float32,float16,bfloat16 "
+        "--markdown",
+    ),
+    _bench("Precision, and what trust() says of it", "stability"),
+    _bench("Decoding vectors, against n", "scaling"),
+    _bench("Decoding vectors, by method", "decoding_vector"),
+    _bench("Decoding vectors, by the method that is chosen", "auto"),
+    _bench("Decoding vectors of many rounds", "batch"),
+    _bench("Calls, and sets that come again", "overhead"),
+    _bench("Streams of arrivals", "streaming"),
+    _bench("Combinations, against memory", "roofline"),
+    _bench("Encoding and decoding", "combine", "encode"),
+    _bench("Loops at the master", "hot_loop"),
+    _bench("Vandermonde systems", "vandermonde"),
+    _bench("Lagrange kernels", "interpolation"),
+    _bench("Numba", "numba"),
+    _bench("Simulated rounds", "completion"),
+    _bench(
+        "Steps of optimizers",
+        "optimizers",
+        note="Plain SGD is bound by memory: it moves three vectors where NumPy's expression moves "
+        "five. PyTorch's fused steps use OpenMP's threads, which spin while they wait.",
+    ),
+    _bench("Rounds of G-CADA", "adaptive"),
+    _bench(
+        "Engines",
+        "engines",
+        note="Local processes share memory, so that a bare loop costs next to nothing, and what "
+        "remains is Python's time in 17 processes. What lies in Ray's object store is not read by "
+        "being moved: with a million elements its bare loop never looks at what came.",
+    ),
+    _bench("Start-up", "start", "compile"),
+    Section(
+        "Adaptive methods",
+        "fastgc train --method gcada -n 12 --compare cada,adam,sgd --loss 0.1 --rounds 300 "
+        "--delays exponential:mean=0.005",
+        "Communication counts parameters sent and messages used, computation the gradients of "
+        "single samples that were asked for (Zhu et al., eqs. (5) and (6)). Workers in groups have "
+        "more data each here; with `--batch 20` all draw as many samples.",
+    ),
+    Section(
+        "Codes in the groups of G-CADA",
+        "fastgc train --method gcada -n 12 --groups 3 -k 12 --code repetition "
+        "--compare binary,rs,uc-mmc:load=4,uncoded --loss 0.1 --engine simulated "
+        "--delays shifted-exponential:shift=0.001,rate=1000",
+        "Half of the time of a computation is the same for everyone here; with purely exponential "
+        "times (`--delays exponential:mean=0.001,per=computation`) others are ahead.",
+    ),
+    Section(
+        "Two hundred local workers",
+        "fastgc train --code rs:clusters=auto -n 200 -s 20 --rounds 50",
+    ),
+    Section(
+        "Sixty-three workers of MPI",
+        "mpiexec -n 64 fastgc train --engine mpi -n 63 -s 6 --rounds 50",
+    ),
+    Section("The papers' figures", "fastgc reproduce all --markdown"),
+)
+
+
+def machine() -> str:
+    """What is measured, and what on."""
+    simd = "no extension"
+    if "c" in kernels.backends():
+        from fastgc.kernels.c import simd as level
+
+        simd = level()
+    others = []
+    for name in ("numba", "scipy", "torch", "mpi4py", "ray"):
+        try:
+            others.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return (
+        f"fastgc {__version__}, {_processor()}, {os.cpu_count()} cores, "
+        f"{threads.get_num_threads()} threads, SIMD {simd}, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}, {', '.join(others)}"
+    )
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def markdown(tables: Sequence[Table]) -> str:
+    """Return tables as text."""
+    lines = []
     for title, (head, *body) in tables:
         lines += [f"{title}\n", f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
         lines += [f"| {' | '.join(row)} |" for row in body] + [""]
     return "\n".join(lines)
 
 
-def write(directory: Path, machine: str, tables: Sequence[Table], done: Mapping[str, Any]) -> None:
-    """Write the report of the benchmarks that ran.
+def chosen(words: Iterable[str]) -> list[Section]:
+    """Return the sections that any of the words is in, all if there is no word.
+
+    Raises
+    ------
+    ValueError
+        If a word is in none.
+    """
+    words = [word.lower() for word in words]
+    found = {
+        word: [s for s in SECTIONS if word in f"{s.title} {s.command}".lower()] for word in words
+    }
+    if missing := [word for word, sections in found.items() if not sections]:
+        raise ValueError(f"no section has {missing[0]!r} in its title or command: see --list")
+    return [s for s in SECTIONS if not words or any(s in sections for sections in found.values())]
+
+
+def run(section: Section, pictures: Path | None) -> tuple[str, str]:
+    """Return what the command of a section shows, as Markdown, and what went wrong, if anything."""
+    name, *words = shlex.split(section.command)
+    python = [sys.executable, "-P", "-m"]  # what is installed, not the folder's
+    command = [*python, name, *words]
+    if name == "mpiexec":
+        at = words.index("fastgc")
+        beside = Path(sys.executable).with_name(name)
+        command = [str(beside) if beside.exists() else name, *words[:at], *python, *words[at:]]
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "tables.md"
+        if name == "pytest":
+            command += ["-q", "--summary-md", str(written)]
+            if pictures is not None:
+                command += ["--pictures", str(pictures)]
+        environment = {**os.environ, "COLUMNS": "120"}
+        try:
+            done = subprocess.run(
+                command, cwd=HERE.parent, env=environment, capture_output=True, text=True
+            )
+        except OSError as error:
+            return "", str(error)
+        shown = done.stdout if name != "pytest" else ""
+        if written.exists():
+            shown = written.read_text(encoding="utf-8")
+    if "| ---" not in shown and "|---" not in shown and shown.strip():
+        shown = f"```text\n{shown.strip(chr(10))}\n```"
+    failed = f"exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}"
+    return shown.strip(), failed if done.returncode else "" if shown.strip() else "it shows nothing"
+
+
+def page(about: str, results: Iterable[tuple[Section, str]]) -> str:
+    """Return the whole text."""
+    parts = ["# Results", about]
+    for section, shown in results:
+        parts += [f"## {section.title}", f"```sh\n{section.command}\n```", shown, section.note]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def draw(directory: Path, done: Mapping[str, Any]) -> None:
+    """Draw what was measured against n, and against memory, by these benchmarks.
 
     Parameters
     ----------
     directory : Path
-    machine : str
-        What they ran on.
-    tables : sequence of (title, rows)
     done : mapping
         pytest-benchmark's results by name.
     """
     from tables import roofline, scaling
 
-    pictures = []
+    directory.mkdir(parents=True, exist_ok=True)
     if found := scaling(done):
         _draw_scaling(found, directory / "scaling.png")
-        pictures.append("![Time against n](scaling.png)")
     if shares := roofline(done):
         named = {
             f"{bench.extra_info['roofline']}, {bench.extra_info['threads']} thread"
@@ -72,9 +247,6 @@ def write(directory: Path, machine: str, tables: Sequence[Table], done: Mapping[
             for bench, share in shares.items()
         }
         _draw_roofline(dict(sorted(named.items())), directory / "roofline.png")
-        pictures.append("![Per cent of the measured read bandwidth](roofline.png)")
-    page = "\n\n".join(["# Benchmarks", *pictures, markdown(machine, tables)])
-    (directory / "report.md").write_text(page, encoding="utf-8")
 
 
 def _draw_scaling(found: Mapping[str, tuple[Any, Any, float]], path: Path) -> None:
@@ -110,14 +282,50 @@ def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
     plotting._save(figure, path)
 
 
-def main() -> int:
-    """Run pytest on the benchmarks of the report."""
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    files = [str(HERE / name) for name in BENCHES if (HERE / name).exists()]
-    command = [sys.executable, "-m", "pytest", "-q", "--benchmark-only", "--report", sys.argv[1]]
-    return subprocess.run([*command, *files], cwd=HERE.parent, check=False).returncode
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the sections that are asked for; the exit status: 1 if any failed."""
+    parser = argparse.ArgumentParser(prog="python benches/report.py", description=__doc__)
+    parser.add_argument("word", nargs="*", help="run sections that have any of these in them only")
+    parser.add_argument("--out", type=Path, help="write to this file")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw pictures there")
+    parser.add_argument("--list", action="store_true", help="print titles and commands, run none")
+    given = parser.parse_args(words)
+    try:
+        sections = chosen(given.word)
+        if given.pictures is not None:
+            given.pictures.mkdir(parents=True, exist_ok=True)
+            plotting.check_path(given.pictures / "scaling.png")
+    except (ValueError, OSError, ImportError) as error:
+        parser.error(str(error))
+    if given.list:
+        print("\n".join(f"{section.title}: {section.command}" for section in sections))
+        return 0
+    out = given.out or (None if given.word else HERE / "RESULTS.md")
+    started, failed, results = time.time(), 0, []
+    for number, section in enumerate(sections, 1):
+        print(f"{number}/{len(sections)} {section.command}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        shown, wrong = run(section, given.pictures and given.pictures.resolve())
+        print(f"    {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        if wrong:
+            failed += 1
+            print(f"    failed: {wrong}", file=sys.stderr, flush=True)
+            shown = shown or "Failed."
+        results.append((section, shown))
+    date = time.strftime("%Y-%m-%d", time.gmtime(started))
+    about = (
+        f"Written by `{shlex.join(['python', 'benches/report.py', *given.word])}` on {date}. "
+        f"Measured on: {machine()}.\n\n"
+        "Each table is headed by the command that makes just that one, in a checkout where "
+        '`pip install ".[test,bench]"` was run; times compare only on one idle machine. A form of '
+        "other libraries is timed where the library is installed."
+    )
+    text = page(about, results)
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text, encoding="utf-8")
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+UNITS = (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
 
 def _time(value):
-    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value * 1e9:.3g} ns"
+    """Three digits, in the largest unit of which it is at least one when rounded to them."""
+    counts = {unit: float(f"{value / size:.3g}") for unit, size in UNITS}
+    unit = next((unit for unit, count in counts.items() if count >= 1), "ns")
+    return f"{counts[unit]:.0f} {unit}" if counts[unit] >= 1000 else f"{counts[unit]:.3g} {unit}"
+
+
+def _times(ratio):
+    """How many times: two digits, or all before the point."""
+    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
 
 
 def _vectors(done):
@@ -43,8 +50,7 @@ def _vectors(done):
             time, error = found[method].stats.median, found[method].extra_info["error"]
             ratio = ""
             if "linalg" in found and method != "linalg":
-                ratio = found["linalg"].stats.median / time
-                ratio = f"{ratio:.0f}×, " if ratio >= 10 else f"{ratio:.2g}×, "
+                ratio = f"{_times(found['linalg'].stats.median / time)}, "
             row.append(f"{_time(time)} ({ratio}{error:.0e})")
         rows.append(row)
     return (
@@ -207,8 +213,9 @@ def _cache(done):
             if way not in found:
                 row.append("–")
                 continue
-            ratio = f" ({found['computed'] / found[way]:.2g}×)" if "computed" in found else ""
-            row.append(_time(found[way]) + (ratio if way != "computed" else ""))
+            row.append(_time(found[way]))
+            if "computed" in found and way != "computed":
+                row[-1] += f" ({_times(found['computed'] / found[way])})"
         rows.append(row)
     return "Decoding vectors of sets that come again (times as fast as computing them)", rows
 

@@ -72,7 +72,7 @@ def test_equal_files_pass(against):
     ("new", "says"),
     [
         (changed(SOLVE, 2.8e-6), f"{SOLVE}: time 2.8 µs, was 2 µs (1.4 times)"),
-        (changed(START, 0.2), f"{START}: time 2e+05 µs, was 1e+05 µs (2 times)"),
+        (changed(START, 0.2), f"{START}: time 200000 µs, was 100000 µs (2 times)"),
         (changed(SOLVE, error=4e-14), f"{SOLVE}: error 4e-14, was 1e-14 (4 times)"),
         (changed(SOLVE, error=-4e-14), f"{SOLVE}: error -4e-14, was 1e-14 (4 times)"),
         (changed(ROOT, worst_error=1e-6), f"{ROOT}: worst_error 1e-06, was 1e-07 (10 times)"),
@@ -141,7 +141,7 @@ def test_worst_first(against):
     assert result.output.splitlines()[5:] == [
         f"| `{SOLVE}` | 2 | 5 | 2.5 | 1e-14 | 1e-14 | 1 |",
         f"| `{ROOT}` | 3 | 3 | 1 | 1e-09 | 3e-09 | 2.9 |",
-        f"| `{START}` | 1e+06 | 1e+06 | 1 | – | – | – |",
+        f"| `{START}` | 1000000 | 1000000 | 1 | – | – | – |",
         "",
         f"- worse: {SOLVE}: time 5 µs, was 2 µs (2.5 times)",
         "- benchmarks compared: 3, worse: 1 (over 1.3 times as long, or 3 times the error)",

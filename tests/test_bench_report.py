@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,41 @@ ROOFLINE = {
 }
 for bench in ROOFLINE.values():
     bench.extra_info.update(other="matmul", other_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4996e-9, "0.5 ns"),
+        (1e-9, "1 ns"),
+        (999.4e-9, "999 ns"),
+        (999.6e-9, "1 µs"),
+        (1e-6, "1 µs"),
+        (9.996e-6, "10 µs"),
+        (99.96e-6, "100 µs"),
+        (999.4e-6, "999 µs"),
+        (999.6e-6, "1 ms"),
+        (1.234e-3, "1.23 ms"),
+        (999.4e-3, "999 ms"),
+        (999.6e-3, "1 s"),
+        (59.96, "60 s"),
+        (999.6, "1000 s"),
+        (12345, "12300 s"),
+    ],
+)
+def test_times_have_three_digits_in_the_unit_that_suits(seconds, text):
+    assert tables._time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.416, "0.42×"), (9.94, "9.9×"), (9.96, "10×"), (99.6, "100×")]
+)
+def test_ratios_are_never_powers_of_ten(ratio, text):
+    done = {}
+    for way, time in ("computed", ratio), ("a hit", 1):
+        done[way] = Bench(time, n=8, s=1, cached=way)
+    _, (_, row) = tables._cache(done)
+    assert row[2] == f"1 s ({text})"
 
 
 @pytest.mark.parametrize("exponent", [1, 2, 2.5])
@@ -84,24 +120,63 @@ def test_sizes_that_are_missing_are_dashes():
     assert (slow[at], fast[at]) == ("–", "4 µs")
 
 
-def test_report(tmp_path):
+def test_tables_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     done = {**scaling_of(fast={16: 1e-6, 32: 2e-6}), **ROOFLINE}
     found = [table for make in tables.TABLES if (table := make(done))]
+    text = report.markdown(found)
+    assert "| fast | n^1.00 | 32 |" in text
+    assert text.count("| decode | 1 |") == 1
     where = tmp_path / "new" / "folder"
-    report.prepare(str(where))
-    report.write(where, "an abacus", found, done)
-    page = (where / "report.md").read_text(encoding="utf-8")
-    assert "Measured on: an abacus." in page
-    assert "| fast | n^1.00 | 32 |" in page
-    assert page.count("| decode | 1 |") == 1
+    report.draw(where, done)
     for picture in ("scaling.png", "roofline.png"):
-        assert f"({picture})" in page
         assert (where / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_report_without_such_benchmarks_has_no_pictures(tmp_path):
-    report.write(tmp_path, "an abacus", [("Title", [["a", "b"], ["1", "2"]])], {})
-    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
-    page = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "Title\n\n| a | b |\n|---|---:|\n| 1 | 2 |" in page
+def test_without_such_benchmarks_there_are_no_pictures(tmp_path):
+    report.draw(tmp_path, {})
+    assert not list(tmp_path.iterdir())
+    text = report.markdown([("Title", [["a", "b"], ["1", "2"]])])
+    assert "Title\n\n| a | b |\n|---|---:|\n| 1 | 2 |" in text
+
+
+def test_every_benchmark_with_a_table_is_in_a_section():
+    named = set(re.findall(r"benches/(\w+)\.py", " ".join(s.command for s in report.SECTIONS)))
+    there = {path.stem for path in BENCHES.glob("test_*.py")}
+    assert named == there - {"test_kernels"}  # of which no table is made
+
+
+def test_sections_by_words():
+    assert report.chosen([]) == list(report.SECTIONS)
+    (codes,) = report.chosen(["Fastgc Codes"])
+    assert codes.command == "fastgc codes --markdown"
+    assert report.chosen(["test_engines", "fastgc codes"])[0] is codes
+    with pytest.raises(ValueError, match="nosuch"):
+        report.chosen(["nosuch"])
+
+
+def test_results_are_written_by_one_command(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    quick = [
+        report.Section("Codes", "fastgc codes binary -n 6 -s 1 --trials 3 --markdown", "A note."),
+        report.Section("Versions", "fastgc info"),
+        report.Section("Nothing", "fastgc codes nosuch"),
+    ]
+    monkeypatch.setattr(report, "SECTIONS", quick[:2])
+    target = tmp_path / "RESULTS.md"
+    assert report.main(["--out", str(target)]) == 0
+    page = target.read_text(encoding="utf-8")
+    head, codes, versions = page.split("\n## ")
+    assert re.search(r"on \d{4}-\d\d-\d\d\. Measured on: fastgc .* NumPy", head)
+    assert codes.startswith(f"Codes\n\n```sh\n{quick[0].command}\n```\n\nn=6 workers")
+    assert "| binary (`binary`) | 2 |" in codes
+    assert codes.endswith("\n\nA note.\n")
+    assert "```text\nversion " in versions
+    capsys.readouterr()
+    monkeypatch.setattr(report, "SECTIONS", quick)
+    assert report.main(["nothing"]) == 1  # a command fails
+    out, err = capsys.readouterr()
+    assert "Failed." in out
+    assert "unknown code 'nosuch'" in err
+    assert report.main(["codes", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"Codes: {quick[0].command}"

@@ -592,10 +592,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "codes.make": lambda rng: Call(
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
     ),
-    "codes.register": lambda rng: Call(
-        codes.register,
-        {"name": "fuzzed", "factory": YeAbbe, "title": "fuzzed", "replace": True},
-    ),
     "Assignment.message_number": _of_code("message_number", worker=0, index=0),
     "Assignment.sender": _of_code("sender", number=0),
     "Assignment.messages_of": _of_code("messages_of", workers=[0]),
@@ -821,6 +817,7 @@ REASONS = {
     "Round.left_out": "takes nothing",
     "GroupedRound.left_out": "takes nothing",
     "codes.names": "takes nothing",
+    "codes.register": "for the whole process: test_own_codes.py, test_registry.py",
     "Trust.of": "made by Code.trust and Round.trust",
     "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",

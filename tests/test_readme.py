@@ -1,49 +1,108 @@
-"""The README's Python runs, and its figures come from a command it names."""
+"""The README's Python runs, and so do its commands; its figures come from a command it names."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from fastgc.kernels import numba as nb
 
 pytestmark = pytest.mark.any_backend
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
-HOT_LOOPS = re.search(r"^## Hot loops$(.*?)^## ", TEXT, re.M | re.S)[1]
+def blocks(language, text=TEXT):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
-def python_blocks(text):
-    return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+def section(title):
+    return re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", TEXT, re.M | re.S)[1]
 
 
-def test_examples_run(capsys):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to work in, with the files that blocks are whose first line names one."""
+    for block in blocks("python"):
+        if named := re.match(r"# (\w+\.py)\n", block):
+            (tmp_path / named[1]).write_text(block, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("mycode", None)
+
+
+def test_examples_run(folder, capsys):
     names = {}
-    blocks = python_blocks(TEXT.replace(HOT_LOOPS, ""))
-    assert len(blocks) >= 2
-    for block in blocks:
-        exec(block, names)
+    for block in blocks("python"):
+        if not re.match(r"# \w+\.py\n", block):
+            exec(block, names)  # one after the other; some check what they computed
     everything = [np.random.default_rng(j).standard_normal(1000) for j in range(80)]
     np.testing.assert_allclose(names["gradient"], np.sum(everything, axis=0), atol=1e-10)
-    assert capsys.readouterr().out.startswith("Trust(relative_error=")
+    trust, residual, *checked = capsys.readouterr().out.splitlines()
+    assert trust.startswith("Trust(relative_error=")
+    said = float(re.search(r"print\(mine.residual.*: ([\d.]+) of it", TEXT)[1])
+    assert float(residual) == pytest.approx(said, abs=0.005)
+    assert checked[-1].startswith("engines run it: simulated")
 
 
 @pytest.mark.xdist_group("numba")
-@pytest.mark.parametrize(("at", "needs"), list(enumerate(["numpy", "numba", "torch"])))
-def test_hot_loops_run(at, needs, capsys):
-    pytest.importorskip(needs)
-    blocks = python_blocks(HOT_LOOPS)
-    assert len(blocks) == 3
-    assert f"import {needs}" in blocks[at]
-    exec(blocks[at], {})  # which check what they computed
-    if needs == "torch":
-        losses = [float(line) for line in capsys.readouterr().out.split()]
-        assert losses == pytest.approx([0.2, 0.05], rel=0.3)
+def test_loop_that_numba_compiles():
+    pytest.importorskip("numba")
+    example = nb.__doc__.partition("::\n\n")[2]
+    assert "@numba.njit" in example
+    exec(re.sub("^    ", "", example, flags=re.M), {})  # which checks what it computed
 
 
 def test_quick_start_is_two_commands():
-    section = re.search(r"^## Quick start$(.*?)^## ", TEXT, re.M | re.S)[1]
-    main, tests = re.findall(r"^```sh\n(.*?)^```", section, re.M | re.S)
+    main, tests = blocks("sh", section("Quick start"))
     assert "fastgc train --compare" in main
     assert tests.rstrip().endswith("pytest")
+
+
+def run(command, folder):
+    """Standard output of a README's command, in a folder."""
+    program, *words = shlex.split(command)
+    words = words if program == "python" else ["-m", program, *words]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", blocks("sh", section("Your own code"))[0].splitlines())
+def test_own_code_on_the_command_line(command, folder):
+    extra = {"python": "--engines simulated", "fastgc train": "--engine simulated"}
+    words = next((words for begin, words in extra.items() if command.startswith(begin)), "")
+    shown = run(f"{command} {words}", folder)  # where a table folds a long name, by its beginning
+    assert "RandomShifts(" in shown or "mycode:" in shown
+
+
+def test_precision_is_as_the_command_says(tmp_path):
+    """Each figure within a factor of ten: machines round differently."""
+    text = section("How precise?")
+    (command,) = blocks("sh", text)
+    said = [line for line in text.splitlines() if line.startswith("|")]
+    found = [line for line in run(command, tmp_path).splitlines() if line.startswith("|")]
+    assert len(found) == len(said) > 4
+    assert found[:2] == said[:2]
+    for ours, theirs in zip(said[2:], found[2:], strict=True):
+        (code, *ours), (other, *theirs) = (row.strip("| ").split(" | ") for row in (ours, theirs))
+        assert code == other
+        assert np.abs(np.log10(np.divide([*map(float, ours)], [*map(float, theirs)]))).max() <= 1
+
+
+def test_it_is_short_and_its_links_hold():
+    assert len(TEXT.splitlines()) <= 300
+    headings = re.findall(r"^#+ (.*)$", TEXT, re.M)
+    anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+    for target in re.findall(r"\]\(([^)]*)\)", TEXT):
+        if target.startswith("#"):
+            assert target[1:] in anchors
+        else:
+            assert (Path(__file__).parents[1] / target).exists()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, LinearCode, ReedSolomon, data
+from fastgc.optimizers import SGD
 
 torch = pytest.importorskip("torch")
 cross_entropy = pytest.importorskip("torch.nn.functional").cross_entropy
@@ -118,6 +119,28 @@ def test_training_reaches_the_loss_of_plain_training(code):
         losses.append(job.loss(job.X, job.y).item() / len(job.X))
     assert losses[0] < 0.8  # from 2.3
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("code", [REAL[0], COMPLEX[0]], ids=repr)
+def test_parameters_may_be_views_of_the_optimizer_of_fastgc(code):
+    """Its step, taken in place with a tensor that was decoded to, moves the module."""
+    job = Job()
+    optimizer = SGD(lr=1 / len(job.X), momentum=0.9)
+    optimizer.reset(torch.nn.utils.parameters_to_vector(job.parameters).detach())
+    theta = torch.from_numpy(optimizer.theta)
+    for w, values in zip(
+        job.parameters, theta.split([w.numel() for w in job.parameters]), strict=True
+    ):
+        w.data = values.view_as(w)
+    shards, messages = code.encode_data(job.X, job.y), job.room(code)
+    decode = code.bind(messages, job.gradient)
+    before = job.loss(job.X, job.y).item() / len(job.X)
+    for _ in range(25):
+        survivors = torch.randperm(code.n)[: code.threshold]
+        for i in survivors.tolist():
+            job.send(code, shards, i, messages[i])
+        optimizer.step(decode(survivors))
+    assert job.loss(job.X, job.y).item() / len(job.X) < before - 1
 
 
 def test_bfloat16_messages_of_tensors():

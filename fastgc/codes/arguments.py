@@ -93,6 +93,8 @@ def _kept(value: Any) -> Any:
         copied = value.copy()
         copied.flags.writeable = False
         return copied
+    if isinstance(value, np.generic):
+        return value.item()  # a plain number, in texts too
     if type(value) in (list, tuple):
         return type(value)(map(_kept, value))
     if type(value) is dict:

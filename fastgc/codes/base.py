@@ -178,8 +178,6 @@ class Code(Scheme):
                 raise ValueError("log=True takes neither out nor a method")
             return self.log_vector(self.check_survivors(survivors))
         survivors = check_workers("survivors", survivors)
-        if survivors.size > self.message_count:
-            self.check_survivors(survivors)  # says which one is too many
         target = None
         if out is not None:
             kind = np.complex128 if self.is_complex else np.float64

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
 from .base import Code
 from .binary import BinaryCode
@@ -202,11 +203,10 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
         If what is named cannot be imported.
     """
     found = _REGISTRY.resolve(text)
+    n, seed = at_least("n", n, 1), check_integer("seed", seed)
     wanted_k = k
-    k = n if k is None else k
-    if n < 1 or k < 1:
-        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-    if not 0 <= stragglers < n:
+    k = n if k is None else at_least("k", k, 1)
+    if not 0 <= (stragglers := check_integer("stragglers", stragglers)) < n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
     load = min(-(-(stragglers + 1) * k // n), k)
     known = {"n": n, "k": k, "s": stragglers, "load": load, "seed": seed}

@@ -226,8 +226,8 @@ def combine(
 ) -> NDArray[Any]:
     """The combination of messages by a decoding vector, which each of `Code.decode` ends in."""
     form = message_format(code, as_array("a message", messages[0]), out, p)
-    senders = list(_senders(code, survivors))
     what, mode, size = "message of worker", form.decode_mode, form.message_size
+    senders = _senders(code, survivors)
     rows = form.rows(what, senders, messages, form.message_dtype, size, mode)
     target = None
     if out is not None:
@@ -237,7 +237,7 @@ def combine(
     else:
         gradient = target
     if not form.combine(rows, vector, gradient, check_finite):
-        for worker, row in zip(senders, rows.arrays, strict=True):
+        for worker, row in zip(_senders(code, survivors), rows.arrays, strict=True):
             require_finite(worker, row)
     if target is not None and target is not gradient:
         target[:] = gradient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -64,7 +63,6 @@ class Format:
         return cls._of(layout, p, dtype, message_dtype, pieces)
 
     @classmethod
-    @lru_cache(maxsize=256)  # a small message is decoded in the time that making one takes
     def _of(
         cls,
         layout: Layout,

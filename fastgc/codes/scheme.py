@@ -9,6 +9,7 @@ are `fastgc.codes.base.Code`'s.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations
@@ -18,6 +19,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .. import kernels
 from ..errors import NotDecodableError
 from .assignment import Assignment
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
@@ -35,6 +37,8 @@ ENTRIES_KEPT = 1 << 20
 # Survivor sets whose shortest vectors are remembered, and sets, at most, that are tried to find how
 # many stragglers a code tolerates.
 SETS_KEPT, SETS_TRIED = 256, 20_000
+
+FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
 
 
 class Follower(Protocol):
@@ -354,11 +358,26 @@ class Scheme(Assignment):
         return 0.0 if self.exact else self.residual(survivors, vector)
 
     def _vector_by(self, survivors: NDArray[np.int64], method: str = "auto") -> NDArray[Any]:
-        """Decoding vector of these survivors, computed once; errors as of `bind_vector`."""
-        # a copy: kernels read it where it is, contiguous
-        chosen, vector = survivors.copy(), self._empty_vector(survivors.size)
-        self.bind_vector(chosen, vector)(chosen.size, method)
+        """Decoding vector of these survivors; errors as of `bind_vector`."""
+        f = survivors.size
+        if f > self.message_count:
+            self.check_survivors(survivors)  # says which one is too many
+        own = self._own
+        # Bound once for each thread: it takes five times as long as one call.
+        backend = getattr(own, "backend", None)
+        if backend is None or backend is not kernels.active:
+            own.survivors = np.empty(self.message_count, dtype=np.int64)
+            own.vector = self._empty_vector(self.message_count)
+            own.fill = self.bind_vector(own.survivors, own.vector)
+            own.backend = kernels.active  # which now is loaded
+        own.survivors[:f] = survivors
+        own.fill(f, method)
+        vector: NDArray[Any] = own.vector[:f].copy(order="A")
         return vector
+
+    @cached_property
+    def _own(self) -> threading.local:
+        return threading.local()
 
     def _empty_vector(self, size: int) -> NDArray[Any]:
         """Room for decoding vectors of so many messages: of each piece, contiguous."""
@@ -384,7 +403,19 @@ class Scheme(Assignment):
 
     def format(self, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None) -> Format:
         """Dtypes, sizes and kernel modes for gradients of p elements of this dtype."""
-        return Format.of(self.layout, p, dtype, message_dtype, self.pieces)
+        key = type(p), p, dtype, message_dtype
+        try:
+            return self._formats[key]
+        except (KeyError, TypeError):  # the latter: of what is no dtype, which is told below
+            found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
+        if len(self._formats) >= FORMATS_KEPT:
+            self._formats.clear()
+        self._formats[key] = found
+        return found
+
+    @cached_property
+    def _formats(self) -> dict[Any, Format]:
+        return {}
 
     @property
     def message_weight(self) -> float:

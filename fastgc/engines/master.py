@@ -77,6 +77,22 @@ class Master:
     ------
     TypeError, ValueError
         If an argument does not fit; no worker has been started then.
+
+    Notes
+    -----
+    What becomes of faults:
+
+    - A worker that is slow, stopped, or hangs is a straggler; then it jumps to the newest round.
+    - Up to s workers may die, at any moment: stragglers, which are restarted and rejoin. Under MPI
+      the job ends and says so; it goes on from its checkpoint.
+    - Where more than s die, the round waits for them to come back (`patience`), then raises an
+      error that names them, or takes the best approximation (``partial="best"``).
+    - A gradient that raises is a `WorkerFailedError`: worker, partition, and its traceback.
+    - A message that is not finite is a `NonFiniteMessageError`, which names the worker.
+    - A message that is wrong is found by `verify`: parity checks name the worker, given two
+      messages to spare, and it is a straggler in that round. Where too many have died to tell, the
+      round waits for them.
+    - If the master dies all workers end, and the run goes on from its checkpoint.
     """
 
     def __init__(

@@ -68,13 +68,15 @@ class Rows:
     @classmethod
     def of(cls, arrays: Iterable[NDArray[Any]], length: int, dtype: np.dtype[Any]) -> Rows:
         """Rows of a 2-D array with contiguous rows, or of separate vectors."""
+        rows = cls.__new__(cls)  # which needs no room for more: half the time
         if isinstance(arrays, np.ndarray):
-            addresses = stacked(address(arrays[0]), arrays.strides[0], len(arrays))
+            rows.addresses = stacked(address(arrays[0]), arrays.strides[0], len(arrays))
+            rows.arrays = arrays
         else:
-            arrays = list(arrays)
-            addresses = _addresses(arrays)
-        rows = cls(0, length, dtype)
-        rows.addresses, rows.arrays = addresses, arrays
+            rows.arrays = listed = list(arrays)
+            rows.addresses = _addresses(listed)
+        rows.c, rows.kind = None, kind_of(dtype)
+        rows.length, rows.nbytes = length, length * dtype.itemsize
         return rows
 
     @property

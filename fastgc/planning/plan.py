@@ -176,6 +176,14 @@ def plan(
     ------
     ValueError
         If a parameter is impossible, or if no code has a choice; says why.
+
+    Examples
+    --------
+    >>> from fastgc import delays, planning
+    >>> late = delays.Pareto(scale=0.005, shape=1.5)  # of each worker in a round, in seconds
+    >>> found = planning.plan(20, late, cost=2e-4, memory=5, codes=["rs", "binary"], rounds=500)
+    >>> found.best.code
+    BinaryCode(n=20, k=20, stragglers=4)
     """
     n, p = at_least("n", n, 1), at_least("p", p, 1)
     k = n if k is None else at_least("k", k, 1)

@@ -156,6 +156,16 @@ def simulate(
         mean time does not exist.
     TypeError
         If an argument is of a wrong type.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> late = fastgc.delays.Pareto(scale=0.005, shape=1.5)
+    >>> run = fastgc.simulation.simulate(fastgc.BinaryCode(20, stragglers=4), late, cost=2e-4)
+    >>> bool(0.006 < run.mean < run.quantile(0.99) < 0.05)  # in seconds
+    True
+    >>> round(run.mean_workers)  # waited for
+    7
     """
     if method not in ("auto", "kernel", "round"):
         raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')

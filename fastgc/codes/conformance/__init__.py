@@ -235,8 +235,8 @@ def corrupt_messages_are_found(subject: Subject) -> str:
         if worker is None:
             try:
                 received.gradient()
-            except CorruptMessageError as error:
-                raise AssertionError(f"good messages are called corrupt: {error}") from None
+            except CorruptMessageError as alarm:
+                raise AssertionError(f"good messages are called corrupt: {alarm}") from None
             require(not received.corrupt, f"good messages are called corrupt: {received.corrupt}")
             continue
         if worker in received.corrupt:

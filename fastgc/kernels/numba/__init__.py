@@ -4,6 +4,42 @@
 `sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
 `lagrange_products` and `completion` take numbers, arrays, or named tuples of them, and may be
 called from compiled functions; they check nothing. All are cached on disk and release the GIL.
+
+A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
+clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
+
+    import numba
+    import numpy as np
+
+    import fastgc
+    from fastgc.kernels import numba as nb
+
+
+    @numba.njit
+    def train(tables, held, coefficients, targets, arrivals, lr):
+        f, (n, p) = arrivals.shape[1], targets.shape
+        theta, gradient = np.zeros(p), np.empty(p)
+        messages, vector = np.empty((n, p)), np.empty(f, np.complex128)
+        for survivors in arrivals:
+            for i in survivors:  # the workers' part
+                messages[i] = 0
+                for j, coefficient in zip(held[i], coefficients[i]):
+                    nb.accumulate(coefficient, theta - targets[j], messages[i])
+            status, _ = nb.decoding_vector(tables, nb.SPREAD, survivors, vector)
+            if status != 0 or not nb.combine_rows(vector, messages, gradient, survivors):
+                raise ValueError("not decodable, or not finite")
+            theta -= lr * gradient
+        return theta
+
+
+    code = fastgc.ReedSolomon(80, stragglers=12)
+    held = np.array([code.partitions(i) for i in range(80)])
+    coefficients = np.array([code.coefficients(i) for i in range(80)])
+    rng = np.random.default_rng(0)
+    targets = rng.standard_normal((80, 640))
+    arrivals = np.array([rng.permutation(80)[:68] for _ in range(50)])
+    theta = train(code.tables, held, coefficients, targets, arrivals, 0.5 / 80)
+    np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-9)
 """
 
 from ..cyclic import LOCATOR, LOOKUP, SPREAD
