@@ -22,6 +22,7 @@ for name in ("strength", "kernel_table", "code_table", "remote"):
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 strength = sys.modules["strength"]
+APART = {"test_vandermonde", "test_interpolation", "test_completion"}
 
 
 def pytest_addoption(parser):
@@ -82,8 +83,10 @@ def pytest_generate_tests(metafunc):
         return metafunc.definition.get_closest_marker(name)
 
     def under(name):
-        # Numba compiles for a minute where nothing is cached yet: one process does it
-        marks = [pytest.mark.xdist_group("numba")] if name == "numba" else []
+        # Numba compiles for a minute where nothing is cached yet: one process does it, and
+        # another what has to do with nodes or with times, which is apart from all else
+        of = "numba, apart" if metafunc.definition.path.stem in APART else "numba"
+        marks = [pytest.mark.xdist_group(of)] if name == "numba" else []
         if name != first and not only and not marked("every_backend"):
             marks.append(pytest.mark.long)
         return pytest.param(name, marks=marks)

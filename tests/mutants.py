@@ -1331,7 +1331,7 @@ class Copy:
             with contextlib.suppress(FileExistsError):
                 (environment / "bin" / program.name).symlink_to(program)
         self._python = environment / "bin" / "python"
-        self._running = None
+        self._running, self._changed = None, False
         lists = self.tree / "csrc" / "CMakeLists.txt"  # an eighth of the time
         lists.write_text(lists.read_text().replace("set(optimise -O3)", "set(optimise -O1)"))
         configure = ["cmake", "-G", "Ninja", "-S", self.tree / "csrc", "-B", self._build]
@@ -1407,8 +1407,9 @@ class Copy:
             cache = empty if "numba" in path else None
             try:
                 file.write_text(before.replace(mutant.before, mutant.after))
-                if compiled:
+                if compiled or self._changed:
                     self.build()
+                    self._changed = compiled
                 first = [f"test_{name}" for name in mutant.tests.split()]
                 of_kernel = re.match(r"fastgc/kernels/(c|numba|numpy)\b|(csrc)", path)
                 name = (of_kernel[1] or "c") if of_kernel else None
@@ -1426,9 +1427,8 @@ class Copy:
             finally:
                 file.write_text(before)
                 os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-                if compiled:
+                if compiled:  # and is built anew with the next fault
                     os.utime(file)
-                    self.build()
 
 
 def chosen(wanted):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.any_backend
+# one after the other: each counts what it leaves
+pytestmark = [pytest.mark.any_backend, pytest.mark.long, pytest.mark.xdist_group("chaos")]
 
 spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
 chaos = importlib.util.module_from_spec(spec)
@@ -18,7 +19,6 @@ def counts_of(output):
     return {what: int(count) for count, what in re.findall(r"^ *(\d+)  (.*)$", output, re.M)}
 
 
-@pytest.mark.long
 def test_processes(capsys):
     status = chaos.main(["--seconds", "5", "--each", "2", "--seed", "1"])
     counts = counts_of(capsys.readouterr().out)
@@ -26,7 +26,6 @@ def test_processes(capsys):
     assert min(counts[what] for what in ("rounds", "run again", "killed", "stopped")) > 0
 
 
-@pytest.mark.long
 def test_it_sees_wrong_gradients(capsys, monkeypatch):
     """Where messages are corrupted and nothing looks for that."""
     corrupting = chaos.corrupting
@@ -39,7 +38,6 @@ def test_it_sees_wrong_gradients(capsys, monkeypatch):
     assert counts["WRONG: accused"] > 0
 
 
-@pytest.mark.long
 def test_it_sees_what_is_left(capsys, monkeypatch):
     left = []
     monkeypatch.setattr(

@@ -584,3 +584,9 @@ def test_extreme_scales():
     assert total_cdf(1e308, 3, 2, 4, model) == 1
     with pytest.raises(ValueError, match="cost is too large for a load of 2"):
         total_cdf(1.0, 3, 2, 4, model, cost=1e308)
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.5])
+def test_means_of_tails_as_heavy_as_that_do_not_exist(shape):
+    with pytest.raises(ValueError, match="the mean does not exist: the time until 2 of 2 have"):
+        total_mean(2, 1, 2, Pareto(1.0, shape))

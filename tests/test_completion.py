@@ -265,7 +265,8 @@ def test_no_rounds():
     assert [array.size for array in done] == [0, 0, 0, 0]
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.long
+@pytest.mark.xdist_group("numba, apart")
 @pytest.mark.any_backend
 def test_from_compiled_code():
     """The Numba kernel inside a user's own loop."""

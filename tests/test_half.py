@@ -36,7 +36,6 @@ def partial_gradients(code, p, dtype=np.float32):
     return np.random.default_rng(p).standard_normal((code.shard_count, p)).astype(dtype)
 
 
-@pytest.mark.every_backend
 @EVERY_CODE
 @EVERY_HALF
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -67,7 +66,6 @@ def test_messages_are_rounded_once(code, half, dtype, p):
             )
 
 
-@pytest.mark.every_backend
 @EVERY_CODE
 @EVERY_HALF
 @pytest.mark.parametrize("p", [1, 8, 9, 1001])

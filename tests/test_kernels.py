@@ -535,10 +535,19 @@ def test_from_compiled_code():
     np.testing.assert_allclose(message, real.encode(6, held), atol=1e-13)
 
 
+USUAL = [(np.float64, complex), (np.float32, float)]  # each takes seconds to compile
+
+
 @pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [
+        pytest.param(dtype, kind, marks=[] if (dtype, kind) in USUAL else pytest.mark.long)
+        for dtype in (np.float32, np.float64, np.complex64, np.complex128)
+        for kind in (float, complex)
+    ],
+)
 def test_chosen_rows_from_compiled_code(dtype, kind):
     """No row that is not chosen is read, in any order; of real codes and of complex ones."""
     pytest.importorskip("numba")
@@ -582,6 +591,7 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     assert compiling._SOURCES in kept._source_stamp
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_steps_from_compiled_code():

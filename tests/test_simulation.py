@@ -347,3 +347,19 @@ def test_quantiles_are_of_real_numbers():
     for verb in (simulation.quantile, simulation.cdf):
         with pytest.raises(TypeError, match="must be real numbers, not complex128"):
             verb(1j)
+
+
+@pytest.mark.any_backend
+def test_every_round_has_its_own_delays(monkeypatch):
+    """Of a model that has no draw, however many rounds are simulated at a time."""
+    asked = []
+
+    class Recorded:
+        def sample(self, round, workers, seed):
+            asked.append((round, workers, seed))
+            return np.full(workers, float(round))
+
+    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 12)
+    found = simulate(Uncoded(3), Recorded(), cost=1.0, rounds=10, seed=5)
+    assert asked == [(r, 3, 5) for r in range(10)]
+    np.testing.assert_allclose(found.times, 1 + np.arange(10), rtol=1e-6)

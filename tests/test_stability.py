@@ -31,8 +31,8 @@ from fastgc import (
     stability,
 )
 from fastgc._twofold import exact_sum, two_product
-from fastgc.stability.measured import Experiment
-from fastgc.stability.search import messages_without
+from fastgc.stability.measured import Experiment, relative_error
+from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
 
 unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
@@ -661,3 +661,25 @@ def test_errors_of_codes_of_the_data_are_those_of_real_data():
     code = LagrangeCode(4, load=2)
     with pytest.raises(TypeError, match="measured on real data, not complex"):
         stability.measured_error(code, range(4), dtype=np.complex64)
+
+
+@pytest.mark.any_backend
+def test_windows_go_around_the_circle():
+    windows = [w.tolist() for w in contiguous(5, 3, 8, np.random.default_rng(0))]
+    assert windows == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]]
+
+
+@pytest.mark.any_backend
+def test_errors_are_measured_beyond_float64():
+    exact = exact_sum(np.array([[1.0], [2.0**-60]]))
+    assert relative_error(np.array([1.0]), exact) == 2.0**-60
+
+
+@pytest.mark.any_backend
+def test_bounds_of_coded_data_grow_with_the_work():
+    """These codes amplify the rounding of a worker's sums, of so many terms, like any other."""
+    code = LagrangeCode(6, load=3)
+    F = range(code.threshold)
+    few, many = (stability.error_bound(code, F, terms=terms) for terms in (0, 10**6))
+    growth = stability.amplification(code, F) / math.sqrt(code.k)
+    assert many - few == pytest.approx(10**6 * 2.0**-53 * growth, rel=1e-3)

@@ -318,3 +318,14 @@ def test_engine_raises_and_leaves_the_gradient_alone():
     ):
         run.step(np.ones(3), out)
     assert (out == 5).all()
+
+
+@pytest.mark.any_backend
+def test_a_vector_that_lacks_much_is_not_trusted():
+    """Whatever was predicted of it, which took it for as good as it can be."""
+    code, tracker = fastgc.BinaryCode(4, stragglers=1), StabilityTracker(limit=1e-3)
+    survivors = np.array([0, 2])
+    vector = 0.5 * code.decoding_vector(survivors)
+    with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
+        tracker.record(code, survivors, vector, np.dtype(float), 1e-16)
+    assert tracker.predicted.tolist() == [0.5]

@@ -260,7 +260,8 @@ def test_public_names():
     assert set(vandermonde.__all__) == {"leja_order", "roots_order", "solve"}
 
 
-@pytest.mark.xdist_group("numba")
+@pytest.mark.long
+@pytest.mark.xdist_group("numba, apart")
 @pytest.mark.any_backend
 def test_from_compiled_code():
     import numba

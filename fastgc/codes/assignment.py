@@ -287,7 +287,7 @@ class Assignment(Recorded, ABC):
         """Where each message begins in what follows, its partitions and its coefficients."""
         held, values = zip(*self.message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])
-        return first, np.concatenate(held), np.concatenate(values).reshape(-1, self.pieces)
+        return first, np.concatenate(held), np.concatenate(values)
 
     def fingerprint(self) -> str:
         """A text that tells codes apart by what their workers send: a digest of all rows.

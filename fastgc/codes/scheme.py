@@ -223,17 +223,14 @@ class Scheme(Assignment):
         a = vector.reshape(len(vector), m)
         used = np.flatnonzero(a.any(axis=1))
         survivors, a = survivors[used], a[used].astype(wide)
-        if self.n * self.load <= ENTRIES_KEPT:
+        if m == 1 and self.n * self.load <= ENTRIES_KEPT:
             first, held, values = self._entries
             sizes = first[survivors + 1] - first[survivors]
             at = np.arange(sizes.sum()) + np.repeat(
                 first[survivors] - np.cumsum(sizes) + sizes, sizes
             )
-            factor = np.repeat(a, sizes, axis=0)
-            if m == 1:  # one index, several times as fast
-                np.add.at(total.reshape(-1), held[at], factor[:, 0] * values[at, 0])
-            else:
-                np.add.at(total, held[at], values[at, :, None] * factor[:, None, :])
+            factor = np.repeat(a[:, 0], sizes)
+            np.add.at(total.reshape(-1), held[at], factor * values[at])
         else:
             for number, factor in zip(survivors.tolist(), a, strict=True):
                 held, values = self._message_row(number)
