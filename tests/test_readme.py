@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastgc.kernels import numba as nb
-
 pytestmark = pytest.mark.any_backend
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -53,6 +51,8 @@ def test_examples_run(folder, capsys):
 @pytest.mark.xdist_group("numba")
 def test_loop_that_numba_compiles():
     pytest.importorskip("numba")
+    from fastgc.kernels import numba as nb
+
     example = nb.__doc__.partition("::\n\n")[2]
     assert "@numba.njit" in example
     exec(re.sub("^    ", "", example, flags=re.M), {})  # which checks what it computed
@@ -104,5 +104,5 @@ def test_it_is_short_and_its_links_hold():
     for target in re.findall(r"\]\(([^)]*)\)", TEXT):
         if target.startswith("#"):
             assert target[1:] in anchors
-        else:
+        elif not target.startswith("https://"):
             assert (Path(__file__).parents[1] / target).exists()
