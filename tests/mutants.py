@@ -519,14 +519,14 @@ MUTANTS = [
     ),
     M(
         "opt9",
-        "adaptive",
+        "checkpoint",
         'own["squared"][at], own["since"][at])',
         'own["squared"][at], 0.0)',
     ),
     M("opt10", "adaptive", "if not anchor.users:", "if anchor.users <= 1:"),
     M(
         "opt11",
-        "optimizers",
+        "checkpoint",
         "vectors = {name: getattr(self, name).copy() for name in",
         "vectors = {name: getattr(self, name) for name in",
     ),

@@ -327,5 +327,5 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     survivors = np.array([0, 2])
     vector = 0.5 * code.decoding_vector(survivors)
     with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
-        tracker.record(code, survivors, vector, np.dtype(float), 1e-16)
+        tracker.record(code, survivors, vector, np.dtype(float), 1e-9)
     assert tracker.predicted.tolist() == [0.5]
