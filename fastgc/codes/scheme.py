@@ -36,7 +36,7 @@ ENTRIES_KEPT = 1 << 20
 
 # Survivor sets whose shortest vectors are remembered, and sets, at most, that are tried to find how
 # many stragglers a code tolerates.
-SETS_KEPT, SETS_TRIED = 256, 20_000
+SETS_KEPT, SETS_TRIED = 256, 5_000
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
 
