@@ -109,10 +109,23 @@ def test_every_order_of_messages(code):
             assert job.error(received.gradient()) < 1e-9
 
 
-@EVERY_SMALL
+# One code of each class and layout: what compiled code is handed differs between these.
+SMOKE = list({(type(code), code.layout): code for code in reversed(SMALL)}.values())
+
+
+@pytest.mark.parametrize("code", SMOKE, ids=repr)
 @pytest.mark.every_backend
 def test_a_round_under_every_backend(code):
-    """All verbs once: what compiled code is handed differs from code to code."""
+    """All verbs once."""
+    all_verbs_once(code)
+
+
+@EVERY_SMALL
+def test_a_round_of_every_small_code(code):
+    all_verbs_once(code)
+
+
+def all_verbs_once(code):
     code = pickle.loads(pickle.dumps(code))  # with nothing prepared under another backend
     job, p = Job(code), FEATURES * OUTPUTS
     rng = np.random.default_rng(7)
