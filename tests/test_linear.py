@@ -219,6 +219,19 @@ def test_trust_counts_the_residual():
     assert code.trust([0]).relative_error == pytest.approx(7e-8, rel=0.1)
 
 
+def test_trust_counts_what_the_vector_at_hand_leaves():
+    """Not what the shortest vector would: a subclass may have another."""
+
+    class Short(LinearCode):
+        def vector(self, survivors):
+            return 0.9 * super().vector(survivors)
+
+    with pytest.warns(InstabilityWarning, match="relative error is about 1e-01"):
+        code = Short(np.eye(4), stragglers=0)
+    assert code.trust(range(4)).relative_error == pytest.approx(0.1)
+    assert code.residual(range(4)) == pytest.approx(0.1)
+
+
 def test_missing_is_a_lower_bound():
     code = LinearCode(BinaryCode(6, stragglers=1).matrix())
     with pytest.raises(NotDecodableError) as caught:

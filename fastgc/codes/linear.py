@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -106,7 +107,10 @@ class LinearCode(Code):
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         # What rounding made of a_F B_F = 1: these vectors may be less precise than the messages.
-        return self._solution(survivors)[1]
+        lacking = vector @ self._B[survivors] - 1
+        if self.layout == "complex":
+            lacking = lacking.real
+        return float(np.linalg.norm(lacking)) / math.sqrt(self.k)
 
     @cached_property
     def _null(self) -> tuple[NDArray[Any], NDArray[Any]]:
