@@ -111,3 +111,13 @@ def pytest_collection_modifyitems(config, items):
 def backend(request):
     with fastgc.use_backend(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def registries(monkeypatch):
+    """Codes and delay models that a test registers are unknown to the next."""
+    from fastgc.codes.catalogue import _REGISTRY as CODES
+    from fastgc.delays.text import MODELS
+
+    for registry in CODES, MODELS:
+        monkeypatch.setattr(registry, "_known", dict(registry._known))

@@ -70,8 +70,7 @@ def strangers(tmp_path, monkeypatch):
 
 @pytest.fixture
 def registry(monkeypatch):
-    """What is registered is forgotten again."""
-    monkeypatch.setattr(MODELS, "_known", dict(MODELS._known))
+    """Installed packages offer nothing."""
     monkeypatch.setattr(MODELS, "_offered", {})
 
 
@@ -400,7 +399,6 @@ def test_installed_packages_offer_models(tmp_path, monkeypatch, strangers):
     (info / "entry_points.txt").write_text(
         "[fastgc.delays]\noffered = strangers_delays:Weibull\nbroken = strangers_delays:Nothing\n"
     )
-    monkeypatch.setattr(MODELS, "_known", dict(MODELS._known))
     monkeypatch.setattr(MODELS, "_offered", None)
     importlib.invalidate_caches()
     assert others() == ["broken", "offered"]
@@ -460,6 +458,6 @@ def test_help_lists_what_others_added(registry, monkeypatch):
     delays.register("weibull", Weibull)
     for name in ("simulate", "plan", "train"):
         assert "also known: weibull" in shown(name)
-    monkeypatch.setattr(catalogue._REGISTRY, "_known", dict(catalogue._REGISTRY._known))
+    monkeypatch.setattr(catalogue._REGISTRY, "_offered", {})
     fastgc.codes.register("mine", fastgc.Uncoded)
     assert "also known: mine." in shown("train")
