@@ -2,13 +2,16 @@
 
 import gzip
 import struct
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastgc import data
 from fastgc.data import Dataset, MiniBatches, load, partition, read_idx
 
 pytestmark = pytest.mark.any_backend
@@ -262,8 +265,27 @@ def test_seed_decides_the_split():
     assert not np.array_equal(first.y_train, other.y_train)
 
 
-def test_digits_without_scikit_learn(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+@pytest.mark.parametrize("file", ["there", "elsewhere"])
+def test_digits_are_those_of_scikit_learn(monkeypatch, file):
+    datasets = pytest.importorskip("sklearn.datasets")
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    if file == "elsewhere":
+        monkeypatch.setattr(Path, "exists", lambda path: False)
+    found = data._digits()
+    np.testing.assert_array_equal(found[0], pixels / 16)
+    np.testing.assert_array_equal(found[1], labels)
+
+
+def test_digits_are_read_without_importing_scikit_learn():
+    pytest.importorskip("sklearn")
+    program = "import sys, fastgc.data as d; d.load(); sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("missing", ["sklearn", "sklearn.datasets"])
+def test_digits_without_scikit_learn(monkeypatch, missing):
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r'pip install "fastgc\[train\]"'):
         load("digits")
 
