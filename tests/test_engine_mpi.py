@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from strength import much
 
 from fastgc import ReedSolomon, Uncoded
 from fastgc.engines import LocalCluster
@@ -166,7 +167,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
             rnd = code.group_round(p) if isinstance(code, Grouped) else None
             out, stale = np.empty(p), 0
             with MPICluster(code, shards, np.multiply, p, delays=Random(), seed=3) as cluster:
-                for _ in range(60):
+                for _ in range(ROUNDS):
                     theta = rng.integers(-9, 9, p).astype(float)
                     if rnd is not None:
                         rnd.reset([0])
@@ -182,7 +183,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
                         out, theta * np.sum(shards, axis=0), atol=1e-9, err_msg=repr(code)
                     )
             assert stale > 0 or code.threshold == code.message_count, code
-        """,
+        """.replace("ROUNDS", str(much(60, 15))),
     )
 
 
@@ -320,7 +321,14 @@ def test_communicators_of_some_ranks(tmp_path):
     assert sorted(job.out.splitlines()) == ["1 1.0", "2 2.0"]
 
 
-@pytest.mark.parametrize("code", [ReedSolomon(4, stragglers=2), Uncoded(4, 8, load=2)], ids=repr)
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(4, stragglers=2),
+        pytest.param(Uncoded(4, 8, load=2), marks=pytest.mark.long),
+    ],
+    ids=repr,
+)
 def test_chosen_survivors_give_the_bits_of_local_processes(tmp_path, code):
     rng = np.random.default_rng(5)
     counts = code.threshold, code.message_count
@@ -376,6 +384,7 @@ def test_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back(tmp
     )
 
 
+@pytest.mark.long
 def test_rank_that_hangs_at_the_end_is_named_and_the_job_aborted(tmp_path):
     job = Job(
         tmp_path,
@@ -410,7 +419,10 @@ def test_job_ends_when_a_rank_is_killed(tmp_path):
     assert "9" in job.err + job.out  # the signal, in the words of mpiexec
 
 
-@pytest.mark.parametrize("where", ["before", "within", "after"])
+@pytest.mark.parametrize(
+    "where",
+    ["within", *(pytest.param(each, marks=pytest.mark.long) for each in ("before", "after"))],
+)
 def test_uncaught_exception_of_the_master_ends_the_job(tmp_path, where):
     job = Job(
         tmp_path,
@@ -489,7 +501,10 @@ def test_command(tmp_path):
     [
         (["-n", "7"], "mpiexec -n 8"),
         (["-n", "2", "--code", "nonsense"], "unknown code"),
-        (["-n", "2", "--data", "nowhere.npz"], "no data at nowhere.npz"),
+        pytest.param(
+            *(["-n", "2", "--data", "nowhere.npz"], "no data at nowhere.npz"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_command_says_once_what_is_wrong(arguments, message):

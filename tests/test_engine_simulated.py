@@ -5,6 +5,7 @@ from array import array
 
 import numpy as np
 import pytest
+from strength import much
 
 from fastgc import (
     BinaryCode,
@@ -88,7 +89,7 @@ def test_rounds_are_those_of_simulations(code, per, options, interrupted):
     options = options | {"interrupted": interrupted}
     if options.get("cost") == "each":
         options["cost"] = np.linspace(0.1, 0.7, code.n)
-    delays, seed, rounds = Sampled(Exponential(1.0, per=per)), 5, 25
+    delays, seed, rounds = Sampled(Exponential(1.0, per=per)), 5, much(25, 8)
     expected = simulate(code, delays, rounds=rounds, seed=seed, method="round", **options)
     shards, exact = shards_of(code)
     rng = np.random.default_rng(1)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from code_table import SMALL, SMALL_IDS, Job
 from kernel_table import COMPLETIONS, KERNELS, STEPS
+from strength import much
 
 import fastgc
 from fastgc.kernels import threads
@@ -65,6 +66,7 @@ def assert_same(found, expected):
 )
 def test_kernels(kernel):
     """On arguments of their own, and on those that all threads share."""
+    tries = much(5, 2)
     for dtype in kernel.dtypes:
         own = [
             kernel.make(np.random.default_rng(seed), 67, 5, np.dtype(dtype).type)
@@ -73,7 +75,7 @@ def test_kernels(kernel):
         expected = [kernel.run(arguments) for arguments in own]
 
         def task(number, own=own):
-            return [(kernel.run(own[number]), kernel.run(own[0])) for _ in range(5)]
+            return [(kernel.run(own[number]), kernel.run(own[0])) for _ in range(tries)]
 
         for number, pairs in enumerate(at_once(task)):
             for mine, shared in pairs:

@@ -246,7 +246,7 @@ def combine(
         rows.addresses,
         _LIKE[rows.kind],
         rows.count,
-        coef.astype(np.complex128, copy=False),
+        np.array(coef, np.complex128),  # for one that is read-only all would be compiled again
         out.view(out.real.dtype),
         rows.length,
         lo,
@@ -276,6 +276,10 @@ def bind_combine(
     return part
 
 
+# What follows calls `_combine` with numbers of NumPy, not literal ones, for each of which Numba
+# would compile it again.
+
+
 def _mode(coef):
     """PACKED for complex coefficients, REAL for others."""
 
@@ -283,7 +287,7 @@ def _mode(coef):
 @overload(_mode)
 def _mode_impl(coef):
     mode = PACKED if isinstance(getattr(coef, "dtype", coef), types.Complex) else REAL
-    return lambda coef: mode
+    return lambda coef: np.int64(mode)
 
 
 @njit
@@ -333,10 +337,10 @@ def combine_rows(coef, rows, out, survivors=None):
         coef.astype(np.complex128),
         reals,
         in_len,
-        0,
+        np.int64(0),
         extent,
-        False,
-        True,
+        np.bool_(False),
+        np.bool_(True),
     )
 
 
@@ -360,14 +364,14 @@ def accumulate(coef, gradient, message):
         _mode(coef),
         address,
         reals,
-        1,
+        np.int64(1),
         np.full(1, complex(coef)),
         reals,
         partial.size,
-        0,
+        np.int64(0),
         _extent(_mode(coef), partial.size, reals.size),
-        True,
-        False,
+        np.bool_(True),
+        np.bool_(False),
     )
 
 

@@ -69,7 +69,7 @@ def _blocks_ready(plan, order, bound, arrival):
     for b in range(plan.need.size):
         if plan.need[b] == 0:
             continue
-        later = 0
+        later = np.int64(0)  # a literal 0 would have _select compiled for it, too
         for m in order[bound[b] : bound[b + 1]]:
             key[later] = arrival[m]
             later += arrival[m] > ready
@@ -77,6 +77,21 @@ def _blocks_ready(plan, order, bound, arrival):
         if lacking > 0:
             ready = _select(key[:later], None, later, lacking)
     return ready
+
+
+@njit_exact
+def _in_groups(group, count):
+    """Messages in order of their groups, and where each group begins."""
+    bound = np.zeros(count + 1, np.int64)
+    for c in group:
+        bound[c + 1] += 1
+    for c in range(count):
+        bound[c + 1] += bound[c]
+    order, at = np.empty(group.size, np.int64), bound.copy()
+    for m in range(group.size):
+        order[at[group[m]]] = m
+        at[group[m]] += 1
+    return order, bound
 
 
 @njit_exact
@@ -100,15 +115,15 @@ def _root(parent, point):
 
 @njit_exact
 def _tiling_ready(plan, arrival):
-    k = plan.total
-    parent = np.arange(k + 1)
+    first, last = np.int64(0), plan.total
+    parent = np.arange(last + 1)
     ready = 0.0
     for m in np.argsort(arrival):
-        if _root(parent, 0) == _root(parent, k):
+        if _root(parent, first) == _root(parent, last):
             return ready
         parent[_root(parent, plan.group[m])] = _root(parent, plan.other[m])
         ready = arrival[m]
-    return ready if _root(parent, 0) == _root(parent, k) else np.inf
+    return ready if _root(parent, first) == _root(parent, last) else np.inf
 
 
 @njit_exact
@@ -117,8 +132,7 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
     n = plan.loads.size
     arrival = np.empty(plan.share.size)
     if plan.kind == BLOCKS:
-        order = np.argsort(plan.group)
-        bound = np.searchsorted(plan.group[order], np.arange(plan.need.size + 1))
+        order, bound = _in_groups(plan.group, plan.need.size)
     for r in range(work.shape[0]):
         for i in range(n):
             for m in range(plan.first[i], plan.first[i + 1]):
@@ -146,8 +160,8 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
             done += math.floor(plan.loads[i] * part + 1e-9)
         end = ready
         if receive > 0:
-            in_order = arrival[arrival <= ready]
-            in_order.sort()
+            heard_at = arrival[arrival <= ready]
+            in_order = heard_at[np.argsort(heard_at)]  # one sort is enough to compile
             for j in range(heard):
                 end = max(end, in_order[j] + (heard - j) * receive)
         out.time[r], out.messages[r] = end, heard

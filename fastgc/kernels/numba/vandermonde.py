@@ -204,6 +204,8 @@ def solve_vandermonde(
     if order is None:
         order = np.empty(nodes.size, dtype=np.int64)
         leja_order(nodes, order)
+    if not b.flags.writeable:  # all would be compiled again for it
+        b = b.copy()
     shape = nodes.size, -1
     finite = _solve_vandermonde(
         nodes, b.reshape(shape), order, bool(transpose), out.reshape(shape), forced
