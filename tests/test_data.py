@@ -279,7 +279,7 @@ def test_digits_are_those_of_scikit_learn(monkeypatch, file):
 def test_digits_are_read_without_importing_scikit_learn():
     pytest.importorskip("sklearn")
     program = "import sys, fastgc.data as d; d.load(); sys.exit('sklearn' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
 
 
 @pytest.mark.parametrize("missing", ["sklearn", "sklearn.datasets"])

@@ -119,7 +119,7 @@ class Job:
 
 class Command(Job):
     def __init__(self, ranks, *arguments):
-        self._begin(ranks, [sys.executable, "-m", "fastgc", *arguments])
+        self._begin(ranks, [sys.executable, "-P", "-m", "fastgc", *arguments])
 
 
 def run(tmp_path, ranks, source):

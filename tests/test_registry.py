@@ -285,5 +285,5 @@ def test_arguments_refused(factory, listed, given, message):
 
 def test_the_registry_is_light():
     source = "import sys, fastgc._registry; print('importlib.metadata' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert done.stdout.strip() == "False"

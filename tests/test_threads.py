@@ -186,7 +186,7 @@ print(fastgc.backend(), wrong)
 def test_first_calls_of_a_process(backend):
     """Backends load, kernels are compiled, and codes prepare what they keep, in all threads."""
     found = subprocess.run(
-        [sys.executable, "-c", COLD],
+        [sys.executable, "-P", "-c", COLD],
         env=os.environ | {"FASTGC_BACKEND": backend},
         cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
         capture_output=True,
