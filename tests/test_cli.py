@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from strength import much
 from typer.testing import CliRunner
 
 import fastgc
@@ -96,6 +97,7 @@ def test_every_code_trains(name, tmp_path):
     """To the same model as waiting for all does, unless it is not exact."""
     history = tmp_path / "runs.json"
     small = ("-n", "6", "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
+    small += ("--engine", much("local", "simulated"))
     model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
     result = run("train", "--code", name, "--compare", "uncoded:rescale=true", *small, *model)
     assert result.exit_code == 0, result.output

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from remote import Remote
+from strength import much
 
 from fastgc import (
     BinaryCode,
@@ -106,7 +107,7 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
         thread = threading.Thread(target=killer)
         thread.start()
         try:
-            while cluster._deaths < 12:
+            while cluster._deaths < much(12, 5):
                 thetas.append(rng.standard_normal(40))
                 found.append(np.empty(40))
                 received.append(cluster.step(thetas[-1], found[-1]).received)

@@ -29,6 +29,7 @@ import pytest
 from code_table import FEATURES, OUTPUTS, SMALL, Job
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import (
@@ -58,7 +59,7 @@ from fastgc.codes.assignment import Assignment
 
 EXAMPLES = os.environ.get("FASTGC_FUZZ")
 FUZZ = settings(
-    max_examples=int(EXAMPLES or 8),
+    max_examples=int(EXAMPLES or much(8, 5)),
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,

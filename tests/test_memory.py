@@ -107,14 +107,19 @@ def _adapted():
     [
         lambda: CODE.decode(DECODED, np.ones((2, 6))),
         lambda: CODE.encode(1, np.ones((2, 6))),
-        lambda: CODE.best_vector(DECODED[:1]),
-        lambda: CODE.decoding_vector(DECODED, method="vandermonde"),
-        lambda: vandermonde.solve(NODES, NODES),
-        lambda: interpolation.functional(NODES, NODES / 3),
         _refused,
         _adapted,
+        *(
+            pytest.param(step, marks=pytest.mark.long)
+            for step in (
+                lambda: CODE.best_vector(DECODED[:1]),
+                lambda: CODE.decoding_vector(DECODED, method="vandermonde"),
+                lambda: vandermonde.solve(NODES, NODES),
+                lambda: interpolation.functional(NODES, NODES / 3),
+            )
+        ),
     ],
-    ids=["decode", "encode", "best", "vandermonde", "solve", "functional", "refused", "adapted"],
+    ids=["decode", "encode", "refused", "adapted", "best", "vandermonde", "solve", "functional"],
 )
 def test_all_else(step):
     ADAPTIVE.reset(np.zeros(6))
@@ -150,6 +155,7 @@ def test_leaks_of_objects_are_seen(leak):
         assert_flat(lambda: kept.append(leak()), ROUNDS // 100)
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_leaks_of_compiled_code_are_seen():
     """A kilobyte a round; a few bytes may find room that earlier tests have left."""

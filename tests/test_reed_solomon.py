@@ -164,7 +164,7 @@ def test_clusters_are_codes_of_their_own():
 
 def test_every_number_of_clusters():
     made = refused = 0
-    for n, k in itertools.product(range(2, 13), range(1, 15)):
+    for n, k in itertools.product(range(2, much(13, 10)), range(1, 15)):
         for s in range(n):
             whole = ReedSolomon(n, k, stragglers=s)
             for clusters in range(1, n // (s + 1) + 1):
@@ -179,8 +179,8 @@ def test_every_number_of_clusters():
                 assert code.stragglers >= s
                 assert code.load <= whole.load
                 assert sorted(set(np.flatnonzero(code.matrix().any(axis=0)))) == list(range(k))
-    assert made > 500
-    assert refused > 50
+    assert made > much(500, 200)
+    assert refused > much(50, 20)
 
 
 # ----------------------------------------------------------------------------------- decoding

@@ -486,7 +486,7 @@ def test_figures_promised_over_many_sets(n, s):
         "binary": BinaryCode(n, stragglers=s),
         "one": ReedSolomon(n, stragglers=s),
     }
-    clustered, binary, one = stability.compare(codes, sets=much(1000, 200), p=8)
+    clustered, binary, one = stability.compare(codes, sets=much(1000, 60), p=8)
     assert clustered.error < 1e-13
     assert clustered.worst_error < 1e-11
     if n <= 256:

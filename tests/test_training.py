@@ -7,6 +7,7 @@ from time import perf_counter, sleep
 
 import numpy as np
 import pytest
+from strength import much
 
 import fastgc
 from fastgc import Grouped, data, delays, models, optimizers, training
@@ -655,7 +656,8 @@ def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
         engine = partial(SimulatedCluster, cost=np.arange(code.n) / 100)
     write_json([first], tmp_path / "run.json")
     (read,) = read_json(tmp_path / "run.json")
-    for survivors in (first, first.rounds, read, lambda number: first.rounds[number].received):
+    ways = first, read, first.rounds, lambda number: first.rounds[number].received
+    for survivors in ways[: much(4, 2)] if engine == "local" else ways:
         again = fastgc.train(
             code,
             toy(),
