@@ -4,11 +4,13 @@ Kernels, marked ``every_backend``, are tested under each backend, all else under
 With ``--long`` every test runs under every backend, and those marked ``long`` run, too.
 """
 
+import functools
 import importlib.util
 import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fastgc
@@ -22,6 +24,8 @@ for name in ("strength", "kernel_table", "code_table", "remote"):
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 strength = sys.modules["strength"]
+# Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
+TWINS = {"float32", "complex64", "bfloat16"}
 APART = {"test_vandermonde", "test_interpolation", "test_completion"}
 
 
@@ -86,31 +90,54 @@ def pytest_generate_tests(metafunc):
         # Numba compiles for a minute where nothing is cached yet: one process does it, and
         # another what has to do with nodes or with times, which is apart from all else
         of = "numba, apart" if metafunc.definition.path.stem in APART else "numba"
-        marks = [pytest.mark.xdist_group(of)] if name == "numba" else []
-        if name != first and not only and not marked("every_backend"):
-            marks.append(pytest.mark.long)
-        return pytest.param(name, marks=marks)
+        return pytest.param(name, marks=pytest.mark.xdist_group(of) if name == "numba" else ())
 
-    first, *others = fastgc.backends()
-    only = metafunc.config.getoption("--backend")
-    names = [only] if only else [first] if marked("any_backend") else [first, *others]
-    names = [under(name) for name in names]
-    metafunc.parametrize("backend", names, indirect=True)
+    names = fastgc.backends()
+    if only := metafunc.config.getoption("--backend"):
+        names = [only]
+    elif marked("any_backend") or not (strength.LONG or marked("every_backend")):
+        names = names[:1]
+    metafunc.parametrize("backend", [under(name) for name in names], indirect=True)
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--long"):
         return
-    left_out = [item for item in items if item.get_closest_marker("long")]
+
+    def is_long(item):
+        if item.get_closest_marker("long"):
+            return True
+        drawn = item.callspec.params if hasattr(item, "callspec") else {}
+        return (
+            drawn.get("backend") == "numba"
+            and name_of(drawn.get("half", drawn.get("dtype"))) in TWINS
+        )
+
+    def name_of(dtype):
+        return dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
+
+    left_out = [item for item in items if is_long(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        items[:] = [item for item in items if not is_long(item)]
 
 
 @pytest.fixture(autouse=True)
 def backend(request):
     with fastgc.use_backend(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_are_built_once():
+    """Typer's test runner builds all commands at every call, which takes nine tenths of most."""
+    with pytest.MonkeyPatch.context() as patch:
+        if importlib.util.find_spec("typer"):
+            from typer import testing
+
+            if build := getattr(testing, "_get_command", None):
+                patch.setattr(testing, "_get_command", functools.cache(build))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,6 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.every_backend
 @pytest.mark.parametrize(
     "kernel", [*KERNELS, *COMPLETIONS, *(step for step, _ in STEPS)], ids=lambda kernel: kernel.name
 )
