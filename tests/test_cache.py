@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastgc import NotDecodableError, ReedSolomon, kernels
@@ -113,6 +113,7 @@ def test_the_longest_unused_goes_first():
 
 
 @pytest.mark.any_backend
+@example(sizes=[(0, 900), (1, 900), (2, 900)], nbytes=2500)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2000)), max_size=60),
     nbytes=st.integers(0, 5000),

@@ -420,10 +420,10 @@ def test_a_complete_run_starts_no_worker_and_calls_nobody(tmp_path):
 
 def test_a_run_that_reached_its_loss_is_complete(tmp_path):
     losses = [r.loss for r in run().rounds]
-    ended = run(checkpoint=tmp_path, until=losses[3])
-    assert len(ended.rounds) == 4
+    ended = run(checkpoint=tmp_path, until=losses[4])
+    assert len(ended.rounds) == 5  # between two that are kept whatever their loss
     again = run(
-        checkpoint=tmp_path, until=losses[3], engine=lambda *_, **__: pytest.fail("started")
+        checkpoint=tmp_path, until=losses[4], engine=lambda *_, **__: pytest.fail("started")
     )
     assert_same(again, ended)
     assert_same(run(checkpoint=tmp_path), run())
@@ -785,6 +785,13 @@ def test_checkpoints_of_another_run_are_refused(old, new, says, tmp_path):
     assert contents(tmp_path / "run") == before
     old |= {"delays": Fixed()} if "delays" in old else {}  # another object of the same kind
     assert len(train(**old).rounds) == 4
+
+
+def test_what_only_the_kept_run_says_is_a_difference(folder):
+    what = checkpoint.read(folder / "checkpoint")[0]["run"]
+    less = {key: value for key, value in what.items() if key != "seed"}
+    with pytest.raises(CheckpointError, match=r"of another run. seed: "):
+        checkpoint.Checkpoint(folder, less)
 
 
 def test_what_may_differ(folder):

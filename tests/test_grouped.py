@@ -450,3 +450,19 @@ def test_rounds_require_numbers_of_messages():
     rnd.require([0])
     with pytest.raises(TypeError, match="messages must be integers"):
         rnd.require([0.0])
+
+
+def test_what_is_left_out_is_that_of_the_whole_sum():
+    """Of groups of other sizes, by definition."""
+    code = Grouped([Uncoded(5, tolerance=0.4, rescale=False), ReedSolomon(2, 3, stragglers=1)])
+    F = np.array([0, 1, 2, 5])
+    vector = code.decoding_vector(F)
+    left = np.linalg.norm(vector @ code.matrix()[F] - 1) / np.sqrt(code.k)
+    assert left > 0.4
+    assert code.left_out(F, vector) == pytest.approx(left, rel=1e-12)
+
+
+def test_cells_that_are_missing_are_the_heaviest():
+    rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
+    sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
+    assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]

@@ -6,6 +6,7 @@ from code_table import Job
 from strength import much
 
 from fastgc import LagrangeCode, NotDecodableError, interpolation
+from fastgc.codes import lagrange
 from fastgc.models import least_squares_gradient
 
 
@@ -193,3 +194,29 @@ def test_data_that_do_not_fit():
     assert least_squares_gradient(np.ones(2), X, y, out=out) is out
     with pytest.raises(ValueError, match="out must be a contiguous array of shape"):
         least_squares_gradient(np.ones(2), X, y, out=np.empty(3))
+
+
+def test_more_messages_than_needed_do_not_amplify():
+    """The first eleven of sixty neighbours on the circle would, by 1e9."""
+    code = LagrangeCode(60, load=10, nodes="roots")
+    assert np.abs(code.decoding_vector(np.arange(60))).sum() < 2 * code.threshold
+
+
+@pytest.mark.parametrize(
+    "code", [LagrangeCode(8, 4, load=1), LagrangeCode(9, 5, load=2, messages=1)], ids=repr
+)
+def test_what_is_left_of_too_few_messages(code):
+    """Of the sum of l_j l_j' x_j x_j'^T theta, against that of x_j x_j^T theta."""
+    F = np.arange(code.threshold - 1)
+    vector, residual = code.best_vector(F)
+    basis = interpolation.basis(code._alpha, code._beta[F])
+    pairs = np.einsum("m,mi,mj->ij", vector, basis, basis)
+    expected = np.linalg.norm(pairs - np.eye(len(pairs))) / np.sqrt(len(pairs))
+    assert expected > 0.1
+    assert residual == pytest.approx(expected, rel=1e-9)
+
+
+def test_messages_of_a_worker_are_halfway_between_those_of_others():
+    place = lagrange._spread(5, 4)
+    assert sorted(place) == list(range(20))
+    assert (place.reshape(5, 4) % 4).tolist() == [[0, 2, 1, 3]] * 5

@@ -462,3 +462,13 @@ def test_a_declared_straggler_that_came_counts_no_more():
     for worker in heard[1:]:
         follower.receive(worker)
     np.testing.assert_allclose(follower.vector(9), code.decoding_vector(heard), rtol=1e-13)
+
+
+def test_one_cluster_that_could_be_better_is_enough():
+    """Three neighbours of one cluster are away, and none of the other; or none of either."""
+    code = ReedSolomon(24, stragglers=5, clusters=2)
+    for away, could in (([0, 5, 10], True), ([], False)):
+        survivors = np.setdiff1d(np.arange(24), away)
+        plain, spread = (code.decoding_vector(survivors, by) for by in ("locator", "spread"))
+        assert code._could_be_better(survivors, plain) == could
+        assert (np.linalg.norm(spread) < 0.9 * np.linalg.norm(plain)) == could
