@@ -787,11 +787,12 @@ def test_checkpoints_of_another_run_are_refused(old, new, says, tmp_path):
     assert len(train(**old).rounds) == 4
 
 
-def test_what_only_the_kept_run_says_is_a_difference(folder):
+def test_what_only_one_of_two_runs_says_is_a_difference(folder):
     what = checkpoint.read(folder / "checkpoint")[0]["run"]
     less = {key: value for key, value in what.items() if key != "seed"}
-    with pytest.raises(CheckpointError, match=r"of another run. seed: "):
-        checkpoint.Checkpoint(folder, less)
+    for other, says in ((less, "seed: "), (what | {"nap": 3}, "nap: ")):
+        with pytest.raises(CheckpointError, match=f"of another run. {says}"):
+            checkpoint.Checkpoint(folder, other)
 
 
 def test_what_may_differ(folder):
