@@ -243,3 +243,10 @@ def test_coefficients_near_the_end_of_float64():
     with pytest.warns(InstabilityWarning, match="numerically unstable"):
         code = LinearCode(np.diag([1e308, 1e308, 1e308]), stragglers=0)
     assert code.threshold == 3
+
+
+def test_fingerprints_do_not_see_the_sign_of_nothing():
+    """What is rounded to 0 may have come from either side."""
+    codes = [LinearCode([[1, tiny], [0, 1], [1, 1]]) for tiny in (1e-9, -1e-9, 1e-3)]
+    prints = [code.fingerprint() for code in codes]
+    assert prints[0] == prints[1] != prints[2]

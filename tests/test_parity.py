@@ -736,3 +736,14 @@ def test_the_error_crosses_processes():
     error = pickle.loads(pickle.dumps(CorruptMessageError("what happened", (1, 4))))
     assert str(error) == "what happened"
     assert error.suspects == (1, 4)
+
+
+def test_what_can_be_covered_is_of_the_corrupt_workers_named():
+    """Two are away in turn: of a code with one check left, nothing is covered without them."""
+    code = fastgc.ReedSolomon(6, stragglers=1)
+    inspector = code.round(4, verify=True)._inspector
+    for corrupt in ([], [0], [], [3]):
+        fresh = code.round(4, verify=True)._inspector
+        found = inspector.coverable(corrupt)
+        np.testing.assert_array_equal(found, fresh.coverable(corrupt))
+        assert found.any() == (not corrupt)

@@ -463,6 +463,16 @@ def test_comparison_checks_its_arguments():
 
 
 @unstable
+def test_trust_counts_the_rounding_of_messages():
+    """Which decoding multiplies: in single precision by ten thousand here, to four digits left."""
+    code = ReedSolomon(24, stragglers=8, root=1)
+    neighbours = np.arange(16)
+    single, double = (code.trust(neighbours, dtype) for dtype in (np.float32, np.float64))
+    assert single.growth == double.growth > 1e4
+    assert 0.2 * 2.0**-24 < single.relative_error / single.growth < 2.0**-24
+    assert double.relative_error < 1e-10
+
+
 def test_trust_beyond_float64():
     code = ReedSolomon(1024, stragglers=512, root=1)
     with warnings.catch_warnings():

@@ -233,7 +233,6 @@ def test_nothing_is_written_for_an_error():
         ((nodes, b), {"order": [0, 1]}, ValueError, r"order must have shape \(3,\)"),
         ((nodes, b), {"order": [0, 1, 1]}, ValueError, "permutation of 0 to 2: 2 is missing"),
         ((nodes, b), {"order": [0, 1, 3]}, ValueError, "it reaches outside"),
-        ((nodes, b), {"order": np.array([0, 1, -1]), "out": None}, ValueError, "it reaches outside"),
         ((nodes, b), {"order": [0.0, 1, 2]}, TypeError, "order must be integers"),
         ((nodes, b), {"refine": -1}, ValueError, "refine must not be negative"),
         ((nodes, b), {"refine": 0.5}, TypeError, "refine"),
