@@ -161,7 +161,7 @@ class Format:
         """
         mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
-            used = np.flatnonzero(vector if self.pieces == 1 else vector.any(axis=1))
+            used = (vector if self.pieces == 1 else vector.any(axis=1)).nonzero()[0]
             if used.size < len(vector):
                 vector, rows = vector[used], rows.select(used)
         if self.pieces == 1:

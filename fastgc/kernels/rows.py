@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -91,10 +90,10 @@ class Rows:
 
     def select(self, which: NDArray[np.int64]) -> Rows:
         """These rows only, in this order."""
-        rows = copy.copy(self)
+        rows = Rows.__new__(Rows)  # `copy.copy` takes four times as long
         rows.addresses = self.addresses[which]
         rows.arrays = _Chosen(self.arrays, which)
-        rows.c = None
+        rows.c, rows.kind, rows.length, rows.nbytes = None, self.kind, self.length, self.nbytes
         return rows
 
     def clear(self) -> None:
