@@ -377,6 +377,7 @@ def test_more_deaths_than_stragglers(partial):
                 cluster.step(np.ones(2), out)
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_all_die_and_the_round_waits_for_them():
     out = np.empty(1)
     with RayCluster(Uncoded(2, load=1), [1.0, 2.0], np.multiply, 1, patience=PATIENCE) as cluster:
@@ -426,6 +427,7 @@ def test_partitions_are_in_the_store_once():
     assert out == 0.0
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_two_clusters_at_once():
     one, two = np.empty(3), np.empty(5)
     with (
@@ -559,6 +561,7 @@ def folder():
     shutil.rmtree(folder)
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_nothing_is_left_of_a_ray_started_for_a_cluster(folder):
     memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     body = """
@@ -574,6 +577,7 @@ def test_nothing_is_left_of_a_ray_started_for_a_cluster(folder):
         assert not {name for name in os.listdir("/dev/shm") if "plasma" in name} - memory
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_the_ray_of_the_program_is_left_to_it(folder):
     body = """
         os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
@@ -600,6 +604,7 @@ def test_the_ray_of_the_program_is_left_to_it(folder):
     assert run(body, folder)[0] == ""
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_sudden_death_of_the_master_leaves_no_process(folder):
     body = """
         cluster = RayCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1)
@@ -625,6 +630,7 @@ def answers(port):
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_address(folder):
     port = free_port()
     body = f"""
@@ -660,6 +666,7 @@ def test_address(folder):
         head.wait()
 
 
+@pytest.mark.long  # starts a Ray of its own
 def test_workers_import_what_the_program_does(folder, tmp_path):
     """Not the fastgc that lies in the current folder, as in a checkout of it."""
     (tmp_path / "fastgc").mkdir()
