@@ -926,3 +926,33 @@ def test_simulated_rounds_are_verified():
     assert report.verified
     assert report.messages == code.threshold + 1
     np.testing.assert_allclose(out, 5.0)
+
+
+def test_messages_of_another_shape_or_precision_are_refused():
+    out = np.empty(1)
+    wrong = [np.ones(1, np.float32), np.ones(2), None]
+    cluster = script(
+        Uncoded(2),
+        [
+            NOTHING,
+            [Event(Kind.MESSAGE, 0, 0, 0, value) for value in wrong],
+            [message(1, 0, 2.0), message(0, 0, 4.0)],
+        ],
+    )
+    assert cluster.step(np.ones(1), out).messages == 2
+    assert out[0] == 6.0
+
+
+def test_every_message_of_an_older_round_is_counted():
+    out = np.empty(1)
+    cluster = script(
+        COPIES,
+        [
+            NOTHING,
+            [message(0, 0)],
+            NOTHING,
+            [message(1, 0), message(2, 0), message(3, 0)],
+            [message(0, 1)],
+        ],
+    )
+    assert [cluster.step(np.ones(1), out).stale for _ in range(2)] == [0, 3]
