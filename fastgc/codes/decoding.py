@@ -48,7 +48,7 @@ class Decoder:
         self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
         self.vector = code._empty_vector(code.message_count)
         self._fill = code.bind_vector(self.survivors, self.vector)
-        self.backend = kernels.active  # which now is loaded
+        self.backend = kernels.choice.active  # which now is loaded
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""

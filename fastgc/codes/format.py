@@ -161,7 +161,7 @@ class Format:
         """
         mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
-            used = (vector if self.pieces == 1 else vector.any(axis=1)).nonzero()[0]
+            (used,) = np.nonzero(vector if self.pieces == 1 else vector.any(axis=1))
             if used.size < len(vector):
                 vector, rows = vector[used], rows.select(used)
         if self.pieces == 1:

@@ -362,11 +362,11 @@ class Scheme(Assignment):
         own = self._own
         # Bound once for each thread: it takes five times as long as one call.
         backend = getattr(own, "backend", None)
-        if backend is None or backend is not kernels.active:
+        if backend is None or backend is not kernels.choice.active:
             own.survivors = np.empty(self.message_count, dtype=np.int64)
             own.vector = self._empty_vector(self.message_count)
             own.fill = self.bind_vector(own.survivors, own.vector)
-            own.backend = kernels.active  # which now is loaded
+            own.backend = kernels.choice.active  # which now is loaded
         own.survivors[:f] = survivors
         own.fill(f, method)
         vector: NDArray[Any] = own.vector[:f].copy(order="A")

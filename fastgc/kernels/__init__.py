@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import choice, threads
-from .choice import Backend, backend, backends, use_backend
+from .choice import backend, backends, use_backend
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
 from .cyclic import (
     LOCATOR,
@@ -99,17 +99,6 @@ __all__ = [
     "threads",
     "use_backend",
 ]
-
-
-active: Backend | None = None  # as `choice.active`, for those who compare it at each call
-
-
-def _follow(chosen: Backend) -> None:
-    global active
-    active = chosen
-
-
-choice.followers.append(_follow)
 
 
 if not TYPE_CHECKING:

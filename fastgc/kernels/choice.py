@@ -160,7 +160,6 @@ class Backend(Protocol):
 
 active: Backend | None = None  # None until a kernel is first asked for
 name = ""
-followers: list[Callable[[Backend], None]] = []  # are told of every choice
 
 
 def backends() -> tuple[str, ...]:
@@ -180,8 +179,6 @@ def _select(wanted: str) -> None:
             f"the {wanted!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
         ) from error
     active, name = cast(Backend, module), wanted
-    for follow in followers:
-        follow(active)
 
 
 def load() -> Backend:
