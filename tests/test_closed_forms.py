@@ -242,7 +242,7 @@ def test_lcc_with_and_without_messages_in_between(load):
     assert mmc > lcc if load == 2 else mmc < lcc
 
 
-@pytest.mark.parametrize("weight", much([0.5, 1e-3, 1e-6], [0.5, 1e-6]))
+@pytest.mark.parametrize("weight", much([0.5, 1e-3, 1e-6], [1e-3]))
 @pytest.mark.parametrize("f", [1, 4, 5])
 def test_means_of_scales_far_apart(weight, f):
     """One message a worker: an order statistic, whose means have tests of their own."""

@@ -237,7 +237,8 @@ def test_rows_of_a_large_code_are_made_by_themselves(large):
             assert abs(value / complex(exact) - 1) < 1e-9
 
 
-@pytest.mark.parametrize("s", [pytest.param(12, marks=pytest.mark.long), 1 << 14])
+@pytest.mark.long
+@pytest.mark.parametrize("s", [12, 1 << 14])
 def test_a_million_workers(large, s):
     """Against sums of logarithms in extended precision, for some of the entries."""
     rng = np.random.default_rng(s)

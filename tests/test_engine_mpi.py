@@ -187,6 +187,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_stopped_worker_is_late_and_jumps_to_the_newest_parameters(tmp_path):
     run(
         tmp_path,
@@ -214,6 +215,7 @@ def test_stopped_worker_is_late_and_jumps_to_the_newest_parameters(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_worker_at_an_older_round_leaves_it_between_two_messages(tmp_path):
     run(
         tmp_path,
@@ -304,6 +306,7 @@ def test_what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are(tmp_path)
     )
 
 
+@pytest.mark.long
 def test_communicators_of_some_ranks(tmp_path):
     job = run(
         tmp_path,
@@ -439,6 +442,7 @@ def test_uncaught_exception_of_the_master_ends_the_job(tmp_path, where):
     assert "LookupError: the master is lost" in job.err
 
 
+@pytest.mark.long
 def test_interrupt_ends_the_job(tmp_path):
     job = Job(
         tmp_path,
@@ -458,6 +462,7 @@ def test_interrupt_ends_the_job(tmp_path):
     assert job.process.returncode != 0
 
 
+@pytest.mark.long
 def test_train_on_all_ranks(tmp_path):
     pytest.importorskip("sklearn")
     job = run(

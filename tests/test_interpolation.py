@@ -99,7 +99,7 @@ def test_reproduces_polynomials(m, complex_, random):
     )
 
 
-@pytest.mark.parametrize("length", much([1e-100, 1e-3, 1.0, 1e5, 1e100], [1e-100, 1e5]))
+@pytest.mark.parametrize("length", much([1e-100, 1e-3, 1.0, 1e5, 1e100], [1e-100]))
 def test_thousands_of_nodes_on_any_interval(length):
     rng = np.random.default_rng(0)
     points = np.append(rng.uniform(-1, 1, 8), 0.3)

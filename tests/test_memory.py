@@ -70,6 +70,7 @@ def test_training(backend):
     assert_flat(step, _rounds(backend))
 
 
+@pytest.mark.long
 def test_plans_of_hot_loops(backend):
     code = fastgc.BinaryCode(4, stragglers=1)
     messages, heard = np.ones((4, 6)), np.array([0, 1, 3])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from code_table import SMALL, SMALL_IDS
 from scipy import stats
+from strength import much
 
 from fastgc import (
     BinaryCode,
@@ -42,7 +43,7 @@ def assert_same(one, other):
 def test_kernel_does_what_rounds_do(code, interrupted):
     if isinstance(code, LinearCode) or isinstance(code.rule, Groups):
         pytest.skip("no kernel knows the rule of any matrix, or of groups of several kinds")
-    settings = {"rounds": 60, "seed": 5, "interrupted": interrupted}
+    settings = {"rounds": much(60, 20), "seed": 5, "interrupted": interrupted}
     cost = np.linspace(1e-4, 3e-4, code.n)
     for delays, more in (
         (PARETO, {"cost": cost}),

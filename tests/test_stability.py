@@ -104,6 +104,7 @@ def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
         assert stability.residual(code, F) == 0
 
 
+@pytest.mark.long
 @unstable
 def test_amplification_beyond_float64():
     """The logarithm against exact products, of the code's coefficients and its vector."""
