@@ -337,6 +337,65 @@ def test_combine_tells_what_is_not_finite(dtype, size, count, bad, data):
     assert not np.isfinite(sum(kernels.square_sum(row) for row in rows))
 
 
+TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # seven of each twelve are needed
+
+
+def vector_of(code, survivors, method):
+    survivors = np.array(survivors, np.int64)
+    out = np.full(survivors.size, np.nan, np.complex128)
+    decode, where = kernels.bind_decoding_vector(code._plan, survivors, out)
+    return decode(method, survivors.size), where[0], out
+
+
+@pytest.mark.parametrize(
+    ("survivors", "status", "where"),
+    [
+        ([*range(24), 5], "DUPLICATE", 24),
+        ([3, 3, 99], "DUPLICATE", 1),
+        ([*range(23), 24], "OUT_OF_RANGE", 23),
+        ([-1, 0, 0], "OUT_OF_RANGE", 0),
+        (range(9), "TOO_FEW", 7),
+        ([*range(4), *range(12, 20)], "TOO_FEW", 3),
+    ],
+)
+@pytest.mark.parametrize("method", [kernels.LOCATOR, kernels.LOOKUP, kernels.SPREAD])
+def test_what_is_wrong_with_survivors(survivors, status, where, method):
+    found = vector_of(TWO, survivors, method)
+    assert found[:2] == (kernels.Status[status], where)
+    assert np.isnan(found[2]).all()
+
+
+def test_last_entry_beyond_a_double_is_told():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = fastgc.ReedSolomon(3000, stragglers=1500, root=1)
+    status, where, out = vector_of(code, range(1500), kernels.LOCATOR)
+    beyond = np.flatnonzero(~np.isfinite(out))
+    assert status == kernels.Status.OVERFLOW
+    assert where == beyond[-1] > beyond[0]
+
+
+def test_spread_decodes_anew_what_is_longer_than_the_sum():
+    """Cluster by cluster: of the messages that suffice, unless the vector of all is as short."""
+    anew = 0
+    for away in range(2, 5):
+        for first in range(12):
+            neighbours = 5 * (first + np.arange(away)) % 12  # of the points, whose powers step by 5
+            survivors = np.setdiff1d(np.arange(24), neighbours)
+            plain, spread = (
+                vector_of(TWO, survivors, m)[2] for m in (kernels.LOCATOR, kernels.SPREAD)
+            )
+            mine = survivors < 12
+            if np.linalg.norm(plain[mine]) > 1:
+                anew += 1
+                assert np.count_nonzero(spread[mine]) == 7
+                assert np.linalg.norm(spread[mine]) < np.linalg.norm(plain[mine])
+            else:
+                np.testing.assert_allclose(spread[mine], plain[mine], rtol=1e-12)
+            np.testing.assert_allclose(spread[~mine], plain[~mine], rtol=1e-12)
+    assert anew == 24
+
+
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
 def test_every_mode_tells_what_is_not_finite(kernel, cut, monkeypatch):
@@ -347,7 +406,8 @@ def test_every_mode_tells_what_is_not_finite(kernel, cut, monkeypatch):
         monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
     rng = np.random.default_rng(6)
     try:
-        for size, count in [(1, 1), (2, 3), (17, 5), (3073, 4)]:
+        # the last is longer than what C adds up at a time
+        for size, count in [(1, 1), (2, 3), (17, 5), (3073, 4), (20_001, 1)]:
             for dtype in kernel.dtypes:
                 arguments = kernel.make(rng, size, count, dtype)
                 assert kernel.finite(arguments)

@@ -257,6 +257,20 @@ def test_no_order_that_reaches_outside_comes_to_a_kernel(order):
     assert vandermonde._is_plain(np.array([0, 2, 1]), (3,))
 
 
+@pytest.mark.every_backend
+@pytest.mark.parametrize("size", [2.0**250, 2.0**-250])
+@pytest.mark.parametrize("complex_", [False, True])
+def test_nodes_of_any_size(size, complex_):
+    """Where differences cannot be inverted two at a time: powers of two change no digit."""
+    nodes, powers = np.array([1.5, -0.5, 0.25, -2.0]), size ** np.arange(4)
+    if complex_:
+        nodes = nodes + 1j * np.array([0.5, 1.0, -1.5, 0.75])
+    b = np.array([1.0, -2.0, 0.5, 3.0], nodes.dtype)
+    plain, other = solve(nodes, b), solve(nodes, b, True)
+    np.testing.assert_allclose(solve(nodes * size, b) * powers, plain, rtol=1e-12)
+    np.testing.assert_allclose(solve(nodes * size, b * powers, True), other, rtol=1e-12)
+
+
 def test_overflow_warns():
     nodes = np.linspace(1, 2, 40)
     with pytest.warns(RuntimeWarning, match="overflow in solving a Vandermonde system"):
