@@ -119,6 +119,16 @@ def test_thousands_of_nodes_on_any_interval(length):
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
 
 
+@pytest.mark.every_backend
+@pytest.mark.parametrize("length", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
+def test_complex_points_of_any_size(length):
+    """Among nodes whose products are beyond a double; powers of two change no digit."""
+    nodes, points = roots_of_unity(60), np.array([0.3 + 0.2j, -0.1 - 0.7j, 0.9j])
+    L = basis(nodes, points)
+    np.testing.assert_allclose(L @ nodes**7, points**7, atol=1e-13)
+    np.testing.assert_allclose(basis(nodes * length, points * length), L, rtol=1e-12)
+
+
 def test_equispaced_nodes_are_hopeless_but_no_nan():
     nodes = np.linspace(0, 1, 2000)
     w = weights(nodes)

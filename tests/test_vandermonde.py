@@ -141,9 +141,13 @@ def test_leja_order_is_greedy(complex_, m):
         assert distances[0] >= distances.max() - 1e-9
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1.0, 1e20, 1e150])
-def test_leja_order_does_not_see_the_scale(scale):
+@pytest.mark.every_backend
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("scale", [2.0**-1000, 1e-150, 1e-20, 1.0, 1e20, 1e150, 2.0**1000])
+def test_leja_order_does_not_see_the_scale(scale, complex_):
     nodes = np.random.default_rng(1).standard_normal(200)
+    if complex_:
+        nodes = nodes + 1j * np.random.default_rng(2).standard_normal(200)
     np.testing.assert_array_equal(leja_order(nodes * scale), leja_order(nodes))
     clustered = np.concatenate([nodes * 1e-9, nodes + 5])
     assert sorted(leja_order(clustered).tolist()) == list(range(400))
