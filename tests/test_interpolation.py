@@ -129,6 +129,19 @@ def test_complex_points_of_any_size(length):
     np.testing.assert_allclose(basis(nodes * length, points * length), L, rtol=1e-12)
 
 
+@pytest.mark.every_backend
+def test_weights_of_any_size_on_a_slanted_line():
+    """Of equispaced nodes, from 1 to 1e-300 and less; turning all by one angle changes nothing."""
+    nodes, points, turn = np.linspace(0, 1, 1500), np.array([0.49999, 0.5003]), np.exp(0.7j)
+    L = basis(nodes, points)
+    turned = basis(nodes * turn, points * turn)
+    size = np.abs(L).max(axis=1, keepdims=True)
+    assert np.abs(turned - L).max() < 1e-9 * size.max()
+    large = np.abs(L) > 1e-6 * size
+    assert large.sum() > 50
+    np.testing.assert_allclose(turned[large], L[large], rtol=1e-7)
+
+
 def test_equispaced_nodes_are_hopeless_but_no_nan():
     nodes = np.linspace(0, 1, 2000)
     w = weights(nodes)
