@@ -132,9 +132,11 @@ def test_complex_points_of_any_size(length):
 @pytest.mark.every_backend
 def test_weights_of_any_size_on_a_slanted_line():
     """Of equispaced nodes, from 1 to 1e-300 and less; turning all by one angle changes nothing."""
-    nodes, points, turn = np.linspace(0, 1, 1500), np.array([0.49999, 0.5003]), np.exp(0.7j)
+    nodes, points, turn = np.linspace(0, 1, 1500), np.array([0.49999, 0.5003 + 1e-4j]), np.exp(0.7j)
     L = basis(nodes, points)
     turned = basis(nodes * turn, points * turn)
+    for row, point in zip(turned, points, strict=True):  # nothing is left of the point before
+        np.testing.assert_allclose(basis(nodes * turn, [point * turn])[0], row, rtol=1e-12)
     size = np.abs(L).max(axis=1, keepdims=True)
     assert np.abs(turned - L).max() < 1e-9 * size.max()
     large = np.abs(L) > 1e-6 * size
