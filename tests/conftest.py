@@ -44,9 +44,11 @@ def pytest_addoption(parser):
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
     """The whole suite in two processes, if pytest-xdist is there and -n says nothing else."""
-    option, worker = config.option, "PYTEST_XDIST_WORKER" in os.environ
+    option = config.option
     whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
-    if whole and not worker and not option.usepdb and getattr(option, "numprocesses", 0) is None:
+    if whole and "PYTEST_XDIST_WORKER" in os.environ:
+        option.loadgroup = True  # is not told of what follows
+    elif whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
         option.dist = "loadgroup"
 

@@ -474,6 +474,7 @@ def test_trust_counts_the_rounding_of_messages():
     assert double.relative_error < 1e-10
 
 
+@unstable
 def test_trust_beyond_float64():
     code = ReedSolomon(1024, stragglers=512, root=1)
     with warnings.catch_warnings():

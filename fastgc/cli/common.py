@@ -75,12 +75,15 @@ class ListingCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the help."""
-        each: Any
-        for each in self.params:
+        params: list[Any] = list(self.params)
+        said = [(each, each.help) for each in params if getattr(each, "help", None)]
+        for each, text in said:
             for words, names in self.LISTS.items():
-                if words in (getattr(each, "help", None) or ""):
+                if words in text:
                     each.help = each.help.replace(words, names())
         super().format_help(ctx, formatter)
+        for each, text in said:
+            each.help = text
 
 
 @contextmanager
