@@ -164,7 +164,7 @@ def test_leaks_of_compiled_code_are_seen():
     ffi = cffi.FFI()
     ffi.cdef("void *malloc(size_t); void free(void *);")
     c = ffi.dlopen(None)
-    addresses = np.zeros(ROUNDS + 1000, np.uintp)
+    addresses = np.zeros(ROUNDS + 1001, np.uintp)
     addresses.fill(1)  # so that the array itself is resident
     count = iter(range(addresses.size))
 
