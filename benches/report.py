@@ -1,6 +1,6 @@
 """All results, measured anew: ``benches/RESULTS.md``, and pictures if they are wanted.
 
-Run as ``python benches/report.py``, on an idle machine: half an hour. Each table is headed by the
+Run as ``python benches/report.py``, on an idle machine. Each table is headed by the
 command that makes just that one. ``python benches/report.py WORD ...`` runs those sections only
 whose title or command has one of the words in it, and prints them; ``--out FILE`` writes to a file
 in either case, ``--pictures FOLDER`` draws ``scaling.png`` and ``roofline.png`` in it, and

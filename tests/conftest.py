@@ -1,7 +1,8 @@
 """Under which backends tests run, and how many of them; and proof of which build is tested.
 
 Kernels, marked ``every_backend``, are tested under each backend, all else under the default one.
-With ``--long`` every test runs under every backend, and those marked ``long`` run, too.
+With ``--long`` every test runs under every backend and for every dtype, and those marked ``long``
+run, too.
 """
 
 import functools
@@ -121,7 +122,8 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if is_long(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not is_long(item)]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(autouse=True)

@@ -479,7 +479,7 @@ MUTANTS = [
     ),
     M(
         "numpy8",
-        "completion",
+        "kernels completion",
         "present[survivors[inside]] = True\n    if np.count_nonzero(present) < survivors.size:",
         "present[survivors[inside]] = True\n    if np.count_nonzero(inside) < survivors.size:",
     ),
@@ -761,7 +761,7 @@ MUTANTS = [
     ),
     M(
         "keep8",
-        "checkpoint",
+        "linear checkpoint",
         "relative = np.round(values / largest, 6) + 0.0",
         "relative = np.round(values / largest, 6)",
     ),
@@ -895,7 +895,7 @@ MUTANTS = [
     M("rs6", "parity", "moments = np.arange(1, min(at.size", "moments = np.arange(0, min(at.size"),
     M(
         "rs7",
-        "decoding_methods",
+        "stream decoding_methods",
         "((count > need) & ~(norm <= 1 + 1e-9)).any()",
         "((count > need) & ~(norm <= 1 + 1e-9)).all()",
     ),
@@ -1017,7 +1017,7 @@ MUTANTS = [
         "error = float(np.hypot(np.sqrt(squared), left_out))",
         "error = float(np.sqrt(squared))",
     ),
-    M("trust3", "half codes", "if message > sums:", "if message > gradient:"),
+    M("trust3", "stability half codes", "if message > sums:", "if message > gradient:"),
     # ------------------------------------------------------------------ codes: the rest
     M(
         "cache1",
@@ -1034,7 +1034,7 @@ MUTANTS = [
     M("cache3", "cache", "self._held -= nbytes", "self._held -= 0 * nbytes"),
     M(
         "rule1",
-        "codes repetition",
+        "grouped codes repetition",
         "heaviest = np.sort(self.weight[~came])[::-1]",
         "heaviest = np.sort(self.weight[~came])",
     ),
@@ -1183,7 +1183,7 @@ MUTANTS = [
     ),
     M(
         "engine13",
-        "engine_local conformance",
+        "faults engine_local conformance",
         "return delay / self._parts if index < self._parts else 0.0",
         "return delay / self._parts",
     ),

@@ -1,4 +1,4 @@
-"""How much is tried: all there is with ``--long``, else as much of it as takes three minutes."""
+"""How much is tried: all there is with ``--long``, else less of it."""
 
 from __future__ import annotations
 

@@ -956,3 +956,9 @@ def test_every_message_of_an_older_round_is_counted():
         ],
     )
     assert [cluster.step(np.ones(1), out).stale for _ in range(2)] == [0, 3]
+
+
+def test_chosen_messages_are_decoded_in_the_order_in_which_they_were_chosen():
+    out = np.empty(1)
+    cluster = script(REAL, [NOTHING, [message(0, 0)], [message(2, 0)]], survivors=lambda _: [2, 0])
+    assert cluster.step(np.ones(1), out).survivors.tolist() == [2, 0]

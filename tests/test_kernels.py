@@ -560,7 +560,7 @@ def test_a_running_sum_of_vectors(data, size, dtype):
         np.testing.assert_array_equal(total, vectors.sum(axis=0))
 
 
-@pytest.mark.long  # but for what is summed up in place, README's third example has it all
+@pytest.mark.long  # most of it is in the example of fastgc.kernels.numba, which test_readme.py runs
 @pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
 def test_from_compiled_code():
