@@ -336,14 +336,16 @@ SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_bfloat), bfloat, uint16_t)
     int name(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count, int64_t lo,  \
              int64_t hi, int64_t in_len, int64_t out_len, int flags, out *to)                      \
     {                                                                                              \
-        return (__VA_ARGS__)(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to);         \
+        __VA_ARGS__                                                                                \
     }
-COMBINE(FGC_AT_LEVEL(fgc_combine_double), double, combine_double_double)
-/* One row, as in streaming encoding, is not worth wider sums: one rounding more, in half the time. */
+#define BODY(name, count) name(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to)
+COMBINE(FGC_AT_LEVEL(fgc_combine_double), double, return BODY(combine_double_double, count);)
+/* One row, as in streaming encoding, is not worth wider sums: one rounding more, in half the time.
+ * Its count is a constant, which spares compiling all that many rows need. */
 COMBINE(FGC_AT_LEVEL(fgc_combine_float), float,
-        count == 1 ? combine_float_float : combine_float_double)
-COMBINE(FGC_AT_LEVEL(fgc_combine_half), float, combine_half_float)
-COMBINE(FGC_AT_LEVEL(fgc_combine_bfloat), float, combine_bfloat_float)
+        return count == 1 ? BODY(combine_float_float, 1) : BODY(combine_float_double, count);)
+COMBINE(FGC_AT_LEVEL(fgc_combine_half), float, return BODY(combine_half_float, count);)
+COMBINE(FGC_AT_LEVEL(fgc_combine_bfloat), float, return BODY(combine_bfloat_float, count);)
 
 /* Rows and coefficients of a combination of chosen rows; returns how many. */
 static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,

@@ -16,6 +16,12 @@
 #define FGC_INLINE inline
 #endif
 
+#if defined(__GNUC__) || defined(__clang__)
+#define FGC_NOINLINE __attribute__((noinline))
+#else
+#define FGC_NOINLINE
+#endif
+
 #if defined(__clang__)
 #define FGC_UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)

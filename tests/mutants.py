@@ -78,8 +78,8 @@ MUTANTS = [
     M(
         "c5",
         "kernels",
-        "count == 1 ? combine_float_float : combine_float_double)",
-        "count >= 1 ? combine_float_float : combine_float_double)",
+        "return count == 1 ? BODY(combine_float_float, 1)",
+        "return count >= 1 ? BODY(combine_float_float, 1)",
     ),
     M("c6", "kernels", "even[t] = t % 2 == 0;", "even[t] = t % 2 == 1;"),
     M(
