@@ -351,7 +351,7 @@ class Code(Scheme):
             raise ValueError(f'partial must be None or "best", not {partial!r}')
         residual = 0.0
         if partial is None:
-            vector = self.decoding_vector(survivors, method)
+            vector = self._vector_by(survivors, method)
         elif survivors.size == 0:
             raise ValueError("there is no approximation without any message")
         else:
