@@ -22,6 +22,7 @@ from .codes import Code, Grouped, GroupedRound
 from .delays.interface import described
 from .engines import Cluster, RoundReport
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
+from .engines.worker import partial_gradient
 from .errors import CheckpointError
 from .history import History, Record, Spent, equal_loss, read_json, record_of, write_json
 from .models import LeastSquares, Model, SoftmaxRegression
@@ -490,5 +491,6 @@ def _partials(
     X, y = prepared
     partials = np.empty((k, theta.size), dtype=theta.dtype)
     for j, shard in enumerate(datasets.partition(X, y, k)):
-        model.partial_gradient(theta, shard if drawn is None else drawn(shard, j), partials[j])
+        part = shard if drawn is None else drawn(shard, j)
+        partial_gradient(model.partial_gradient, theta, part, partials[j])
     return partials

@@ -17,6 +17,7 @@ SIMULATED = [
     conformance.recorded_survivors_give_the_same_bits,
     conformance.rounds_are_numbered,
     conformance.only_those_asked_take_part,
+    conformance.gradients_must_be_written,
     conformance.unsuitable_arguments_leave_it_open,
 ]
 

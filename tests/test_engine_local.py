@@ -1,7 +1,6 @@
 """The local engine. No test asserts a time; a delay of ABSENT is one that no test waits for."""
 
 import gc
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from remote import Remote
 from strength import much
+from worker_processes import pids, wait_for_ends
 
 from fastgc import (
     BinaryCode,
@@ -52,27 +52,10 @@ class Delays:
         return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
 
 
-def pids(*workers):
-    names = {f"fastgc-{worker}" for worker in workers}
-    return [
-        child.pid
-        for child in multiprocessing.active_children()
-        if child.name.startswith("fastgc-") and (not workers or child.name in names)
-    ]
-
-
-def exists(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.fixture(autouse=True)
 def nothing_left():
     yield
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 # np.multiply(theta, shard, out) has the signature of a gradient function, and pickles.
@@ -191,7 +174,7 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed):
             while True:
                 cluster.step(np.ones(5), out)
         assert caught.value.missing == 1
-        assert pids() == []
+        wait_for_ends(*pids())
 
 
 def test_the_dead_are_declared_stragglers(monkeypatch):
@@ -231,7 +214,7 @@ def test_raising_gradient_names_worker_and_partition_and_ends_all():
     assert "round 0" in text
     assert "Traceback" in text
     assert "could not be broadcast" in text
-    assert not any(map(exists, processes))
+    wait_for_ends(*processes)
 
 
 def test_traceback_beyond_the_space_for_it_keeps_its_end():
@@ -276,7 +259,7 @@ def test_non_finite_message_closes():
     with pytest.raises(NonFiniteMessageError) as caught:
         cluster.step(np.ones(1), np.empty(1))
     assert caught.value.worker == 1
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 def test_timeout_names_the_silent():
@@ -284,18 +267,18 @@ def test_timeout_names_the_silent():
     cluster = LocalCluster(Uncoded(3, 3), [1.0] * 3, np.multiply, 1, delays=delays, timeout=0.3)
     with pytest.raises(TimeoutError, match=r"workers \[1, 2\]"):
         cluster.step(np.ones(1), np.empty(1))
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 def test_close_ends_a_worker_that_will_not_end():
     stubborn = Remote(
         "lambda theta, shard, out, signal=__import__('signal'), time=__import__('time'): "
-        "shard and [signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600)]"
+        "[signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600)] if shard else out.fill(0)"
     )
     cluster = LocalCluster(Uncoded(2, 2), [0, 1], stubborn, 1, timeout=0.3)
     with pytest.raises(TimeoutError):
         cluster.step(np.ones(1), np.empty(1))
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 def test_parameters_are_read_only_for_workers():
@@ -380,7 +363,7 @@ def test_workers_keep_the_environment(name, monkeypatch):
 def test_closed_cluster_refuses_a_step_and_closes_again():
     cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
     cluster.close()
-    assert pids() == []
+    wait_for_ends(*pids())
     cluster.close()
     with pytest.raises(RuntimeError, match="closed"):
         cluster.step(np.ones(1), np.empty(1))
@@ -391,7 +374,7 @@ def test_forgotten_cluster_is_closed():
     cluster.step(np.ones(1), np.empty(1))
     del cluster
     gc.collect()
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 @pytest.mark.parametrize(
@@ -889,7 +872,7 @@ def test_those_asked_must_suffice():
         with pytest.raises(NotDecodableError, match="messages do not determine") as caught:
             cluster.collect(np.ones(1), code.round(1), asked)
         assert caught.value.missing == missing
-        assert pids() == []
+        wait_for_ends(*pids())
     with LocalCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
         rnd = code.round(1)
         for asked in ([1, 2, 3], range(4), np.array([3, 0, 1])):
@@ -925,7 +908,7 @@ def test_dead_workers_of_groups():
         with pytest.raises(NotDecodableError, match=r"workers \[1, 4\] have died") as caught:
             run(0, 1)
         assert caught.value.missing == 1
-        assert pids() == []
+        wait_for_ends(*pids())
 
 
 def test_death_in_a_group_that_waits():
@@ -938,7 +921,7 @@ def test_death_in_a_group_that_waits():
     rnd.reset([0, 1])
     with pytest.raises(NotDecodableError, match=r"workers \[2\] have died.*round 1"):
         cluster.collect(np.ones(1), rnd, rnd.workers)
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 def test_a_tracker_does_not_wait_for_those_not_asked():
@@ -968,7 +951,7 @@ def test_errors_in_rounds_of_groups_close(shards, error, match):
     with pytest.raises(error, match=match) as caught:
         cluster.collect(np.ones(3), rnd, rnd.workers)
     assert caught.value.worker == 2
-    assert pids() == []
+    wait_for_ends(*pids())
     with pytest.raises(RuntimeError, match="the cluster is closed"):
         cluster.collect(np.ones(3), rnd, rnd.workers)
 
@@ -981,7 +964,7 @@ def test_timeout_in_a_round_of_groups():
     rnd.reset([0, 1])
     with pytest.raises(TimeoutError, match="round 0"):
         cluster.collect(np.ones(1), rnd, rnd.workers)
-    assert pids() == []
+    wait_for_ends(*pids())
 
 
 @pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import worker_processes
 from remote import Remote
 from strength import much
+from worker_processes import pids, wait_for_ends
 
 from fastgc import (
     BinaryCode,
@@ -36,10 +38,7 @@ pytestmark = pytest.mark.any_backend
 
 def pid_of(worker):
     """Of the process that runs now; None while there is none."""
-    for child in multiprocessing.active_children():
-        if child.name == f"fastgc-{worker}":
-            return child.pid
-    return None
+    return next(iter(pids(worker)), None)
 
 
 def kill(worker):
@@ -60,7 +59,7 @@ def fatal(path):
 @pytest.fixture(autouse=True)
 def nothing_left():
     yield
-    assert [c for c in multiprocessing.active_children() if c.name.startswith("fastgc-")] == []
+    wait_for_ends(*pids())
 
 
 def steps_until(cluster, holds, out, value=1.0):
@@ -250,34 +249,12 @@ def test_killed_while_stopped():
         steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out)
 
 
-def end_fork_server():
-    from multiprocessing import forkserver
-
-    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-    os.waitpid(forkserver._forkserver._forkserver_pid, 0)
-    forkserver._forkserver._forkserver_pid = None
-
-
-def runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_for_ends(*pids):
-    """Of processes that are ending, where nobody is left who would tell that they have."""
-    while any(runs(pid) for some in pids for pid in some):
-        time.sleep(0.01)
-
-
 def test_workers_outlive_the_fork_server():
     """It ends, and none of them does: none is taken for dead, or started twice."""
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
         before = cluster._transport.pids()
-        end_fork_server()
+        worker_processes.end()
         for _ in range(20):
             report = cluster.step(np.ones(2), out)
             np.testing.assert_allclose(out, 3.0)
@@ -287,17 +264,17 @@ def test_workers_outlive_the_fork_server():
         assert report.deaths <= 1
         after = cluster._transport.pids()
     assert after[1] != before[1]
-    wait_for_ends(before.values(), after.values())
+    wait_for_ends(*before.values(), *after.values())
 
 
 def test_close_ends_workers_of_a_fork_server_that_has_ended():
     hang = Remote("lambda theta, shard, out: __import__('time').sleep(600)")
     cluster = LocalCluster(Uncoded(2), [0, 0], hang, 1, timeout=0.2)
     running = cluster._transport.pids().values()
-    end_fork_server()
+    worker_processes.end()
     with pytest.raises(TimeoutError):
         cluster.step(np.ones(1), np.empty(1))
-    wait_for_ends(running)
+    wait_for_ends(*running)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12
@@ -335,7 +312,9 @@ def test_data_beyond_what_a_pipe_holds():
 
         def launch(worker):
             start(worker)
-            stopped.append(cluster._transport._processes[worker].pid)
+            while not pids(worker):
+                time.sleep(0.001)
+            stopped.extend(pids(worker))
             os.kill(stopped[0], signal.SIGSTOP)
 
         cluster._transport._launch = launch
@@ -757,7 +736,7 @@ def test_a_limit_of_open_files_is_named(monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, before[1]))
     try:
-        with pytest.raises(OSError, match=r"50 workers need 150 open files.*ulimit -n"):
+        with pytest.raises(OSError, match=r"50 workers need 50 open files.*ulimit -n"):
             LocalCluster(Uncoded(50), [1.0] * 50, np.multiply, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

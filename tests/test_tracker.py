@@ -3,9 +3,12 @@
 import doctest
 import json
 import math
+import os
+import signal
 
 import numpy as np
 import pytest
+from worker_processes import pids, wait_for_ends
 
 import fastgc
 from fastgc import (
@@ -281,9 +284,10 @@ def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
         assert report.messages == 8
         np.testing.assert_allclose(out, 36)
         # With two gone, the six others are all that will come.
-        for process in run._transport._processes[:2]:
-            process.kill()
-            process.join()
+        gone = pids(0, 1)
+        for pid in gone:
+            os.kill(pid, signal.SIGKILL)
+        wait_for_ends(*gone)
         with pytest.warns(InstabilityWarning):
             report = run.step(theta, out)
         assert report.messages == 6

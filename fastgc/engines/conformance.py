@@ -78,6 +78,29 @@ def intruding(theta: Array, shard: float, out: Array) -> None:
     theta[:] = 0.0
 
 
+def insisting(theta: Array, shard: float, out: Array) -> None:
+    """Write to the parameters of the first partition, whether they may be written to or not."""
+    np.multiply(theta, shard, out=out)
+    if shard == 1.0:
+        theta.flags.writeable = True
+        theta[:] = 0.0
+
+
+def returning(theta: Array, shard: float, out: Array) -> Array:
+    """Return what should be written."""
+    return shard * theta
+
+
+def leaving_out(theta: Array, shard: float, out: Array) -> None:
+    """Write all but two elements."""
+    out[:2], out[4:] = shard, shard
+
+
+def adding(theta: Array, shard: float, out: Array) -> None:
+    """Add to what is there."""
+    out += shard * theta
+
+
 def numbered(shard: float, partition: int, round: int) -> float:
     """Give a mini-batch that tells what it was asked for."""
     return shard + 100.0 * partition + 10_000.0 * round
@@ -223,6 +246,52 @@ def parameters_are_read_only(engine: Engine) -> None:
         cluster.step(np.ones(3), np.empty(3))
 
 
+def parameters_stay_read_only(engine: Engine) -> None:
+    """A gradient that insists on writing to them fails, or has them to itself."""
+    shards, out = [1.0, 2.0, 4.0, 8.0], np.empty(3)
+    delays = Delays([0.0, LATE, LATE, LATE])
+    cluster = engine(codes.Uncoded(WORKERS), shards, insisting, 3, delays=delays)
+    try:
+        cluster.step(np.ones(3), out)
+        np.testing.assert_array_equal(out, 15.0)
+    except WorkerFailedError as error:
+        _says(error, "worker 0", "partition 0", "WRITEABLE")
+    finally:
+        cluster.close()
+
+
+def gradients_must_be_written(engine: Engine) -> None:
+    """One that returns what it computed, or writes a part of it, is an error that says so."""
+    for gradient, size, texts in (
+        (returning, 3, ("returned ndarray", "out[:] = ")),
+        (leaving_out, 5, ("did not write 2 of the 5", "out[2]")),
+        (adding, 3, ("did not write 3 of the 3", "out[0]")),
+    ):
+        for dtype in (np.float64, np.float32, np.complex128):
+            cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, gradient, size, dtype)
+            with _raises((WorkerFailedError, TypeError, ValueError), *texts):
+                cluster.step(np.ones(size, dtype), np.empty(size, dtype))
+            cluster.close()
+
+
+def rounds_outlive_their_cluster(engine: Engine) -> None:
+    """What a round has received is there as long as the round is, for whom an error interrupts."""
+    p = 100_000  # more than any engine sends beside its large memory
+    code, shards, theta = codes.Uncoded(WORKERS), [1.0, 2.0, 4.0, 8.0], np.ones(p)
+    rnd, late, out = code.round(p), code.round(p), np.empty(p)
+    with engine(code, shards, np.multiply, p) as cluster:
+        cluster.collect(theta, rnd)
+    away = Delays([0.0, ABSENT, 0.0, 0.0])
+    cluster = engine(code, shards, np.multiply, p, delays=away, timeout=LATE)
+    with _raises(TimeoutError):
+        cluster.collect(theta, late)
+    with engine(code, [16.0] * 4, np.multiply, p) as cluster:  # where their memory was, maybe
+        cluster.step(theta, out)
+        np.testing.assert_array_equal(rnd.gradient(), 15.0)
+        np.testing.assert_array_equal(late.best().gradient, 13.0)
+    np.testing.assert_array_equal(rnd.gradient(out), 15.0)
+
+
 def messages_that_are_not_finite_are_refused(engine: Engine) -> None:
     """The error names the worker."""
     cluster = engine(codes.Uncoded(WORKERS), [1.0, 1.0, 1.0, np.inf], np.multiply, 3)
@@ -335,6 +404,9 @@ CHECKS: list[Callable[[Engine], None]] = [
     those_asked_must_suffice,
     failures_name_worker_and_partition,
     parameters_are_read_only,
+    parameters_stay_read_only,
+    gradients_must_be_written,
+    rounds_outlive_their_cluster,
     messages_that_are_not_finite_are_refused,
     rounds_time_out,
     unsuitable_arguments_leave_it_open,
@@ -432,10 +504,14 @@ def _raises(kind: type[Exception] | tuple[type[Exception], ...], *texts: str) ->
     try:
         yield
     except kind as error:
-        raised = str(error)
+        raised = error
     assert raised is not None, f"no {kind} was raised"
+    _says(raised, *texts)
+
+
+def _says(error: Exception, *texts: str) -> None:
     for text in texts:
-        assert text in raised, f"{text!r} is not in {raised}"
+        assert text in str(error), f"{text!r} is not in {error}"
 
 
 def _is_closed(cluster: Cluster, size: int = 3) -> None:

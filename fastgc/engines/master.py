@@ -62,7 +62,8 @@ class Master:
         The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
-        parameters ``theta`` to ``out``. It is pickled, so define it in an importable module.
+        parameters ``theta`` to all of ``out``, which holds NaN, and returns None or ``out``. It is
+        pickled, so define it in an importable module.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
@@ -87,7 +88,8 @@ class Master:
       the job ends and says so; it goes on from its checkpoint.
     - Where more than s die, the round waits for them to come back (`patience`), then raises an
       error that names them, or takes the best approximation (``partial="best"``).
-    - A gradient that raises is a `WorkerFailedError`: worker, partition, and its traceback.
+    - A gradient that raises is a `WorkerFailedError`: worker, partition, and its traceback. So is
+      one that does not write all of ``out``, or returns what would be lost.
     - A message that is not finite is a `NonFiniteMessageError`, which names the worker.
     - A message that is wrong is found by `verify`: parity checks name the worker, given two
       messages to spare, and it is a straggler in that round. Where too many have died to tell, the

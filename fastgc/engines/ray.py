@@ -28,7 +28,6 @@ from .. import _extras, kernels
 from .._arrays import check_real
 from ..codes import Code
 from .interface import Event, Gradient, Kind, Task
-from .local import _restore_environment
 from .master import Master
 from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
@@ -391,7 +390,11 @@ def _start_environment(workers: int) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-        _restore_environment(before)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _shut_down(ray: Any) -> None:

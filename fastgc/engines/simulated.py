@@ -24,6 +24,7 @@ from .interface import (
 )
 from .master import Chosen
 from .options import RoundKeywords, RoundOptions
+from .worker import partial_gradient
 
 __all__ = ["SimulatedCluster"]
 
@@ -285,6 +286,6 @@ class _Partials:
             if cluster._options.batch is not None:
                 shard = cluster._options.batch(shard, partition, cluster._number)
             partial = np.empty(cluster._size, cluster._form.partial_dtype)
-            cluster._gradient(self._theta, shard, partial)
+            partial_gradient(cluster._gradient, self._theta, shard, partial)
             self._known[partition] = partial
         return partial

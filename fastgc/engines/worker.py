@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +10,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .interface import Task
+from .. import kernels
+from .interface import Gradient, Task
 
-__all__ = ["Worker", "failure"]
+__all__ = ["Worker", "failure", "partial_gradient"]
 
 Array = NDArray[Any]
+
+# A NaN that no arithmetic makes, by the bytes of a real: what a gradient leaves of it, it did not
+# write, or added to.
+_UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
+
+
+def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -> None:
+    """Let `gradient` write a partial gradient to `out`, whatever that holds.
+
+    Raises
+    ------
+    TypeError
+        If it returns something else than None or `out`: that would be lost.
+    ValueError
+        If it does not write all of `out`; says what is missing.
+    """
+    reals = out.view(out.real.dtype)
+    bits = reals.view(f"u{reals.itemsize}")
+    unwritten = _UNWRITTEN[reals.itemsize]
+    bits.fill(unwritten)
+    returned = gradient(theta, shard, out)
+    if returned is not None and returned is not out:
+        raise TypeError(
+            f"the gradient returned {type(returned).__name__}, which would be lost: it must write "
+            "the partial gradient to its argument out (out[:] = ...), and return None or out"
+        )
+    if math.isnan(kernels.square_sum(reals)):  # else nothing is left
+        missing = np.flatnonzero(bits == unwritten) // (reals.size // out.size)
+        if missing.size:
+            count = np.unique(missing).size
+            raise ValueError(
+                f"the gradient did not write {count} of the {out.size} elements of its argument "
+                f"out, the first of them out[{missing[0]}]: it must write all of them, and not add "
+                "to what is there"
+            )
 
 
 class Worker:
@@ -50,7 +87,7 @@ class Worker:
         self.message_count = len(data)
         self.partition = -1
         self._parts = self.message_count if task.spread else 1  # that a delay is slept in
-        self._partial = np.zeros(task.size, task.code.partial_dtype(task.dtype))
+        self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
         self._encoders = [
             task.code.encoder(
                 number,
@@ -74,7 +111,7 @@ class Worker:
         for partition, shard in self._data[index]:
             self.partition = partition
             part = shard if task.batch is None else task.batch(shard, partition, round)
-            task.gradient(theta, part, self._partial)
+            partial_gradient(task.gradient, theta, part, self._partial)
             encoder.add(partition, self._partial)
         self.partition = -1
         return encoder.message()

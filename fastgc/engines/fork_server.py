@@ -1,0 +1,304 @@
+"""The process that workers are forked from: one for all clusters of a program.
+
+It has imported what workers need, so that a fork takes milliseconds, and holds no thread, no lock
+and no memory of the program's. `multiprocessing` has one, too. But that is waited for, however long
+it hangs, ends the round that finds it dead, leaves a folder in the file system if the program is
+killed, and its children may have none of their own.
+
+Nothing here waits. A fork is asked for by a record over a socket and answered by another; a server
+that is dead, or has not answered in time, is left for a new one, and those who asked ask again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from multiprocessing import spawn, util
+
+from .._registry import load_object
+
+__all__ = ["THREADS", "Connection", "connect", "end_with", "serve"]
+
+_NUMBERS = 6  # of a record, besides its ticket
+_ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and what is said to the child
+_ANSWER = struct.Struct("=qq")  # a ticket, and a process
+_FILES = 16  # that a child is given, at most
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_READY = -1  # the ticket of a connection's first answer
+_TO_START, _TO_FORK = 60.0, 5.0  # seconds to answer within
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_BEGIN = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from fastgc.engines.fork_server import serve
+serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+"""
+
+
+class Connection:
+    """Asks the server for forks, and takes its answers; for one thread.
+
+    Attributes
+    ----------
+    deadline : float
+        By when, of ``time.monotonic()``, the next answer is due; inf: none is.
+    ready : bool
+        Whether the server has answered at all.
+    lost : bool
+        Whether it never will again.
+    """
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        self._tickets: list[int] = []
+        self._given = 0
+        self.ready = False
+        self.deadline = time.monotonic() + _TO_START
+        with theirs:
+            self.lost = not server.introduce(theirs)
+
+    def fileno(self) -> int:
+        """Of what can be read once there is an answer, or the server is dead."""
+        return self._socket.fileno()
+
+    def fork(self, numbers: Sequence[int], files: Sequence[int]) -> int:
+        """Ask for a child that is given these numbers and open files; returns a ticket."""
+        ticket = self._given
+        self._given += 1
+        self._tickets.append(ticket)
+        padded = (*numbers, *[0] * (_NUMBERS - len(numbers)))
+        with contextlib.suppress(OSError):  # dead, or so far behind that its deadline passes
+            socket.send_fds(self._socket, [_ORDER.pack(ticket, *padded)], files)
+        patience = _TO_FORK if self.ready else _TO_START
+        self.deadline = min(self.deadline, time.monotonic() + patience)
+        return ticket
+
+    def answers(self) -> list[tuple[int, int]]:
+        """Tickets, and the processes forked for them; sets `lost` if there is no server."""
+        found: list[tuple[int, int]] = []
+        while not self.lost:
+            try:
+                answer = self._socket.recv(_ANSWER.size)
+            except BlockingIOError:
+                break
+            except OSError:
+                answer = b""
+            if len(answer) < _ANSWER.size:
+                self.lost = True
+                break
+            ticket, pid = _ANSWER.unpack(answer)
+            self.ready = True
+            if ticket != _READY:
+                self._tickets.remove(ticket)
+                found.append((ticket, pid))
+            self.deadline = time.monotonic() + _TO_FORK if self._tickets else float("inf")
+        self.lost = self.lost or time.monotonic() > self.deadline
+        return found
+
+    def close(self) -> None:
+        """Ask for no more; a server that was lost is ended."""
+        self._socket.close()
+        if self.lost:
+            self._server.end()
+
+
+class _Server:
+    """A server process, as the program sees it."""
+
+    def __init__(self, entry: str, modules: Sequence[str]) -> None:
+        self.program = os.getpid()
+        self.alive = True
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        path = json.dumps([os.path.abspath(folder) for folder in sys.path])
+        flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        executable = os.fsdecode(spawn.get_executable())
+        life, self._life = os.pipe()
+        with theirs:
+            ends = str(theirs.fileno()), str(life)
+            self.pid = os.posix_spawn(
+                executable,
+                [executable, *flags, "-c", _BEGIN, path, *ends, entry, *modules],
+                os.environ | dict.fromkeys(THREADS, "1"),
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    # to where they are: so they are kept open
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), theirs.fileno()),
+                    (os.POSIX_SPAWN_DUP2, life, life),
+                ],
+                setsigmask=[signal.SIGINT],  # an interrupt is for the program
+            )
+        os.close(life)
+
+    def introduce(self, connection: socket.socket) -> bool:
+        """Hand the server its end of a connection; False if it is dead or does not listen."""
+        try:
+            socket.send_fds(self._socket, [b"+"], [connection.fileno()])
+        except OSError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Kill it, unless that was done."""
+        if self.alive and self.program == os.getpid():
+            self.alive = False
+            self._socket.close()
+            os.close(self._life)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+
+
+_server: _Server | None = None
+_lock = threading.Lock()
+
+
+def connect(entry: str, modules: Sequence[str]) -> Connection:
+    """Connect to the program's server, which is started if there is none.
+
+    Parameters
+    ----------
+    entry : str
+        ``"module:function"``: what children call, with the numbers and files they are given.
+    modules : sequence of str
+        To be imported by the server, if it is started now.
+    """
+    global _server
+    with _lock:
+        for _ in range(2):
+            if _server is None or not _server.alive or _server.program != os.getpid():
+                _server = _Server(entry, modules)
+            connection = Connection(_server)
+            if not connection.lost:
+                break
+            connection.close()
+        return connection
+
+
+@atexit.register
+def _end() -> None:
+    if _server is not None:
+        _server.end()
+
+
+def _forget() -> None:
+    """In a fork of the program: the server is not its own, nor ends it with this."""
+    global _server, _lock
+    if _server is not None and _server.alive:
+        os.close(_server._life)
+        _server._socket.close()
+    _server, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+# ------------------------------------------------------------- in the server, and its children
+
+
+def end_with(life: int) -> None:
+    """End this process as soon as the pipe of which this is an end is closed at the other.
+
+    Whatever it does then, be it stopped or inside compiled code: on Linux the kernel kills it. On
+    other systems a thread does, as soon as it is its turn.
+    """
+    if hasattr(fcntl, "F_SETSIG") and os.path.exists("/proc/self/fd"):
+        # An open file of its own: whom to signal is said of a file, which others may have, too.
+        own = os.open(f"/proc/self/fd/{life}", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(life)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+        if select.select([own], [], [], 0.0)[0]:  # it was closed before
+            os._exit(1)
+    else:
+        threading.Thread(target=_end_at_end_of, args=(life,), daemon=True).start()
+
+
+def _end_at_end_of(life: int) -> None:
+    os.read(life, 1)
+    os._exit(1)
+
+
+def serve(fd: int, life: int, entry: str, modules: Sequence[str]) -> None:
+    """Fork children until the program ends, whose ends of a socket and a pipe are given."""
+    for file in fd, life:
+        os.set_inheritable(file, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    if hasattr(fcntl, "F_SETSIG"):  # else without a thread: forks of one hold its locks
+        end_with(life)
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            __import__(name)
+    call = load_object(entry)
+    program = socket.socket(fileno=fd)
+    connections = {program.fileno(): program}
+    poll = select.poll()
+    poll.register(program, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            try:
+                order, files, _, _ = socket.recv_fds(
+                    connections[fd], _ORDER.size, _FILES, _CLOSE_ON_EXEC
+                )
+            except OSError:
+                order, files = b"", []
+            if fd == program.fileno():
+                if not order:
+                    return
+                connection = socket.socket(fileno=files[0])
+                connections[connection.fileno()] = connection
+                poll.register(connection, select.POLLIN)
+                _answer(connection, _READY, 0)
+            elif len(order) < _ORDER.size:
+                poll.unregister(fd)
+                connections.pop(fd).close()
+            else:
+                ticket, *numbers = _ORDER.unpack(order)
+                pid = os.fork()
+                if pid == 0:
+                    for connection in connections.values():
+                        connection.close()
+                    _run(call, numbers, files)
+                _answer(connections[fd], ticket, pid)
+            if fd != program.fileno():
+                for file in files:
+                    os.close(file)
+
+
+def _answer(connection: socket.socket, ticket: int, pid: int) -> None:
+    with contextlib.suppress(OSError):  # the cluster was closed
+        connection.send(_ANSWER.pack(ticket, pid))
+
+
+def _run(call, numbers: Sequence[int], files: Sequence[int]) -> None:  # type: ignore[no-untyped-def]
+    """Be a child, and end."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        call(numbers, files)
+        util._exit_function()  # type: ignore[attr-defined]  # ends children of its own, of which multiprocessing knows
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
