@@ -31,6 +31,7 @@ __all__ = [
     "check_vector",
     "check_workers",
     "is_half",
+    "refuse_masks",
     "store",
     "unit_roundoff",
     "view_of",
@@ -85,6 +86,7 @@ def as_array(what: str, array: Any) -> NDArray[Any]:
     """
     if type(array) is np.ndarray:
         return array
+    refuse_masks(what, array)
     try:
         # DLPack last: PyTorch's exports bits where signs are still to be changed (imag of a conj).
         if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
@@ -94,6 +96,16 @@ def as_array(what: str, array: Any) -> NDArray[Any]:
         raise TypeError(f"{what} cannot be taken as a NumPy array: {error}") from None
     except ValueError as error:  # lists of different lengths in a list
         raise ValueError(f"{what} cannot be taken as a NumPy array: {error}") from None
+
+
+def refuse_masks(what: str, array: Any) -> None:
+    """Raise TypeError for a masked array: what is masked would be read as if it were not."""
+    masked = sys.modules.get("numpy.ma")  # unless it is loaded there are none
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise TypeError(
+            f"{what} must not be a masked array, whose mask would be lost: fill it first, "
+            "array.filled(0)"
+        )
 
 
 def _is_bfloat16_tensor(array: Any) -> bool:
@@ -110,6 +122,9 @@ def _bits_of_bfloat16(tensor: Any) -> NDArray[Any]:
 
 def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
     """`arrays` as one NumPy array if it is an array, else the sequence of arrays that it is."""
+    if type(arrays) is np.ndarray:
+        return arrays
+    refuse_masks(what, arrays)
     if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
         return arrays  # type: ignore[no-any-return]
     return as_array(what, arrays)
@@ -128,6 +143,7 @@ def _lends_memory(array: Any) -> bool:
 def view_of(what: str, array: Output) -> NDArray[Any]:
     """`array` as a NumPy array that shares its memory, or TypeError."""
     if isinstance(array, np.ndarray):
+        refuse_masks(what, array)
         return array
     view = as_array(what, array)
     if not np.may_share_memory(view, as_array(what, array)):  # each is a copy
@@ -254,7 +270,7 @@ def check_output(
     what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> NDArray[Any]:
     """A view of `array`, if results of this dtype and shape can be written to it where it is."""
-    if not isinstance(array, np.ndarray):
+    if type(array) is not np.ndarray:
         array = view_of(what, array)
     _check_shape(what, array, dtype, shape)
     if not array.flags.writeable:
@@ -311,7 +327,7 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
 
 def check_workers(what: str, workers: ArrayLike) -> NDArray[np.int64]:
     """`workers` as an int64 vector; their range and distinctness are for the caller."""
-    array = workers if type(workers) is np.ndarray else as_array(what, workers)
+    array = as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
     if array.ndim != 1:

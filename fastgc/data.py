@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import at_least
+from ._arrays import at_least, refuse_masks
 
 __all__ = ["Dataset", "MiniBatches", "load", "partition", "read_idx"]
 
@@ -62,6 +62,8 @@ class Dataset:
                 raise TypeError(
                     f"{where}: expected NumPy arrays, got {type(X).__name__} and {type(y).__name__}"
                 )
+            refuse_masks(f"{where}: X", X)
+            refuse_masks(f"{where}: y", y)
             if X.ndim != 2 or y.ndim != 1:
                 raise ValueError(
                     f"{where}: expected X of shape (N, features) and y of shape (N,), "

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ __all__ = ["leja_order", "roots_order", "solve"]
 _INT64 = np.dtype(np.int64)
 _LEJA: Literal["leja"] = "leja"  # one object: compared by identity in the hot path
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
+_ROUNDING = 2.0**-50  # of a solution: corrections so small are its last roundings
 
 
 def leja_order(nodes: ArrayLike) -> NDArray[np.int64]:
@@ -152,7 +154,8 @@ def solve(
         nodes and a b of alternating sign: Higham 1987), or a permutation, for instance
         `roots_order`'s. It does not change the meaning of x.
     refine : int
-        Steps of iterative refinement, with residuals in twice the precision.
+        Steps of iterative refinement at most, with residuals in twice the precision. Of a column
+        that they do not improve the last is undone, with a RuntimeWarning.
     out : array, optional
         Where to write: contiguous, of b's shape, float64, or complex128 if nodes or b are complex.
         May be b itself.
@@ -229,7 +232,8 @@ def _solve(
         x = np.empty_like(b)
     else:
         x = check_output("out", out, b.dtype, b.shape)
-        if refine and np.may_share_memory(x, b):
+        # A kernel may write where it has read all that it needs: the very place of b.
+        if np.may_share_memory(x, b) and (refine or kernels.address(x) != kernels.address(b)):
             b = b.copy()
         if np.may_share_memory(x, nodes):
             nodes = nodes.copy()
@@ -250,11 +254,14 @@ def _solve(
         run(b, x, True)
         warnings.warn("overflow in solving a Vandermonde system", RuntimeWarning, stacklevel=3)
         return x if out is None else out
-    for _ in range(refine):
-        correction = np.empty_like(x)
-        if not run(_residual(nodes, b, x, transpose), correction):
-            break
-        x += correction
+    columns = x.reshape(m, -1)
+    if refine and not _refine(columns, run, lambda: _residual(nodes, b, x, transpose), refine):
+        warnings.warn(
+            "refinement made the solution of a Vandermonde system no better, and was undone: the "
+            "system is too ill-conditioned for it",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return x if out is None else out
 
 
@@ -289,6 +296,38 @@ def _permutation(order: Literal["leja", "given"] | ArrayLike, m: int) -> NDArray
             f"order must be a permutation of 0 to {m - 1}: {int(np.argmin(present))} is missing"
         )
     return np.ascontiguousarray(given, dtype=np.int64)
+
+
+def _refine(
+    x: NDArray[Any],
+    solve: Callable[[NDArray[Any], NDArray[Any], bool], bool],
+    residual: Callable[[], NDArray[Any]],
+    steps: int,
+) -> bool:
+    """Improve the columns of x in place; False if those of some got no better, and were left.
+
+    A correction is as large as the error of what it corrects. One that is no smaller than the one
+    before tells that that one was of no use: it is taken back, and the column left as it was.
+    """
+    before, last = x.copy(), np.abs(x).max(axis=0)
+    least = _ROUNDING * last
+    left, failed = np.zeros(x.shape[1], dtype=bool), False
+    for _ in range(steps):
+        correction = np.empty_like(x)
+        solve(residual().reshape(x.shape), correction, True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.abs(correction).max(axis=0)
+        stays = ~left & ~(size < last)  # also if it is not finite
+        worse = stays & ~(size <= least)
+        x[:, worse] = before[:, worse]
+        failed |= bool(worse.any())
+        left |= stays
+        if left.all():
+            break
+        correction[:, left] = 0.0
+        before[:], last = x, size
+        x += correction
+    return not failed
 
 
 def _residual(

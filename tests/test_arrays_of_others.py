@@ -108,6 +108,52 @@ def test_bfloat16_tensors_share_memory():
             view_of("out", wrong)
 
 
+# -------------------------------------------------------------------------- masked arrays
+
+
+@pytest.mark.any_backend
+def test_masked_arrays_are_refused():
+    """A mask says that numbers are none; they would be read all the same."""
+    code = fastgc.BinaryCode(4, stragglers=1)
+    given = np.ones((3, 5))
+    masked = np.ma.masked_array(given, mask=given > 0)
+    out = np.ma.masked_array(np.zeros(5), mask=True)
+    three, rnd = np.arange(3), code.round(5)
+    held = np.ones((len(code.partitions(0)), 5))
+
+    class Masked:
+        def sample(self, round, workers, seed):
+            return np.ma.masked_array(np.ones(workers), mask=True)
+
+    for call in (
+        lambda: code.encode(0, np.ma.masked_array(held, mask=True)),
+        lambda: code.encode(0, [np.ma.masked_array(g, mask=True) for g in held]),
+        lambda: code.encode(0, held, out=out),
+        lambda: code.encoder(0, 5, out=out),
+        lambda: code.encoder(0, 5).add(code.partitions(0)[0], masked[0]),
+        lambda: code.decode(three, masked),
+        lambda: code.decode(three, list(masked)),
+        lambda: code.decode(three, given, out=out),
+        lambda: code.decode(np.ma.masked_array(three, mask=True), given),
+        lambda: code.decoding_vector(np.ma.masked_array(three, mask=True)),
+        lambda: code.decoding_vectors(np.ma.masked_array(np.ones((1, 4), bool), mask=True)),
+        lambda: code.bind(np.ma.masked_array(np.ones((4, 5)), mask=True)),
+        lambda: code.bind(np.ones((4, 5)), out=out),
+        lambda: rnd.receive(0, masked[0]),
+        lambda: rnd.gradient(out=out),
+        lambda: fastgc.LinearCode(np.ma.masked_array(np.eye(3), mask=True)),
+        lambda: vandermonde.solve(np.ma.masked_array([1.0, 2.0], mask=True), [1.0, 2.0]),
+        lambda: vandermonde.solve([1.0, 2.0], np.ma.masked_array([1.0, 2.0], mask=True)),
+        lambda: SGD(0.1).reset(np.ma.masked_array(np.ones(3), mask=True)),
+        lambda: fastgc.data.Dataset("x", masked, np.zeros(3, int), given, np.zeros(3, int)),
+        lambda: fastgc.simulation.simulate(code, Masked(), rounds=2),
+    ):
+        with pytest.raises(TypeError, match=r"masked array.*filled\(0\)"):
+            call()
+    assert not rnd.survivors.size
+    np.testing.assert_array_equal(out.data, 0.0)
+
+
 # ---------------------------------------------------------------------- every verb of a code
 
 

@@ -649,6 +649,48 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
 @pytest.mark.xdist_group("numba")
 @pytest.mark.any_backend
+def test_compiled_kernels_check_lengths():
+    """In a user's loop nobody else does, and memory would be overwritten."""
+    nb = pytest.importorskip("fastgc.kernels.numba")
+    code = fastgc.ReedSolomon(6, stragglers=2)
+    tables, stream = code.tables, kernels.cyclic_stream(code.tables)
+    nb.rebuild_stream(tables, stream)
+    four, rows = np.arange(4), np.ones((6, 8))
+    few, vector, six = np.full(3, 7j), np.ones(4, complex), np.arange(6)
+    x, y = np.full(5, 7.0), np.full(4, 7.0)
+    for says, kernel, *arguments in (
+        ("out must be", nb.decoding_vector, tables, 0, four, few),
+        ("no such worker", nb.step_stream, tables, stream, 6, True),
+        ("no such worker", nb.step_stream, tables, stream, -1, True),
+        ("out must be", nb.stream_vector, tables, stream, six, few),
+        ("no such worker", nb.stream_vector, tables, stream, six + 1, np.ones(6, complex)),
+        ("coef must be", nb.combine_rows, vector[:3], rows, np.empty(8), four),
+        ("is no row", nb.combine_rows, vector, rows, np.empty(8), four + 3),
+        ("is no row", nb.combine_rows, vector, rows, np.empty(8), four - 1),
+        ("a row for each", nb.combine_rows, vector, rows, np.empty(8), None),
+        ("out must be", nb.combine_rows, vector, rows, np.empty(9), four),
+        ("out must be", nb.combine_rows, vector, rows, np.empty(6), four),
+        ("message must be", nb.accumulate, 1j, np.ones(6), np.ones(4)),
+        ("message must be", nb.accumulate, 1j, np.ones(6), np.ones(8)),
+        ("one length", nb.sgd, x, None, y, 0.1, 0.0),
+        ("one length", nb.sgd, x, y, x.copy(), 0.1, 0.5),
+        ("one length", nb.nesterov, x, x.copy(), y, 0.1, 0.5),
+        ("one length", nb.amsgrad, x, x.copy(), y, x.copy(), 0.1, 0.9, 0.9, 1e-8),
+        ("one length", nb.replace, x, y, None),
+        ("one length", nb.replace, x, x.copy(), y),
+        ("one length", nb.square_distance, x, y),
+        ("order must be", nb.leja_order, x, np.zeros(4, np.int64)),
+        ("c must be", nb.vandermonde_column, x, y, False),
+    ):
+        with pytest.raises(ValueError, match=says):
+            kernel(*arguments)
+    assert (few == 7j).all()
+    assert (x == 7).all()
+    assert (y == 7).all()
+
+
+@pytest.mark.xdist_group("numba")
+@pytest.mark.any_backend
 def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     """Numba looks at a function's own file; what is compiled into it may be in another."""
     compiling = pytest.importorskip("fastgc.kernels.numba.njit")

@@ -572,6 +572,79 @@ def test_bound_decoder_refuses_and_writes_nothing():
         bound(range(4))
 
 
+OVERLAPPING = [
+    BinaryCode(6, stragglers=1),
+    ReedSolomon(6, stragglers=1),
+    ReedSolomon(6, stragglers=2, packed=False),
+    Uncoded(6, load=2),
+    fastgc.YeAbbe(6, stragglers=1, reduce=2),
+]
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("code", OVERLAPPING, ids=repr)
+def test_out_in_the_memory_of_a_message(code):
+    """It is written to when all has been read; a round, which keeps its messages, refuses it."""
+    rng = np.random.default_rng(1)
+    p = 12
+    partials = rng.standard_normal((code.k, p))
+    truth = partials.sum(axis=0)
+    chosen = np.arange(code.message_count)[: None if isinstance(code, Uncoded) else -1]
+    senders = [code.sender(m) for m in chosen.tolist()]
+    sent = [
+        code.encode(worker, partials[code.partitions(worker, index)], index=index)
+        for worker, index in senders
+    ]
+    size = sent[0].nbytes // 8
+    for at in range(3):
+        for shift in range(-p + 1, size, 3):
+            memory = np.full(2 * p + size, np.nan)
+            held = memory[p : p + size].view(sent[0].dtype)
+            out = memory[p + shift :][:p]
+            messages = [*sent[:at], held, *sent[at + 1 :]]
+            held[:] = sent[at]
+            rnd, before = code.round(p), memory.copy()
+            for (worker, index), message in zip(senders, messages, strict=True):
+                rnd.receive(worker, message, index)
+            for verb in (rnd.gradient, rnd.best):
+                with pytest.raises(ValueError, match="out shares memory with a message"):
+                    verb(out=out)
+            np.testing.assert_array_equal(memory, before)
+            for check in (False, True):
+                held[:] = sent[at]
+                code.decode(chosen, messages, out=out, check_finite=check)
+                np.testing.assert_allclose(out, truth, atol=1e-12)
+    for at in range(len(sent)):
+        stacked = np.array(sent)
+        out = stacked.view(float).ravel()[at * size :][:p]
+        if out.size == p:
+            code.decode(chosen, stacked, out=out, check_finite=False)
+            np.testing.assert_allclose(out, truth, atol=1e-12)
+    beside = np.concatenate([sent[0].view(float), np.zeros(p)])  # shares none
+    messages = [beside[:size].view(sent[0].dtype), *sent[1:]]
+    rnd = code.round(p)
+    for (worker, index), message in zip(senders, messages, strict=True):
+        rnd.receive(worker, message, index)
+    np.testing.assert_allclose(rnd.gradient(out=beside[size:]), truth, atol=1e-12)
+
+
+@pytest.mark.every_backend
+def test_a_partial_gradient_in_the_memory_of_its_message_is_refused():
+    """What is added up there would be read as a partial gradient."""
+    code = ReedSolomon(5, stragglers=1)
+    memory = np.ones(16)
+    encoder = code.encoder(0, 8, out=memory[:8])
+    first, second = code.partitions(0).tolist()
+    encoder.add(first, np.ones(8))
+    before = memory.copy()
+    for shift in (0, 3, 7):
+        with pytest.raises(ValueError, match="shares memory with the message"):
+            encoder.add(second, memory[shift : shift + 8])
+    np.testing.assert_array_equal(memory, before)
+    encoder.add(second, memory[8:])
+    np.testing.assert_allclose(encoder.message(), code.encode(0, np.ones((2, 8))))
+
+
 def test_what_cannot_be_bound():
     code = ReedSolomon(7, stragglers=2)
     messages = np.zeros((7, 6))

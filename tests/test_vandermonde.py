@@ -1,6 +1,7 @@
 """Vandermonde systems: exact and high-precision truth, orders, layouts, errors."""
 
 import itertools
+import warnings
 from fractions import Fraction
 
 import mpmath
@@ -33,6 +34,55 @@ def exact(nodes, b, transpose):
             if i != k:
                 rows[i] = [a - rows[i][k] * c for a, c in zip(rows[i], rows[k], strict=True)]
     return [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_refinement_never_makes_it_worse(transpose):
+    """Nodes that nearly meet: where corrections do not shrink they are of no use, and undone."""
+    rng = np.random.default_rng(2)
+    m = 20
+    nodes, b = 1 + 1e-6 * np.arange(m), rng.standard_normal((m, 3))
+    b[:, 1] = 0 if transpose else 2.5  # this column needs no correction
+    b[0, 1] = 2.5
+    plain = solve(nodes, b, transpose)
+    with mpmath.workdps(400):
+        V = mpmath.matrix([[mpmath.mpf(x) ** j for j in range(m)] for x in nodes.tolist()])
+        truth = np.array(
+            [list(mpmath.lu_solve(V.T if transpose else V, b[:, col].tolist())) for col in range(3)]
+        ).T
+
+    def worst(x):
+        return [max(abs(truth[:, c] - x[:, c])) / max(abs(truth[:, c])) for c in range(3)]
+
+    for steps in (1, 2, 5):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            refined = solve(nodes, b, transpose, refine=steps)
+        for after, before in zip(worst(refined), worst(plain), strict=True):
+            assert after <= 2 * before + 1e-15
+        if any(after > 1e-3 for after in worst(refined)):
+            assert "no better, and was undone" in str(said[0].message)
+        assert len(said) <= 1
+    good = rng.standard_normal(12)
+    with warnings.catch_warnings():  # where nothing is left to improve nothing is said
+        warnings.simplefilter("error")
+        solve(np.cos(np.arange(12.0)), good, transpose, refine=9)
+
+
+def test_out_beside_what_is_read():
+    """It may begin anywhere in b or in the nodes."""
+    rng = np.random.default_rng(3)
+    m, r = 5, 9
+    nodes, b = rng.standard_normal(m), rng.standard_normal((m, r))
+    for transpose in (False, True):
+        truth = solve(nodes, b, transpose)
+        for shift in range(-m * r + 1, m * r, 4):
+            memory = np.zeros(3 * m * r)
+            given = memory[m * r : 2 * m * r].reshape(m, r)
+            out = memory[m * r + shift :][: m * r].reshape(m, r)
+            given[:] = b
+            solve(nodes, given, transpose, out=out)
+            np.testing.assert_array_equal(out, truth)
 
 
 @pytest.mark.parametrize("transpose", [False, True])

@@ -191,7 +191,7 @@ class Assignment(Recorded, ABC):
     def _checked_row(self, worker: int) -> Row:
         held, values = self.row(worker)
         what = f"row({worker}) of {type(self).__name__}"
-        held, values = as_array(f"partitions of {what}", held), np.asarray(values)
+        held, values = as_array(f"partitions of {what}", held), as_array(what, values)
         shape = (held.size,) if self.pieces == 1 else (held.size, self.pieces)
         if held.ndim != 1 or held.dtype.kind not in "iu":
             raise TypeError(

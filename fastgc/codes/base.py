@@ -311,7 +311,7 @@ class Code(Scheme):
             In the order of `survivors`. Separate buffers are read where they are.
         out : (p,) array, optional
             Contiguous and writable, of the gradient's dtype: float32 for messages of float16 or
-            bfloat16.
+            bfloat16. It may lie in the memory of a message, which is then overwritten at the end.
         p : int, optional
             The gradient dimension, if `out` does not say: packed messages of p or p - 1 elements
             have the same length, and without `p` the whole length is returned.

@@ -229,17 +229,16 @@ def combine(
     what, mode, size = "message of worker", form.decode_mode, form.message_size
     senders = _senders(code, survivors)
     rows = form.rows(what, senders, messages, form.message_dtype, size, mode)
-    target = None
+    target: Any = None
     if out is not None:
         target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-    if target is None or check_finite:  # nothing is written before messages are known to be good
-        gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype)
-    else:
-        gradient = target
+    # Nothing is written before messages are known to be good, or where they are still to be read.
+    private = target is None or check_finite or rows.overlap(target)
+    gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype) if private else target
     if not form.combine(rows, vector, gradient, check_finite):
         for worker, row in zip(_senders(code, survivors), rows.arrays, strict=True):
             require_finite(worker, row)
-    if target is not None and target is not gradient:
+    if target is not None and private:
         target[:] = gradient
     return gradient if out is None else out
 

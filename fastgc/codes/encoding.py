@@ -49,8 +49,7 @@ def encode(
         message = np.empty(form.message_size, dtype=form.message_dtype)
     else:
         message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        inputs = [rows.arrays] if isinstance(rows.arrays, np.ndarray) else rows.arrays
-        if any(np.may_share_memory(message, array) for array in inputs):
+        if rows.overlap(message):
             raise ValueError("out shares memory with a partial gradient")
     if form.pieces > 1:
         kind = form.partial_dtype
@@ -125,6 +124,8 @@ class Encoder:
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
         partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
+        if np.may_share_memory(partial, self._message):
+            raise ValueError("the partial gradient shares memory with the message")
         rows = self._rows
         for piece in form.cut(partial):
             rows.append(piece if piece.dtype.kind == "f" else form.reals(piece, form.encode_mode))

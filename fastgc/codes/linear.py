@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import as_array, check_index, check_integer
 from .base import Code
 from .cache import SurvivorCache
 from .parity import Parity
@@ -62,7 +62,7 @@ class LinearCode(Code):
         cache: int = 256,
         strict: bool = False,
     ) -> None:
-        self._set_matrix(np.asarray(B), cache)
+        self._set_matrix(as_array("B", B), cache)
         self.packed = bool(packed)
         if self._solve(np.arange(self.n))[1] > SOLVED:
             raise ValueError("not even the messages of all workers determine the gradient")

@@ -382,7 +382,7 @@ class Round:
         Parameters
         ----------
         out : (p,) array, optional
-            Contiguous and writable, of the round's dtype.
+            Contiguous and writable, of the round's dtype, and not in the memory of a message.
         method : str, default "auto"
             As in `Code.decoding_vector`.
 
@@ -443,7 +443,10 @@ class Round:
         form = self.form
         if out is None:
             return np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        return check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+        target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+        if self._rows.overlap(target):  # and would be lost for `trust`, or another `gradient`
+            raise ValueError("out shares memory with a message that was received")
+        return target
 
     def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
         self.form.combine(self._rows, vector, out)

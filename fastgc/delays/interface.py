@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import as_array
+
 __all__ = [
     "DelayModel",
     "Per",
@@ -86,7 +88,7 @@ def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
     TypeError
         If they are no real numbers.
     """
-    times = np.asarray(delays.sample(round, workers, seed))
+    times = as_array("delays", delays.sample(round, workers, seed))
     if times.dtype.kind not in "iuf":
         raise TypeError(f"delays must be real numbers, not {times.dtype}, from {delays!r}")
     if times.shape != (workers,):

@@ -96,6 +96,13 @@ class Rows:
         rows.c, rows.kind, rows.length, rows.nbytes = None, self.kind, self.length, self.nbytes
         return rows
 
+    def overlap(self, array: NDArray[Any]) -> bool:
+        """Whether a contiguous array shares memory with one of them."""
+        # As unsigned numbers: addresses below the first that would share wrap to large ones.
+        first = (address(array) - self.nbytes + 1) % 2**64
+        extent = array.nbytes + self.nbytes - 1
+        return bool((self.addresses[: len(self.arrays)] - np.uint64(first) < extent).any())
+
     def clear(self) -> None:
         """Forget all rows."""
         self.arrays.clear()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import at_least, check_cost, check_real, check_reals
+from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
@@ -256,11 +256,11 @@ def _draw(
         if delays is None:
             drawn = np.zeros((count, n))
         elif draw is not None:
-            drawn = np.asarray(draw(rng, count, n))
+            drawn = as_array("delays", draw(rng, count, n))
         else:
-            rows = [delays.sample(r, n, seed) for r in range(at, at + count)]
+            rows = [as_array("delays", delays.sample(r, n, seed)) for r in range(at, at + count)]
             try:
-                drawn = np.array(rows, dtype=np.float64)
+                drawn = check_reals("delays", np.array(rows))
             except (TypeError, ValueError):
                 raise ValueError(
                     f"delays must be {n} real numbers in each round, from {described(delays)}"

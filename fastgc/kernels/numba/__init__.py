@@ -3,7 +3,8 @@
 `decoding_vector`, `rebuild_stream`, `step_stream`, `stream_vector`, `combine_rows`, `accumulate`,
 `sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
 `lagrange_products` and `completion` take numbers, arrays, or named tuples of them, and may be
-called from compiled functions; they check nothing. All are cached on disk and release the GIL.
+called from compiled functions. They check lengths, and numbers of workers, so that nothing is
+written where it should not be, and nothing else. All are cached on disk and release the GIL.
 
 A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
 clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::

@@ -299,6 +299,12 @@ def _extent(mode, in_len, out_len):
 
 
 @njit
+def _fits(mode, many, few):
+    """Whether a gradient of so `few` elements goes with messages of so `many`."""
+    return many == few or (mode == PACKED and many == few + 1 and few % 2 == 1)
+
+
+@njit
 def _row_addresses(rows, survivors):
     which = np.arange(rows.shape[0]) if survivors is None else survivors
     return np.uintp(rows.ctypes.data) + which.astype(np.uintp) * np.uintp(rows.strides[0])
@@ -318,16 +324,31 @@ def combine_rows(coef, rows, out, survivors=None):
     out : (p,) array
         Of the rows' dtype; p may be q, or q - 1 for reals and complex coefficients.
     survivors : (f,) int64 array, optional
-        Which rows, in the order of `coef`; numbers below n, as `decoding_vector` makes sure. All
-        rows by default, n being f.
+        Which rows, in the order of `coef`. All rows by default, n being f.
 
     Returns
     -------
     bool
         Whether every written value is finite.
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not fit each other, or a survivor is no row.
     """
     reals = _real_parts(out)
     in_len = rows.shape[1] * (rows.itemsize // reals.itemsize)
+    if not _fits(_mode(coef), in_len, reals.size):
+        raise ValueError("out must be as long as a row, or one shorter")
+    if survivors is None:
+        if coef.size != rows.shape[0]:
+            raise ValueError("there must be a row for each coefficient")
+    else:
+        if coef.size != survivors.size:
+            raise ValueError("coef must be as long as survivors")
+        for i in survivors:
+            if i < 0 or i >= rows.shape[0]:
+                raise ValueError("a survivor is no row")
     extent = _extent(_mode(coef), in_len, reals.size)
     return _combine(
         _mode(coef),
@@ -356,9 +377,16 @@ def accumulate(coef, gradient, message):
         float32, float64, complex64 or complex128, contiguous.
     message : (p,) array
         Of the gradient's dtype; packed messages of odd p have one element more.
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not fit each other.
     """
     reals = _real_parts(message)
     partial = _real_parts(gradient)
+    if not _fits(_mode(coef), reals.size, partial.size):
+        raise ValueError("message must be as long as gradient, or one longer if that is odd")
     address = np.full(1, partial.ctypes.data).astype(np.uintp)
     _combine(
         _mode(coef),

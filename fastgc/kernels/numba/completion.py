@@ -129,11 +129,15 @@ def _tiling_ready(plan, arrival):
 @njit_exact
 def completion(plan, delay, work, late, receive, overhead, interrupted, out):
     """Simulate rounds, see `fastgc.kernels.completion`."""
-    n = plan.loads.size
+    n, rounds = plan.loads.size, work.shape[0]
+    if delay.shape != work.shape or work.shape[1] != n or late.size != n:
+        raise ValueError("delay, work and late must be of every worker, and of as many rounds")
+    if min(out.time.size, out.messages.size, out.workers.size, out.computations.size) < rounds:
+        raise ValueError("there must be room for every round in out")
     arrival = np.empty(plan.share.size)
     if plan.kind == BLOCKS:
         order, bound = _in_groups(plan.group, plan.need.size)
-    for r in range(work.shape[0]):
+    for r in range(rounds):
         for i in range(n):
             for m in range(plan.first[i], plan.first[i + 1]):
                 arrival[m] = late[i] + delay[r, i] + work[r, i] * plan.share[m]

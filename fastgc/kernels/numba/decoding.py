@@ -170,7 +170,14 @@ def decoding_vector(tables, method, survivors, out):
     -------
     (int, int)
         A `fastgc.kernels.Status` and where it applies, as in csrc/fastgc.h.
+
+    Raises
+    ------
+    ValueError
+        If `out` is shorter than `survivors`.
     """
+    if out.size < survivors.size:
+        raise ValueError("out must be as long as survivors")
     n = tables.start[-1]
     present = np.empty(n, dtype=np.bool_)
     status, where = _mark(tables, survivors, present)
@@ -340,7 +347,14 @@ def step_stream(tables, stream, worker, away):
     worker : int
     away : bool
         Whether it leaves.
+
+    Raises
+    ------
+    ValueError
+        If there is no such worker.
     """
+    if worker < 0 or worker >= tables.start[-1]:
+        raise ValueError("there is no such worker")
     b = np.searchsorted(tables.start, worker, side="right") - 1
     lo, hi = tables.start[b], tables.start[b + 1]
     m, j = hi - lo, worker - lo
@@ -374,7 +388,17 @@ def stream_vector(tables, stream, survivors, out):
     -------
     (int, int)
         As of `decoding_vector`.
+
+    Raises
+    ------
+    ValueError
+        If `out` is shorter than `survivors`, or a survivor does not exist.
     """
+    if out.size < survivors.size:
+        raise ValueError("out must be as long as survivors")
+    for i in survivors:
+        if i < 0 or i >= tables.start[-1]:
+            raise ValueError("there is no such worker")
     missing = 0
     for b in range(tables.q.size):
         there = tables.start[b + 1] - tables.start[b] - stream.lost[b]

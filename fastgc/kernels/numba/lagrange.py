@@ -42,6 +42,8 @@ def _multiply_nodes(nodes, j, points, mantissa, exponent):
 @njit
 def lagrange_products(nodes, points, mantissa, exponent, hit):
     """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``, see the facade."""
+    if not (points.size == mantissa.size == exponent.size == hit.size):
+        raise ValueError("mantissa, exponent and hit must be as long as points")
     mantissa[:] = 1
     exponent[:] = 0
     hit[:] = -1

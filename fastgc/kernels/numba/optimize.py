@@ -9,12 +9,17 @@ from .njit import njit
 
 __all__ = ["amsgrad", "nesterov", "replace", "sgd", "square_distance"]
 
+LENGTHS = "all vectors must be of one length"
 _PIECE = 1024  # elements whose changes are kept until their squares are added up
 
 
 @njit
 def sgd(theta, velocity, gradient, lr, momentum):
     """See `fastgc.kernels.sgd`; `velocity` may be None here, too."""
+    if gradient.size != theta.size:
+        raise ValueError(LENGTHS)
+    if velocity is not None and velocity.size != theta.size:
+        raise ValueError(LENGTHS)
     lr_, momentum_ = theta.dtype.type(lr), theta.dtype.type(momentum)
     change, total = np.empty(min(theta.size, _PIECE)), 0.0
     for at in range(0, theta.size, _PIECE):
@@ -39,6 +44,8 @@ def sgd(theta, velocity, gradient, lr, momentum):
 @njit
 def nesterov(theta, point, gradient, lr, momentum):
     """See `fastgc.kernels.nesterov`."""
+    if not (theta.size == point.size == gradient.size):
+        raise ValueError(LENGTHS)
     lr_, momentum_ = theta.dtype.type(lr), theta.dtype.type(momentum)
     change, total = np.empty(min(theta.size, _PIECE)), 0.0
     for at in range(0, theta.size, _PIECE):
@@ -57,6 +64,8 @@ def nesterov(theta, point, gradient, lr, momentum):
 @njit
 def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
     """See `fastgc.kernels.amsgrad`."""
+    if not (theta.size == h.size == v.size == gradient.size):
+        raise ValueError(LENGTHS)
     real = theta.dtype.type
     lr_, epsilon_ = real(lr), real(epsilon)
     keep1, take1, keep2, take2 = real(beta1), real(1 - beta1), real(beta2), real(1 - beta2)
@@ -79,6 +88,10 @@ def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
 @njit
 def replace(old, new, total):
     """See `fastgc.kernels.replace`; `total` may be None here, too."""
+    if new.size != old.size:
+        raise ValueError(LENGTHS)
+    if total is not None and total.size != old.size:
+        raise ValueError(LENGTHS)
     change, moved = np.empty(min(old.size, _PIECE)), 0.0
     for at in range(0, old.size, _PIECE):
         x, y = old[at : at + _PIECE], new[at : at + _PIECE]
@@ -96,6 +109,8 @@ def replace(old, new, total):
 @njit
 def square_distance(x, y):
     """See `fastgc.kernels.square_distance`."""
+    if y.size != x.size:
+        raise ValueError(LENGTHS)
     change, total = np.empty(min(x.size, _PIECE)), 0.0
     for at in range(0, x.size, _PIECE):
         u, w = x[at : at + _PIECE], y[at : at + _PIECE]

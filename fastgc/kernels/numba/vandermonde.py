@@ -29,6 +29,8 @@ def _multiply_distances(rest, at, product, low):
 def leja_order(nodes, order):
     """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
     m = nodes.size
+    if order.size != m:
+        raise ValueError("order must be as long as nodes")
     largest = 0.0
     for z in nodes:
         largest = max(largest, abs(z.real), abs(z.imag))
@@ -150,6 +152,8 @@ def vandermonde_column(x, c, transpose):
     `x` : the nodes, (m,), in the order in which they are to be taken, and c's entries too unless
     `transpose`. With it, the entries of a belong to the nodes in this order.
     """
+    if c.size != x.size:
+        raise ValueError("c must be as long as x")
     order = np.arange(x.size)
     column = c.copy().reshape(x.size, 1)
     _solve_in_order(x, column, order, transpose, c.reshape(x.size, 1), True)
