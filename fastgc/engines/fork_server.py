@@ -67,7 +67,7 @@ class Connection:
         self._tickets: list[int] = []
         self._given = 0
         self.ready = False
-        self.deadline = time.monotonic() + _TO_START
+        self.deadline = time.monotonic() + self._patience()
         with theirs:
             self.lost = not server.introduce(theirs)
 
@@ -83,9 +83,11 @@ class Connection:
         padded = (*numbers, *[0] * (_NUMBERS - len(numbers)))
         with contextlib.suppress(OSError):  # dead, or so far behind that its deadline passes
             socket.send_fds(self._socket, [_ORDER.pack(ticket, *padded)], files)
-        patience = _TO_FORK if self.ready else _TO_START
-        self.deadline = min(self.deadline, time.monotonic() + patience)
+        self.deadline = min(self.deadline, time.monotonic() + self._patience())
         return ticket
+
+    def _patience(self) -> float:
+        return _TO_FORK if self._server.ready else _TO_START
 
     def answers(self) -> list[tuple[int, int]]:
         """Tickets, and the processes forked for them; sets `lost` if there is no server."""
@@ -101,7 +103,7 @@ class Connection:
                 self.lost = True
                 break
             ticket, pid = _ANSWER.unpack(answer)
-            self.ready = True
+            self.ready = self._server.ready = True
             if ticket != _READY:
                 self._tickets.remove(ticket)
                 found.append((ticket, pid))
@@ -121,7 +123,7 @@ class _Server:
 
     def __init__(self, entry: str, modules: Sequence[str]) -> None:
         self.program = os.getpid()
-        self.alive = True
+        self.alive, self.ready = True, False
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         path = json.dumps([os.path.abspath(folder) for folder in sys.path])

@@ -1,0 +1,283 @@
+"""Where workers come from: what is left when anything is killed, stopped or interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import worker_processes
+from remote import Remote
+from strength import much
+from worker_processes import pids, runs, wait_for_ends
+
+from fastgc import ReedSolomon, Uncoded
+from fastgc.engines import LocalCluster, fork_server
+
+pytestmark = pytest.mark.any_backend
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    wait_for_ends(*pids())
+
+
+def until_it_is_back(cluster, worker, out, seconds=20.0):
+    """Kill a worker, and step until it is back; how long the longest round took."""
+    deaths, longest, report = cluster._deaths, 0.0, None
+    os.kill(cluster._transport.pids()[worker], signal.SIGKILL)
+    until = time.monotonic() + seconds
+    while report is None or report.deaths == deaths or report.lost:
+        report = cluster.step(np.ones(out.size), out)
+        np.testing.assert_allclose(out, cluster._code.k)
+        longest = max(longest, report.wait_seconds)
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    return longest
+
+
+# --------------------------------------------------------------------- the server fails
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_the_server_may_die_around_a_restart(moment):
+    """The next one takes its place, and no round ends."""
+    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
+    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
+        transport, launch, servers = cluster._transport, cluster._transport._launch, set()
+
+        def launch_and_kill(worker):
+            if moment == "between":
+                end_once()
+            launch(worker)
+            if moment == "after":
+                end_once()
+
+        def end_once():
+            if len(servers) < turn:
+                servers.add(worker_processes.server())
+                worker_processes.end()
+
+        transport._launch = launch_and_kill
+        for turn in (1, 2):
+            if moment == "before":
+                end_once()
+            assert until_it_is_back(cluster, turn, out) < 2.0
+            assert len(servers) == turn
+        workers = transport.pids().values()
+    wait_for_ends(*workers)
+
+
+def test_a_server_that_hangs_is_left_for_another(monkeypatch):
+    """No round waits for it; workers that are to come back do, from the next."""
+    monkeypatch.setattr(fork_server, "_TO_FORK", 0.5)
+    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
+    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
+        hung = worker_processes.server()
+        os.kill(hung, signal.SIGSTOP)
+        assert until_it_is_back(cluster, 1, out) < 0.4
+        assert not runs(hung)
+        assert worker_processes.server() != hung
+
+
+def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
+    monkeypatch.setattr(fork_server, "_TO_FORK", 0.3)
+    out = np.empty(2)
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
+            cluster.step(np.ones(2), out)
+        os.kill(worker_processes.server(), number)
+        with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
+            cluster.step(np.ones(2), out)
+            np.testing.assert_array_equal(out, 2.0)
+
+
+def test_clusters_share_a_server_and_not_its_end():
+    out = np.empty(2)
+    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as one:
+        first = worker_processes.server()
+        with LocalCluster(ReedSolomon(3, stragglers=1), [1.0] * 3, np.multiply, 2) as two:
+            assert worker_processes.server() == first
+            worker_processes.end()
+            until_it_is_back(two, 0, out)
+            one.step(np.ones(2), out)
+            np.testing.assert_array_equal(out, 2.0)
+        both = one._transport.pids()
+    wait_for_ends(*both.values())
+
+
+def test_a_server_that_never_starts_is_an_error(monkeypatch):
+    """Not one that is tried for ever."""
+    if worker_processes.server():
+        worker_processes.end()
+    monkeypatch.setattr(fork_server, "_BEGIN", "raise SystemExit(3)")
+    with pytest.raises(OSError, match="workers are forked from ends while it starts"):
+        LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2)
+    monkeypatch.undo()
+    out = np.empty(2)
+    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
+        cluster.step(np.ones(2), out)
+    np.testing.assert_array_equal(out, 2.0)
+
+
+# ---------------------------------------------------------------- what workers may do
+
+
+def test_a_death_is_noticed_though_the_worker_had_forked():
+    """Its child lives on, and has whatever it had open."""
+    fork = Remote(
+        "lambda theta, shard, out, os=__import__('os'): (out.fill(shard * theta[0]), "
+        "shard == 3.0 and (os.fork() or (__import__('time').sleep(3), os._exit(0))))"
+    )
+    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
+    with LocalCluster(code, [1.0, 2.0, 3.0, 4.0], fork, 2, timeout=10.0) as cluster:
+        while 2 not in cluster.step(np.ones(2), out).survivors:
+            pass
+        os.kill(cluster._transport.pids()[2], signal.SIGKILL)
+        until, report = time.monotonic() + 2.0, None
+        while report is None or not report.deaths:
+            report = cluster.step(np.ones(2), out)
+            np.testing.assert_allclose(out, 10.0)
+            assert time.monotonic() < until
+
+
+def test_gradients_may_use_multiprocessing():
+    """As the data loaders of a gradient may: workers are no daemons."""
+    pool = Remote(
+        "lambda theta, shard, out: "
+        "out.fill(sum(__import__('multiprocessing').get_context('fork').Pool(2)"
+        ".map(abs, [-shard, 1.0])))"
+    )
+    out = np.empty(1)
+    with LocalCluster(Uncoded(2), [1.0, 2.0], pool, 1, timeout=30.0) as cluster:
+        cluster.step(np.ones(1), out)
+        np.testing.assert_array_equal(out, 5.0)
+
+
+# ------------------------------------------------------------------ the master fails
+
+PROGRAM = """
+    import ctypes, os, signal, sys, time
+    import numpy as np
+    from fastgc import Uncoded
+    from fastgc.engines import LocalCluster
+
+    def hang(theta, shard, out):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if shard == 0:
+            time.sleep(600)
+        if shard == 1:
+            ctypes.PyDLL(None).sleep(600)  # and nobody else has the interpreter
+        if shard == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while True:
+            pass
+
+    if __name__ == "__main__":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        cluster = LocalCluster(Uncoded(4), [0, 1, 2, 3], hang, 1)
+        print(*cluster._transport.pids().values(), flush=True)
+        cluster.step(np.ones(1), np.empty(1))
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Start a program whose workers hang; gives it, and their processes."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(PROGRAM))
+    (tmp_path / "tmp").mkdir()
+    started = []
+
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-P", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+            text=True,
+        )
+        started.append(process)
+        workers = list(map(int, process.stdout.readline().split()))
+        time.sleep(0.3)  # they hang by then
+        return process, workers
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_hung_workers_end_with_their_master(program, number):
+    """Within a second, whatever their gradient does."""
+    process, workers = program()
+    assert len(workers) == 4
+    assert all(map(runs, workers))
+    server = Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1]
+    process.send_signal(number)
+    process.wait()
+    until = time.monotonic() + 1.0
+    while any(map(runs, [*workers, int(server)])):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_interrupts_while_it_closes_leave_nothing(program):
+    """The second makes it hurry."""
+    process, workers = program()
+    for _ in range(6):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    start = time.monotonic()
+    assert process.wait(timeout=10.0) in (1, -signal.SIGINT)
+    assert time.monotonic() - start < 1.5
+    wait_for_ends(*workers)
+
+
+STARTING = """
+    import contextlib, glob, os, signal, sys, time
+    import numpy as np
+    from fastgc import Uncoded
+    from fastgc.engines import LocalCluster, fork_server
+
+    if __name__ == "__main__":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        seconds = float(sys.argv[1])
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            while True:
+                with LocalCluster(Uncoded(6), [1.0] * 6, np.multiply, 1) as cluster:
+                    pass
+        except KeyboardInterrupt:
+            pass
+        out = np.empty(1)
+        with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
+            cluster.step(np.ones(1), out)
+        time.sleep(0.2)
+        left = 0
+        for stat in glob.glob("/proc/[0-9]*/stat"):
+            with contextlib.suppress(OSError), open(stat) as file:
+                left += int(file.read().rpartition(")")[2].split()[1]) == fork_server._server.pid
+        open_files = map(os.path.realpath, glob.glob("/proc/self/fd/*"))
+        print(float(out[0]), left, sum("memfd" in each for each in open_files))
+"""
+
+
+def test_interrupts_while_it_starts_leave_nothing(tmp_path):
+    """At any moment; and the next cluster opens at once."""
+    script = tmp_path / "starting.py"
+    script.write_text(textwrap.dedent(STARTING))
+    for seconds in much(np.linspace(0.005, 1.0, 60), [0.1, 0.3, 0.4]):
+        found = subprocess.run(
+            [sys.executable, "-P", script, str(seconds)], capture_output=True, text=True, timeout=60
+        )
+        assert found.stdout.split() == ["2.0", "0", "0"], found
