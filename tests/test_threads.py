@@ -15,6 +15,7 @@ from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
 
 import fastgc
+from fastgc.codes.cache import SurvivorCache
 from fastgc.kernels import threads
 
 THREADS = 8
@@ -220,6 +221,28 @@ def test_fork_while_the_pool_is_at_work(monkeypatch, number_of_threads):
         ended.set()
         for caller in callers:
             caller.join()
+
+
+@pytest.mark.any_backend
+def test_fork_while_another_thread_looks_up_a_set():
+    """The child finds no lock that is held for ever, nor a cache that is half changed."""
+    cache = SurvivorCache()
+    cache.keep(b"set", 7, 0)
+    inside, rest = threading.Event(), cache._found
+
+    class Slow(type(rest)):
+        def get(self, *arguments):
+            inside.set()
+            time.sleep(0.1)  # another thread runs meanwhile
+            return super().get(*arguments)
+
+    cache._found = Slow(rest)
+    caller = threading.Thread(target=cache.get, args=(b"set",))
+    caller.start()
+    inside.wait()
+    assert _child(lambda: cache.get(b"set") == 7)
+    caller.join()
+    assert cache.info().hits == 1
 
 
 def _child(task):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +24,13 @@ VectorFunction = Callable[[int, str], None]
 # Bytes, at most, that the vectors kept for one code take: three at n = 2^20, thousands at n = 1000.
 CACHE_BYTES = 64 << 20
 ENTRY_BYTES = 200  # what Python takes for an entry, about
+
+# One for all caches, held for less than a microsecond. A fork waits for it: its child would find a
+# lock that another thread held, for ever, and what that thread was about to change.
+_lock = threading.RLock()
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 class CacheInfo(NamedTuple):
@@ -65,12 +73,11 @@ class SurvivorCache(Generic[T]):
         self.entries, self.nbytes = entries, nbytes
         # sets that came once only have None
         self._found: OrderedDict[bytes, tuple[T | None, int]] = OrderedDict()
-        self._lock = threading.Lock()
         self._held = self._hits = self._misses = 0
 
     def get(self, key: bytes) -> T | None:
         """What was kept for this set, or None."""
-        with self._lock:
+        with _lock:
             found, _ = self._found.get(key, (None, 0))
             if found is None:
                 self._misses += 1
@@ -81,7 +88,7 @@ class SurvivorCache(Generic[T]):
 
     def came_before(self, key: bytes) -> bool:
         """Whether this was asked of the set before: else nothing need be kept for it yet."""
-        with self._lock:
+        with _lock:
             if key in self._found:
                 return True
         self.keep(key, None, 0)
@@ -90,7 +97,7 @@ class SurvivorCache(Generic[T]):
     def keep(self, key: bytes, value: T | None, nbytes: int) -> None:
         """Keep `value`, of so many bytes, for this set; forget what was used longest ago."""
         nbytes += len(key) + ENTRY_BYTES
-        with self._lock:
+        with _lock:
             self._drop(key)  # another thread may have been as fast
             if nbytes <= self.nbytes:  # else everything else would have to go, in vain
                 self._found[key] = value, nbytes
@@ -105,13 +112,13 @@ class SurvivorCache(Generic[T]):
 
     def clear(self) -> None:
         """Forget everything, and begin to count anew."""
-        with self._lock:
+        with _lock:
             self._found.clear()
             self._held = self._hits = self._misses = 0
 
     def info(self) -> CacheInfo:
         """What it has done so far."""
-        with self._lock:
+        with _lock:
             return CacheInfo(self._hits, self._misses, len(self._found), self._held)
 
 
