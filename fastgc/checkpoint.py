@@ -1,10 +1,10 @@
 """What is kept of a run of training, so that it can go on after its process has died.
 
-A folder holds three files. ``rounds.jsonl`` has a line of JSON for each round and only grows.
-``checkpoint`` has the parameters and the optimizer's state after a round, and says how many bytes
-of the other are of the rounds until then; what comes after them was written for a checkpoint that
-was never finished, and is cut off. It is replaced as a whole, after both are on the disk. ``lock``
-is empty, and locked by the process that has the folder.
+A folder holds two files. ``rounds.jsonl`` has a line of JSON for each round and only grows; it is
+locked by the process that has the folder. ``checkpoint`` has the parameters and the optimizer's
+state after a round, and says how many bytes of the other are of the rounds until then; what comes
+after them was written for a checkpoint that was never finished, and is cut off. It is replaced as a
+whole, after both are on the disk.
 
 A checkpoint file is::
 
@@ -87,19 +87,20 @@ class Checkpoint:
         self._pending: list[bytes] = []
         self._hash = _new_hash()
         self._make_folder()
+        path = self._folder / "rounds.jsonl"
         with contextlib.ExitStack() as stack:
-            self._lock = stack.enter_context(open(self._folder / "lock", "ab"))
+            self._history = _open(path, os.O_RDWR | os.O_CREAT)
+            stack.callback(os.close, self._history)
+            # What is locked is what a second process would damage, not a file that stands for it.
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._history, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(
                     f"another process keeps a run in {self._folder}: wait for its end, or name "
                     "another folder"
                 ) from None
-            kept = self._load()
-            self._history = stack.enter_context(open(self._folder / "rounds.jsonl", "ab"))
-            self._history.truncate(kept)
-            self._size = kept
+            self._size = self._load()
+            os.ftruncate(self._history, self._size)
             self._resources = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -151,9 +152,10 @@ class Checkpoint:
             "history": [self._size + len(added), digest.hexdigest()],
         }
         try:
-            self._history.write(added)
-            self._history.flush()
-            os.fsync(self._history.fileno())
+            # Where a save before this failed, over what it wrote. All of that is here, too: should
+            # it have come as far as to the checkpoint, this is whole throughout.
+            _write_all(self._history, added, self._size)
+            os.fsync(self._history)
             write(self._folder / "checkpoint", head, state)
         except OSError as error:
             stands = f"that of round {self.round} stands" if self.round else "there is none before"
@@ -206,7 +208,10 @@ class Checkpoint:
         if self._hash.hexdigest() != digest or len(lines) != number:
             raise CheckpointError(f"{history} is damaged: its checksum is not that in {path}")
         self.round, self.state = number, state
-        self.lines = [json.loads(line) for line in lines]
+        try:
+            self.lines = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            raise CheckpointError(f"{history} does not hold what a history does") from None
         return int(size)
 
     def _compare(self, run: dict[str, Any]) -> None:
@@ -302,13 +307,18 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
     hashed = _new_hash()
     part = path.with_name(f"{path.name}.part")
     try:
-        with open(part, "wb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+        file = _open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            at = 0
             for piece in pieces:
                 hashed.update(piece)
-                file.write(piece)
-            file.write(hashed.digest())
-            file.flush()
-            os.fsync(file.fileno())
+                at = _write_all(file, piece, at)
+            _write_all(file, hashed.digest(), at)
+            os.fsync(file)
+        finally:
+            os.close(file)
         os.replace(part, path)
         _sync_folder(path.parent)
     except OSError:
@@ -358,6 +368,20 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise CheckpointError(f"{path} does not hold what a checkpoint does") from None
     return head, state
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a file for writing, but not one elsewhere that a link stands for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
+def _write_all(file: int, content: Any, at: int) -> int:
+    """Write `content` from place `at` on; returns its end."""
+    left = memoryview(content).cast("B")
+    while left:
+        written = os.pwrite(file, left, at)
+        left, at = left[written:], at + written
+    return at
 
 
 def _new_hash() -> Any:

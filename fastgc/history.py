@@ -193,11 +193,23 @@ def json_ready(value: Any) -> Any:
 
 
 def record_of(row: dict[str, Any]) -> Record:
-    """A record of what JSON made of it."""
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
-    }
+    """A record of what JSON made of it; TypeError or ValueError if it is none."""
+    if not isinstance(row, dict):
+        raise TypeError(f"a record must be an object, not {row!r}")
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
     for each in fields(Record):
         if each.type == "float" and given.get(each.name, 0.0) is None:
             given[each.name] = math.nan
+        kind, many = str(each.type).removeprefix("tuple["), str(each.type).startswith("tuple")
+        value = given.get(each.name, each.default)
+        if many != isinstance(value, tuple):
+            raise TypeError(f"{each.name} of a record must be {each.type}, not {value!r}")
+        for number in value if many else [value]:
+            if not isinstance(number, _KINDS[kind.partition(",")[0]]) or (
+                isinstance(number, bool) and kind != "bool"
+            ):
+                raise TypeError(f"{each.name} of a record must be {each.type}, not {number!r}")
     return Record(**given)
+
+
+_KINDS: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool}

@@ -422,12 +422,23 @@ def _resume(
             f"the checkpoint is of {kept.round} rounds already: ask for as many at least, not for "
             f"{rounds}, or name another folder"
         )
-    optimizer.restore(kept.state)
-    history.rounds.extend(record_of(row) for row, _ in kept.lines)
-    if tracker is not None:
-        from .stability import TrackedRound
+    try:
+        records = [record_of(row) for row, _ in kept.lines]
+        if [record.round for record in records] != list(range(1, kept.round + 1)):
+            raise ValueError
+        tracked = [row for _, row in kept.lines if row is not None]
+        if tracker is not None:
+            from .stability import TrackedRound
 
-        tracker.rounds[:] = [TrackedRound(*row) for _, row in kept.lines if row is not None]
+            tracked = [TrackedRound(*row) for row in tracked]
+            if not all(isinstance(number, int | float) for row in tracked for number in row):
+                raise TypeError
+    except (TypeError, ValueError):
+        raise CheckpointError("the checkpoint's rounds are none of a run of training") from None
+    optimizer.restore(kept.state)
+    history.rounds.extend(records)
+    if tracker is not None:
+        tracker.rounds[:] = tracked
     kept.state, kept.lines = None, []  # which may be large
 
 

@@ -224,36 +224,19 @@ class Faults:
 
         return faulty
 
-    def open(self, *arguments):
-        return File(self, open(*arguments))
+    def pwrite(self, file, content, at):
+        if self.due():
+            os_pwrite(file, content[: len(content) // 2], at)
+            self.fail()
+        return os_pwrite(file, content, at)
 
     def install(self, patch):
-        patch(checkpoint, "open", self.before(self.open))
-        for name in ("fsync", "replace", "open"):
+        patch(os, "pwrite", self.pwrite)
+        for name in ("fsync", "ftruncate", "mkdir", "open", "replace"):
             patch(os, name, self.before(getattr(os, name)))
-        patch(os, "mkdir", self.before(os.mkdir))
 
 
-class File:
-    def __init__(self, faults, file):
-        self.faults, self.file = faults, file
-        self.truncate = faults.before(file.truncate)
-        self.fileno, self.flush, self.close = file.fileno, file.flush, file.close
-
-    def write(self, content):
-        content = memoryview(content)
-        if self.faults.due():
-            self.file.write(content[: len(content) // 2])
-            self.file.flush()
-            self.faults.fail()
-        self.file.write(content)
-        self.file.flush()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.file.close()
+os_pwrite = os.pwrite
 
 
 def die():
@@ -490,6 +473,106 @@ def test_every_touch_of_a_file_may_fail(tmp_path, monkeypatch):
         assert_same(run(checkpoint=folder), whole)
     assert at - clear < 10  # before the first checkpoint: it is the system that speaks
     assert clear > 40
+
+
+def test_a_save_that_failed_may_be_repeated(tmp_path, monkeypatch):
+    """With more rounds or without, whatever failed, and however often: nothing is written twice."""
+
+    def fail():
+        raise OSError(errno.EIO, "Input/output error")
+
+    def keep(folder, faults=None):
+        """Three rounds in two saves, the second of which fails; what a resumed run then finds."""
+        with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
+            kept.add(1)
+            kept.save({"theta": np.ones(3)})
+            kept.add("two")
+            with monkeypatch.context() as patched:
+                if faults:
+                    faults.install(partial(patched.setattr, raising=False))
+                try:
+                    kept.save({"theta": np.full(3, 2.0)})
+                except OSError:
+                    assert kept.round == 1
+                    found = read_again(folder)  # what a process that dies now leaves
+                    assert found in ([[1], 1.0], [[1, "two"], 2.0])
+            if faults:
+                kept.add(3)
+                kept.save({"theta": np.full(3, 3.0)})
+        return read_again(folder)
+
+    def read_again(folder):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        with checkpoint.Checkpoint(copy, {"run": "x"}) as kept:
+            return [kept.lines, float(kept.state["theta"][0])]
+
+    assert keep(tmp_path / "plain") == [[1, "two"], 2.0]
+    for at in itertools.count(1):
+        faults = Faults(at, fail)
+        assert keep(tmp_path / str(at), faults) == [[1, "two", 3], 3.0]
+        if faults.count < at:
+            break
+    assert at > 6
+
+
+def test_no_file_stands_for_the_lock(tmp_path):
+    """Whatever else is removed from the folder, a second run does not begin to write there."""
+    with checkpoint.Checkpoint(tmp_path / "run", {"run": "x"}) as kept:
+        kept.add(1)
+        kept.save({"theta": np.ones(3)})
+        for path in (tmp_path / "run").iterdir():
+            if path.name not in ("checkpoint", "rounds.jsonl"):
+                path.unlink()
+        before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
+        with pytest.raises(CheckpointError, match="another process keeps a run"):
+            checkpoint.Checkpoint(tmp_path / "run", {"run": "x"})
+        assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
+        kept.add(2)
+        kept.save({"theta": np.ones(3)})
+    with checkpoint.Checkpoint(tmp_path / "run", {"run": "x"}) as kept:
+        assert kept.lines == [1, 2]
+
+
+def test_links_are_not_written_through(tmp_path):
+    """Someone else may have put them there."""
+    victim, folder = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("dear")
+    with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
+        (folder / "checkpoint.part").symlink_to(victim)
+        kept.add(1)
+        kept.save({"theta": np.ones(3)})
+    assert victim.read_text() == "dear"
+    assert not (folder / "checkpoint").is_symlink()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "rounds.jsonl").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        checkpoint.Checkpoint(other, {"run": "x"})
+    assert victim.read_text() == "dear"
+
+
+LINES = [b"nonsense", b"{}", b"[]", b"[1, 2]", b"[{}, null]", b'[{"round": "1"}, null]']
+FIELDS = {"loss": "x", "survivors": 1, "arrivals": ["x"], "verified": 3, "round": 7, "other": 1}
+
+
+@pytest.mark.parametrize("forged", [*LINES, b"[" * 100_000, *FIELDS], ids=lambda x: str(x[:9]))
+def test_forged_rounds_are_refused_in_one_way(tmp_path, forged):
+    """Though every checksum is right."""
+    run(checkpoint=tmp_path / "run")
+    path, history = tmp_path / "run" / "checkpoint", tmp_path / "run" / "rounds.jsonl"
+    head, state = checkpoint.read(path)
+    lines = history.read_bytes().splitlines()
+    if forged in FIELDS:
+        record, tracked = json.loads(lines[1])
+        forged = json.dumps([record | {forged: FIELDS[forged]}, tracked]).encode()
+    content = b"\n".join([lines[0], forged, *lines[2:]]) + b"\n"
+    history.write_bytes(content)
+    head["history"] = [len(content), blake2b(content, digest_size=32).hexdigest()]
+    checkpoint.write(path, head, state)
+    with pytest.raises(CheckpointError):
+        run(checkpoint=tmp_path / "run")
 
 
 def test_a_folder_is_for_one_run_at_a_time(tmp_path):
