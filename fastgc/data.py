@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib.util
 import math
@@ -340,14 +341,16 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file: no zip archive")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             # A lower-case x is only another spelling of the same key.
             keys = {key.replace("x", "X", 1): key for key in archive.files}
             for wanted in (("X_train", "y_train", "X_test", "y_test"), ("X", "y")):
                 if keys.keys() >= set(wanted):
                     return tuple(archive[keys[key]] for key in wanted)
             found = ", ".join(archive.files) or "nothing"
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except Exception as error:  # of a damaged archive, nearly any kind
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # of the disk; a place before the file's begin is no place
         raise ValueError(f"{path}: not a readable .npz file: {error}") from error
     raise ValueError(
         f"{path}: expected arrays X_train, y_train, X_test, y_test, or X and y; found {found}"

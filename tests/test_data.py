@@ -1,6 +1,8 @@
 """Data: the reader against files written here byte by byte, the split against its promises."""
 
 import gzip
+import io
+import random
 import struct
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 from fastgc import data
 from fastgc.data import Dataset, MiniBatches, load, partition, read_idx
@@ -472,3 +475,38 @@ def test_mini_batches_of_no_partition():
             MiniBatches(1)((np.ones(3),), partition_, round_)
     with pytest.raises(TypeError, match="round must be an integer"):
         MiniBatches(1)((np.ones(3),), 0, np.arange(2))
+
+
+@pytest.mark.any_backend
+def test_damaged_files_are_refused_in_one_way(tmp_path):
+    """Whatever was changed, cut off or put in: a ValueError that names the file, or data."""
+    X, y = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3
+    idx = b"\0\0\x08\x03" + struct.pack(">3I", 12, 2, 2) + bytes(48)
+    labels = b"\0\0\x08\x01" + struct.pack(">I", 12) + bytes(i % 3 for i in range(12))
+    (tmp_path / "a-labels-idx1-ubyte").write_bytes(labels)
+    contents = [("a-images-idx3-ubyte", idx), ("a-images-idx3-ubyte", gzip.compress(idx))]
+    for save in (np.savez, np.savez_compressed):
+        written = io.BytesIO()
+        save(written, X_train=X, y_train=y.astype("U3"), X_test=X, y_test=y.astype("U3"))
+        contents.append(("x.npz", written.getvalue()))
+    chance = random.Random(1)
+    says = []
+    for _ in range(much(50_000, 1500)):
+        name, content = chance.choice(contents)
+        damaged = bytearray(content)
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            at, what = chance.randrange(len(damaged) + 1), chance.random()
+            if what < 0.7:
+                damaged[at : at + 1] = chance.randbytes(1)
+            elif what < 0.85:
+                del damaged[at:]
+            else:
+                damaged[at:at] = chance.randbytes(chance.randrange(1, 9))
+        path = tmp_path / name
+        path.write_bytes(damaged)
+        try:
+            data.load(path)
+        except ValueError as error:
+            says.append(str(error))
+    assert len(says) > 100
+    assert all("x.npz" in each or "idx" in each for each in says)

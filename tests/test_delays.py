@@ -696,3 +696,41 @@ def test_weights_are_numbers():
     with pytest.raises(TypeError, match="weights must be real numbers, not complex128"):
         Mixture(models, np.array([0.5, 0.5], complex))
     assert Mixture(models, np.array([0.5, 0.5])).weights == (0.5, 0.5)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("n", [1, 2, 5, 30, 100, 10**6, 10**9, 10**12])
+def test_order_statistics_of_any_number_of_workers(n):
+    """Against 60 digits; in no time, and no memory, of n."""
+    with mpmath.workdps(60):
+        for f in sorted({1, max(1, n // 2), max(1, n - 30), max(1, n - 1), n}):
+            late = n - f + 1
+            for shape in (0.3, 1.01, 1.5, 2.5, 30.0):
+                if late * shape <= 1:
+                    with pytest.raises(ValueError, match="does not exist"):
+                        Pareto(2.0, shape).order_statistic_mean(f, n)
+                    continue
+                c = 1 / mpmath.mpf(shape)
+                ratio = mpmath.loggamma(late - c) - mpmath.loggamma(late)
+                ratio += mpmath.loggamma(n + 1) - mpmath.loggamma(n + 1 - c)
+                found = Pareto(2.0, shape).order_statistic_mean(f, n)
+                assert abs(found / (2 * mpmath.exp(ratio)) - 1) < 2e-14
+            truth = mpmath.harmonic(n) - mpmath.harmonic(n - f)
+            assert abs(Exponential(1.0).order_statistic_mean(f, n) / truth - 1) < 2e-15
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("slow", [1e-3, 1.0, 1e9, 1e60])
+def test_order_statistics_of_times_any_scale_apart(slow):
+    """The slow come after the fast, and so many of them are there as chance wants."""
+    fast, share, f, n = 1e-9, 0.001, 90, 100
+    model = Mixture([Exponential(fast), Exponential(slow)], [1 - share, share])
+    truth = mpmath.mpf(0)
+    with mpmath.workdps(60):
+        for k in range(n + 1):
+            if k <= n - f:
+                late = fast * (mpmath.harmonic(n - k) - mpmath.harmonic(n - k - f))
+            else:
+                late = slow * (mpmath.harmonic(k) - mpmath.harmonic(n - f))
+            truth += mpmath.binomial(n, k) * mpmath.mpf(share) ** k * (1 - share) ** (n - k) * late
+    assert abs(model.order_statistic_mean(f, n) / truth - 1) < (1e-4 if slow < 1 else 1e-9)

@@ -111,6 +111,28 @@ def test_clusters_share_a_server_and_not_its_end():
     wait_for_ends(*both.values())
 
 
+def test_workers_import_the_package_of_their_program(tmp_path):
+    """Whatever other one stands in a folder that the program has put first since."""
+    (tmp_path / "fastgc").mkdir()
+    (tmp_path / "fastgc" / "__init__.py").write_text("raise RuntimeError('another')")
+    program = f"""
+        import sys
+        import numpy as np
+        from fastgc import Uncoded
+        from fastgc.engines import LocalCluster
+        sys.path.insert(0, {str(tmp_path)!r})
+        if __name__ == "__main__":
+            out = np.empty(1)
+            with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
+                cluster.step(np.ones(1), out)
+            print(out[0])
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    command = [sys.executable, "-P", tmp_path / "program.py"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.stdout == "2.0\n", found.stderr
+
+
 def test_a_server_that_never_starts_is_an_error(monkeypatch):
     """Not one that is tried for ever."""
     if worker_processes.server():

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_integer, check_real, check_reals
 from .._extras import scipy
+from .gamma import harmonic_difference, log_gamma_ratio
 from .interface import Per, check_per, tail_bounds
 from .quadrature import mean_of_late
 
@@ -122,20 +123,25 @@ class Delays(ABC):
         if not 1 <= f <= n:
             raise ValueError(f"f must lie in 1 .. n = {n}, got {f}")
         # The f-th smallest is late when any n - f + 1 are, first of all those of heaviest tails.
-        least, tails = (np.cumsum(each) for each in tail_bounds(self.tail_indices(n)))
-        if tails[n - f] > 1 and not least[n - f] > 1:
+        least, most, fewest = self._tails_of_late(n - f + 1, n)
+        if most > 1 and not least > 1:
             raise ValueError(
                 f"whether the mean of the {f}-th smallest of {n} times exists is unknown under "
                 f"{self!r}: tail_indices does not say how heavy its tails are"
             )
-        if not tails[n - f] > 1:
-            fewest = int(np.searchsorted(tails, 1, side="right")) + 1
+        if not most > 1:
             remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
             raise ValueError(
                 f"the mean of the {f}-th smallest of {n} times does not exist under {self!r}, "
                 f"whose tail is too heavy: {remedy}"
             )
         return self._order_statistic_mean(f, n)
+
+    def _tails_of_late(self, late: int, n: int) -> tuple[float, float, int]:
+        """Least and largest exponent of the tail of so many late; and how many have a mean."""
+        least, most = (np.cumsum(each) for each in tail_bounds(self.tail_indices(n)))
+        fewest = int(np.searchsorted(most, 1, side="right")) + 1
+        return float(least[late - 1]), float(most[late - 1]), fewest
 
     @abstractmethod
     def tail_indices(self, workers: int) -> Array:
@@ -159,8 +165,7 @@ class Delays(ABC):
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
         """`order_statistic_mean` where it exists."""
-        least, _ = tail_bounds(self.tail_indices(n))
-        tail = float(least[: n - f + 1].sum())
+        tail, _, _ = self._tails_of_late(n - f + 1, n)
         return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
     @abstractmethod
@@ -228,6 +233,11 @@ class Distribution(Delays):
 
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
         return np.full(workers, math.nan)
+
+    def _tails_of_late(self, late: int, n: int) -> tuple[float, float, int]:
+        least, most = (float(each[0]) for each in tail_bounds(self.tail_indices(1)))  # of all alike
+        fewest = n + 1 if most == 0 else int(min(math.floor(1 / most) + 1, n + 1))
+        return late * least, late * most, fewest
 
     def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
         return self.quantile(rng.random((rounds, workers)))
@@ -333,13 +343,7 @@ class Pareto(_Continuous):
     def _order_statistic_mean(self, f: int, n: int) -> float:
         # t_0 Γ(n - f + 1 - 1/ξ) Γ(n + 1) / (Γ(n - f + 1) Γ(n + 1 - 1/ξ)): Halbawi et al., proof
         # of Proposition 1.
-        rest, shift = n - f + 1, 1 / self.shape
-        return self.scale * math.exp(
-            math.lgamma(rest - shift)
-            - math.lgamma(rest)
-            + math.lgamma(n + 1)
-            - math.lgamma(n + 1 - shift)
-        )
+        return self.scale * math.exp(log_gamma_ratio(n + 1, n - f + 1, 1 / self.shape))
 
 
 @dataclass(frozen=True)
@@ -386,7 +390,7 @@ class ShiftedExponential(_Continuous):
         return self.shift + 1 / self.rate
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
-        return self.shift + _harmonic_difference(f, n) / self.rate
+        return self.shift + harmonic_difference(f, n) / self.rate
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -437,12 +441,7 @@ class Exponential(_Continuous):
         return self.scale
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
-        return self.scale * _harmonic_difference(f, n)  # Zhu et al., eq. 10
-
-
-def _harmonic_difference(f: int, n: int) -> float:
-    """H_n - H_{n-f}, the mean of the f-th smallest of n exponentials of mean 1."""
-    return float(np.sum(1 / np.arange(n - f + 1, n + 1)))
+        return self.scale * harmonic_difference(f, n)  # Zhu et al., eq. 10
 
 
 def _check_counts(**counts: int) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_finite, check_numbers, check_reals
 from .._extras import scipy
-from .distributions import Distribution, check_probabilities
+from .distributions import Delays, Distribution, check_probabilities
 from .interface import Per, check_per
 
 __all__ = ["Empirical"]
@@ -101,6 +101,8 @@ class Empirical(Distribution):
     def tail_indices(self, workers: int) -> Array:  # noqa: D102
         self._check_workers(workers)
         return np.full(workers, np.inf)
+
+    _tails_of_late = Delays._tails_of_late  # of workers that need not be alike
 
     def _count(self, t: ArrayLike) -> Array:
         """How many samples are at most t; NaN where t is."""

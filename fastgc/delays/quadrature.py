@@ -17,6 +17,7 @@ _TO_RIGHT = _W * (np.polynomial.legendre.legvander(_X, 15) @ (np.arange(16) + 0.
 _TO_LEFT = _TO_RIGHT[::-1]
 _TOLERANCE = 1e-12  # of the integral, for each panel
 _HALVINGS = 60
+_RATIO = 16.0  # of the ends of a panel, to begin with
 _PANELS = 1 << 14  # evaluated at once
 _FARTHEST = np.exp(300.0)  # times where the tail begins
 _NEAR = 4  # units in the last place by which knots may be off
@@ -46,8 +47,22 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
         return left
 
     mean = float(knots[0])
-    mean += _integral(late, knots, mean)
+    mean += _integral(late, _edges(knots), mean)
     return mean + _integral(rest, np.linspace(0, 1, 5), mean)
+
+
+def _edges(knots: Array) -> Array:
+    """The knots, and times between those far apart: halvings alone would not reach the first."""
+    near = knots[:-1]
+    with np.errstate(divide="ignore", over="ignore"):
+        decades = np.log(knots[1:] / near) / np.log(_RATIO)
+    parts = np.where((near > 0) & (decades > 1), np.ceil(np.minimum(decades, 2000)), 1).astype(int)
+    between = [
+        np.geomspace(low, high, count, endpoint=False) if count > 1 else [low]
+        for low, high, count in zip(near.tolist(), knots[1:].tolist(), parts.tolist(), strict=True)
+    ]
+    edges: Array = np.concatenate([*between, knots[-1:]])
+    return edges
 
 
 def _integral(function: Callable[[Array], Array], edges: Array, besides: float) -> float:

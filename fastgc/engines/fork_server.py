@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from multiprocessing import spawn, util
+from pathlib import Path
 
 from .._registry import load_object
 
@@ -39,11 +40,16 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _READY = -1  # the ticket of a connection's first answer
 _TO_START, _TO_FORK = 60.0, 5.0  # seconds to answer within
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# Imports this very package: the program may have put a folder with another one before it since.
 _BEGIN = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
+import importlib.util, json, sys
+path, this, *arguments = sys.argv[1:]
+sys.path[:] = json.loads(path)
+spec = importlib.util.spec_from_file_location("fastgc", this)
+sys.modules["fastgc"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["fastgc"])
 from fastgc.engines.fork_server import serve
-serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+serve(int(arguments[0]), int(arguments[1]), arguments[2], arguments[3:])
 """
 
 
@@ -130,11 +136,12 @@ class _Server:
         flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
         executable = os.fsdecode(spawn.get_executable())
         life, self._life = os.pipe()
+        this = os.path.abspath(Path(__file__).parents[1] / "__init__.py")
         with theirs:
             ends = str(theirs.fileno()), str(life)
             self.pid = os.posix_spawn(
                 executable,
-                [executable, *flags, "-c", _BEGIN, path, *ends, entry, *modules],
+                [executable, *flags, "-c", _BEGIN, path, this, *ends, entry, *modules],
                 os.environ | dict.fromkeys(THREADS, "1"),
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

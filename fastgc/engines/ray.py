@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -149,7 +150,9 @@ class _Actors:
         self._left: list[Event] = []
         self._actors: list[Any] = []
         self._resources = contextlib.ExitStack()
-        remote = ray.remote(**options)(_actor_class([os.path.abspath(path) for path in sys.path]))
+        path = [os.path.abspath(folder) for folder in sys.path]
+        this = os.path.abspath(Path(__file__).parents[1] / "__init__.py")
+        remote = ray.remote(**options)(_actor_class(path, this))
         try:
             self._resources.enter_context(_connection(ray, address, task.code.n))
             shards = [ray.put(shard) for shard in task.shards]
@@ -259,18 +262,27 @@ class _Actors:
         return events
 
 
-def _actor_class(path: list[str]) -> type:
-    """Class of the actors: one that imports from where this process does.
+def _actor_class(path: list[str], this: str) -> type:
+    """Class of the actors: one that imports from where this process does, and this very package.
 
     Ray lets it look in the current folder first, which may be a checkout of fastgc that is not the
-    one installed. Being local, this class is pickled by value, and comes before any import.
+    one installed; so may the program. Being local, this class is pickled by value, and comes before
+    any import.
     """
 
     class _WorkerActor:
         def __init__(self) -> None:
+            import importlib.util
+            import os
             import sys
 
             sys.path[:0] = path
+            if "fastgc" not in sys.modules and os.path.exists(this):  # else on another machine
+                spec = importlib.util.spec_from_file_location("fastgc", this)
+                assert spec is not None
+                assert spec.loader is not None
+                sys.modules["fastgc"] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(sys.modules["fastgc"])
             from fastgc.engines.ray import _Side
 
             self._side = _Side()

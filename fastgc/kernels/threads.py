@@ -23,6 +23,7 @@ T = TypeVar("T")
 # concurrent.futures 40 more. Two threads break even at 6 MB of rows, and gain 1.1x to 1.7x at 8 MB
 # and 1.8x at 54 MB.
 THRESHOLD_BYTES = 6 << 20
+MOST = 256  # more would be a mistake: they share the channels of one memory
 ALIGN = 1024  # pieces are multiples of this many elements: no cache line is shared, no pair cut
 
 _pool: _Pool | None = None
@@ -53,9 +54,12 @@ def _parse(asked: str) -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Split large calls over this many threads (1: none but the caller's)."""
+    """Split large calls over this many threads, 256 at most (1: none but the caller's)."""
     global _threads
-    _threads = at_least("the number of threads", threads, 1)
+    threads = at_least("the number of threads", threads, 1)
+    if threads > MOST:
+        raise ValueError(f"the number of threads must be at most {MOST}, not {threads}")
+    _threads = threads
     _forget_pool()
 
 
