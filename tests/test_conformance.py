@@ -18,6 +18,7 @@ SIMULATED = [
     conformance.rounds_are_numbered,
     conformance.only_those_asked_take_part,
     conformance.gradients_must_be_written,
+    conformance.rounds_lapse_with_the_next,
     conformance.unsuitable_arguments_leave_it_open,
 ]
 

@@ -300,6 +300,11 @@ class GroupedRound:
         g = self.code.group_of(worker)
         return g in self._missing and self._rounds[g].wants(worker - self.code._first_worker[g])
 
+    def lapse(self, why: str) -> None:
+        """As of `Round`."""
+        for inner in self._rounds:
+            inner.lapse(why)
+
     def straggles(self, worker: int) -> None:
         """As `Round.straggles`, in the worker's group."""
         g = self.code.group_of(worker)

@@ -128,6 +128,7 @@ class Round:
     def reset(self) -> None:
         """Forget all messages."""
         self._rows.clear()
+        self._lapsed = ""
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # on the messages at hand
@@ -139,6 +140,13 @@ class Round:
         if self._follower is not None:
             self._follower.reset()
         self._decodable = self._ready = False
+
+    def lapse(self, why: str) -> None:
+        """Declare that the messages are no longer what they were: they are not read any more.
+
+        Until `reset`, whatever would read them raises a RuntimeError that says `why`.
+        """
+        self._lapsed = why
 
     @property
     def message_size(self) -> int:
@@ -242,6 +250,7 @@ class Round:
         code, form = self.code, self.form
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
+        self._require_fresh()
         if worker in self.corrupt:
             raise ValueError(
                 f"messages of worker {named} were found to be corrupt in this round: no more of "
@@ -316,6 +325,10 @@ class Round:
             return False
         uncovered = self.survivors[self._used() & ~finding.covered]
         return not self._inspector.coverable(self.corrupt)[uncovered].any()
+
+    def _require_fresh(self) -> None:
+        if self._lapsed:
+            raise RuntimeError(f"the messages of this round are gone: {self._lapsed}")
 
     def _vector(self, method: str = "auto") -> NDArray[Any]:
         """Decoding vector of the messages at hand, as it was prepared or else computed now."""
@@ -440,6 +453,7 @@ class Round:
         return Approximation(target if out is None else out, residual)
 
     def _output(self, out: Output | None) -> NDArray[Any]:
+        self._require_fresh()
         form = self.form
         if out is None:
             return np.empty(form.gradient_size, dtype=form.gradient_dtype)
@@ -458,8 +472,9 @@ class Round:
         From the norms of the messages and of the gradient itself, so that cancellation between
         partial gradients counts too. Decodes once more.
         """
+        target = self._output(None)
         vector = self._vector()
-        return self._trust(self._combine(vector, self._output(None)), vector)
+        return self._trust(self._combine(vector, target), vector)
 
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
         size = _square_norm(gradient)

@@ -292,6 +292,23 @@ def rounds_outlive_their_cluster(engine: Engine) -> None:
     np.testing.assert_array_equal(rnd.gradient(out), 15.0)
 
 
+def rounds_lapse_with_the_next(engine: Engine) -> None:
+    """Messages that the next round takes the place of are not read: an error says so."""
+    code = codes.ReedSolomon(WORKERS, stragglers=1)
+    first, second = code.round(3), code.round(3)
+    with engine(code, [1.0] * 4, np.multiply, 3) as cluster:
+        cluster.collect(np.ones(3), first)
+        np.testing.assert_allclose(first.gradient(), 4.0)
+        cluster.collect(np.full(3, 2.0), second)
+        for read in (first.gradient, first.best, first.trust):
+            with _raises(RuntimeError, "gone", "next round"):
+                read()
+        np.testing.assert_allclose(second.gradient(), 8.0)
+        first.reset()
+        cluster.collect(np.full(3, 3.0), first)
+    np.testing.assert_allclose(first.gradient(), 12.0)
+
+
 def messages_that_are_not_finite_are_refused(engine: Engine) -> None:
     """The error names the worker."""
     cluster = engine(codes.Uncoded(WORKERS), [1.0, 1.0, 1.0, np.inf], np.multiply, 3)
@@ -407,6 +424,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     parameters_stay_read_only,
     gradients_must_be_written,
     rounds_outlive_their_cluster,
+    rounds_lapse_with_the_next,
     messages_that_are_not_finite_are_refused,
     rounds_time_out,
     unsuitable_arguments_leave_it_open,

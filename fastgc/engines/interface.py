@@ -8,6 +8,7 @@ all together behaves as the engines here do.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -29,6 +30,7 @@ __all__ = [
     "Event",
     "Gradient",
     "Kind",
+    "Lent",
     "RoundReport",
     "Task",
     "Transport",
@@ -284,6 +286,23 @@ def check_round(rnd: Collected, own: Round) -> None:
         raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
     if rnd.code is not own.code or rnd.form != own.form:
         raise ValueError("rnd must be a round of the cluster's code, size and types")
+
+
+class Lent:
+    """The round whose messages lie in a cluster's memory, which the next round is received in."""
+
+    def __init__(self) -> None:
+        self._last: weakref.ref[Collected] | None = None
+
+    def to(self, rnd: Collected) -> None:
+        """Lend it to this round; another that had it last can read its messages no more."""
+        last = None if self._last is None else self._last()
+        if last is not None and last is not rnd:
+            last.lapse(
+                "its cluster received the next round in their place; decode a round before, or "
+                "copy what it decodes to"
+            )
+        self._last = weakref.ref(rnd)
 
 
 def sample_delays(

@@ -27,6 +27,7 @@ from .interface import (
     Event,
     Gradient,
     Kind,
+    Lent,
     RoundReport,
     Task,
     Transport,
@@ -115,6 +116,7 @@ class Master:
         self._loads = code.loads
         self._senders = np.repeat(np.arange(code.n), code.message_counts)
         self._number = self._options.first_round - 1
+        self._lent = Lent()
         self._stale = self._refused = 0
         self._starting, self._live = set(range(code.n)), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
@@ -245,7 +247,7 @@ class Master:
             The parameters. They are copied before the call returns.
         rnd : Round or GroupedRound
             Of the cluster's code, size and types, reset: takes the messages until it is ready. They
-            lie in memory that workers write to, so decode them before the next round.
+            lie in memory that the next round is received in: decode them before (it raises after).
         workers : iterable of int, optional
             To whom the parameters are handed; `rnd` must become ready by these workers' messages.
             Default: all. The others go on with what they are at, or wait.
@@ -267,6 +269,7 @@ class Master:
         check_round(rnd, self._round)
         n = self._code.n
         asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
+        self._lent.to(rnd)
         try:
             return self._collect(theta, rnd, asked)
         except BaseException:

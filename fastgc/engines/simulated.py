@@ -17,6 +17,7 @@ from ..errors import NonFiniteMessageError
 from .interface import (
     Collected,
     Gradient,
+    Lent,
     RoundReport,
     check_cluster,
     check_round,
@@ -107,6 +108,7 @@ class SimulatedCluster:
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._number, self._now = run.first_round - 1, 0.0
+        self._lent = Lent()
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -158,6 +160,7 @@ class SimulatedCluster:
         chosen = range(code.n) if workers is None else workers
         workers = {check_index("worker", worker, code.n) for worker in chosen}
         asked[list(workers)] = True
+        self._lent.to(rnd)
         self._number += 1
 
         delays = np.array(
