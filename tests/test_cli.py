@@ -1,6 +1,7 @@
 """The command, as a user calls it."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -954,3 +955,19 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
     assert len(result.stderr.splitlines()) == 1
     assert "Traceback" not in result.output
     assert run("fit", str(tmp_path / "none.json")).exit_code == 2
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("threads", ["5000", "0", "x"])
+def test_numbers_of_threads_are_checked(threads):
+    """Before any is started; in a line, not a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fastgc", "info"],
+        env=os.environ | {"FASTGC_NUM_THREADS": threads},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "threads" in done.stderr.lower()

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__, kernels
 from ..kernels import crossover
-from .common import app
+from .common import app, clear_errors
 
 
 @app.command()
@@ -20,6 +20,11 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
+    with clear_errors():
+        _show(as_json)
+
+
+def _show(as_json: bool) -> None:
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
