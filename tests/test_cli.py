@@ -413,7 +413,7 @@ def test_runs_go_on_from_a_checkpoint(tmp_path):
         assert result.exit_code == 0, result.output
         assert f"{rounds} rounds each" in result.stdout
     assert losses(parts) == losses(whole)
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "lock", "rounds.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "rounds.jsonl"]
     result = run("train", *RESUMED, "--rounds", "9", *kept, "--lr", "0.5")
     assert result.exit_code == 2
     assert "holds a checkpoint of another run. optimizer: Nesterov(lr=1" in result.output
