@@ -801,6 +801,8 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
 TARGETS = NEEDS_BACKEND | REST
 
 REASONS = {
+    "GroupedRound.lapse": "as of Round",
+    "Round.lapse": "takes a text, to show it",
     "BoundDecoder": "made by Code.bind",
     "Decoder": "made by Code.decoder",
     "Encoder": "made by Code.encoder",
