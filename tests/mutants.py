@@ -731,8 +731,8 @@ MUTANTS = [
     M(
         "keep2",
         "checkpoint",
-        "os.ftruncate(self._history, self._size)",
-        "os.lseek(self._history, self._size, 0)",
+        "left, at = left[written:], at + written",
+        "left, at = left[written:], at",
     ),
     M(
         "keep3",

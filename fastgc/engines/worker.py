@@ -22,8 +22,12 @@ Array = NDArray[Any]
 _UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
 
 
-def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -> None:
+def partial_gradient(
+    gradient: Gradient, theta: Array, shard: Any, out: Array, check: bool = True
+) -> None:
     """Let `gradient` write a partial gradient to `out`, whatever that holds.
+
+    Without `check`, what it does not write is NaN, and is not looked for.
 
     Raises
     ------
@@ -42,7 +46,7 @@ def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -
             f"the gradient returned {type(returned).__name__}, which would be lost: it must write "
             "the partial gradient to its argument out (out[:] = ...), and return None or out"
         )
-    if math.isnan(kernels.square_sum(reals)):  # else nothing is left
+    if check and _holds_nan(out):  # else nothing is left
         missing = np.flatnonzero(bits == unwritten) // (reals.size // out.size)
         if missing.size:
             count = np.unique(missing).size
@@ -51,6 +55,10 @@ def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -
                 f"out, the first of them out[{missing[0]}]: it must write all of them, and not add "
                 "to what is there"
             )
+
+
+def _holds_nan(array: Array) -> bool:
+    return math.isnan(kernels.square_sum(array.view(array.real.dtype)))
 
 
 class Worker:
@@ -111,10 +119,21 @@ class Worker:
         for partition, shard in self._data[index]:
             self.partition = partition
             part = shard if task.batch is None else task.batch(shard, partition, round)
-            partial_gradient(task.gradient, theta, part, self._partial)
+            partial_gradient(task.gradient, theta, part, self._partial, check=False)
             encoder.add(partition, self._partial)
+        message = encoder.message()
+        if _holds_nan(message):  # one look at the message, not at each partial gradient
+            self._find_unwritten(theta, index, round)
         self.partition = -1
-        return encoder.message()
+        return message
+
+    def _find_unwritten(self, theta: Array, index: int, round: int) -> None:
+        """Compute the partial gradients of a message anew, to tell which is not written whole."""
+        task = self._task
+        for partition, shard in self._data[index]:
+            self.partition = partition
+            part = shard if task.batch is None else task.batch(shard, partition, round)
+            partial_gradient(task.gradient, theta, part, self._partial)
 
 
 def failure(worker: Worker | None, nbytes: int = 1 << 14) -> bytes:
