@@ -112,6 +112,11 @@ class Encoder:
         )
         self._added: set[int] = set()
 
+    @property
+    def out(self) -> NDArray[Any]:
+        """Where the message is written to."""
+        return self._message
+
     def add(self, partition: int, g: ArrayLike) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
         form = self._form

@@ -22,12 +22,8 @@ Array = NDArray[Any]
 _UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
 
 
-def partial_gradient(
-    gradient: Gradient, theta: Array, shard: Any, out: Array, check: bool = True
-) -> None:
+def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -> None:
     """Let `gradient` write a partial gradient to `out`, whatever that holds.
-
-    Without `check`, what it does not write is NaN, and is not looked for.
 
     Raises
     ------
@@ -36,29 +32,35 @@ def partial_gradient(
     ValueError
         If it does not write all of `out`; says what is missing.
     """
-    reals = out.view(out.real.dtype)
-    bits = reals.view(f"u{reals.itemsize}")
-    unwritten = _UNWRITTEN[reals.itemsize]
+    bits, unwritten = _marked(out)
     bits.fill(unwritten)
-    returned = gradient(theta, shard, out)
+    _check_returned(gradient(theta, shard, out), out)
+    missing = np.flatnonzero(bits == unwritten) // (bits.size // out.size)
+    if missing.size:
+        count = np.unique(missing).size
+        raise ValueError(
+            f"the gradient did not write {count} of the {out.size} elements of its argument out, "
+            f"the first of them out[{missing[0]}]: it must write all of them, and not add to what "
+            "is there"
+        )
+
+
+def _marked(out: Array) -> tuple[Array, Any]:
+    """The reals of an array as bits, and those that stand for nothing written."""
+    reals = _reals(out)
+    return reals.view(f"u{reals.itemsize}"), _UNWRITTEN[reals.itemsize]
+
+
+def _reals(array: Array) -> Array:
+    return array.view(array.real.dtype)
+
+
+def _check_returned(returned: object, out: Array) -> None:
     if returned is not None and returned is not out:
         raise TypeError(
             f"the gradient returned {type(returned).__name__}, which would be lost: it must write "
             "the partial gradient to its argument out (out[:] = ...), and return None or out"
         )
-    if check and _holds_nan(out):  # else nothing is left
-        missing = np.flatnonzero(bits == unwritten) // (reals.size // out.size)
-        if missing.size:
-            count = np.unique(missing).size
-            raise ValueError(
-                f"the gradient did not write {count} of the {out.size} elements of its argument "
-                f"out, the first of them out[{missing[0]}]: it must write all of them, and not add "
-                "to what is there"
-            )
-
-
-def _holds_nan(array: Array) -> bool:
-    return math.isnan(kernels.square_sum(array.view(array.real.dtype)))
 
 
 class Worker:
@@ -96,6 +98,7 @@ class Worker:
         self.partition = -1
         self._parts = self.message_count if task.spread else 1  # that a delay is slept in
         self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        self._bits, self._unwritten = _marked(self._partial)
         self._encoders = [
             task.code.encoder(
                 number,
@@ -107,6 +110,7 @@ class Worker:
             )
             for index in range(self.message_count)
         ]
+        self._sent = [_reals(encoder.out) for encoder in self._encoders]
 
     def sleep_before(self, index: int, delay: float) -> float:
         """Seconds of a round's delay to sleep before a message."""
@@ -119,10 +123,11 @@ class Worker:
         for partition, shard in self._data[index]:
             self.partition = partition
             part = shard if task.batch is None else task.batch(shard, partition, round)
-            partial_gradient(task.gradient, theta, part, self._partial, check=False)
+            self._bits.fill(self._unwritten)  # what is not written is NaN in the message
+            _check_returned(task.gradient(theta, part, self._partial), self._partial)
             encoder.add(partition, self._partial)
         message = encoder.message()
-        if _holds_nan(message):  # one look at the message, not at each partial gradient
+        if math.isnan(kernels.square_sum(self._sent[index])):  # one look, at the message
             self._find_unwritten(theta, index, round)
         self.partition = -1
         return message
