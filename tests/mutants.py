@@ -1219,7 +1219,7 @@ MUTANTS = [
         "if self._hurry and insist != signal.SIGKILL:",
         "if False:",
     ),
-    M("local6", "conformance", "bits.fill(unwritten)", "pass"),
+    M("local6", "conformance", "self._bits.fill(self._unwritten)", "pass"),
     M("local7", "conformance", "if last is not None and last is not rnd:", "if False:"),
     M(
         "local8",
