@@ -1183,8 +1183,8 @@ MUTANTS = [
     M(
         "engine12",
         "engine_local training",
-        "task.batch(shard, partition, round)",
-        "task.batch(shard, partition, round + 1)",
+        "task.batch(shard, partition, round)\n            self._bits",
+        "task.batch(shard, partition, round + 1)\n            self._bits",
     ),
     M(
         "engine13",
