@@ -97,6 +97,37 @@ def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
             np.testing.assert_array_equal(out, 2.0)
 
 
+def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
+    """It is asked for again, as others that die, and no process is taken for it."""
+    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
+    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
+        transport, refused = cluster._transport, []
+        fork, answers = transport._server.fork, transport._server.answers
+
+        def refuse(numbers, files):
+            if len(refused) == 2:
+                return fork(numbers, files)
+            refused.append(fork_server.NONE)
+            waiting.append((-len(refused), fork_server.NONE))
+            return -len(refused)
+
+        def answer():
+            told = [*waiting, *answers()]
+            waiting.clear()
+            return told
+
+        waiting = []
+        monkeypatch.setattr(transport._server, "fork", refuse)
+        monkeypatch.setattr(transport._server, "answers", answer)
+        os.kill(transport.pids()[1], signal.SIGKILL)
+        report = None
+        while report is None or report.deaths < 3 or report.lost:
+            report = cluster.step(np.ones(2), out)
+            np.testing.assert_allclose(out, 4.0)
+            assert fork_server.NONE not in transport.pids().values()
+        assert report.deaths == 3
+
+
 def test_clusters_share_a_server_and_not_its_end():
     out = np.empty(2)
     with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as one:

@@ -30,13 +30,14 @@ from pathlib import Path
 
 from .._registry import load_object
 
-__all__ = ["THREADS", "Connection", "connect", "end_with", "serve"]
+__all__ = ["NONE", "THREADS", "Connection", "connect", "end_with", "serve"]
 
 _NUMBERS = 6  # of a record, besides its ticket
 _ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and what is said to the child
 _ANSWER = struct.Struct("=qq")  # a ticket, and a process
 _FILES = 16  # that a child is given, at most
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+NONE = -1  # the process that could not be forked
 _READY = -1  # the ticket of a connection's first answer
 _TO_START, _TO_FORK = 60.0, 5.0  # seconds to answer within
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -96,7 +97,7 @@ class Connection:
         return _TO_FORK if self._server.ready else _TO_START
 
     def answers(self) -> list[tuple[int, int]]:
-        """Tickets, and the processes forked for them; sets `lost` if there is no server."""
+        """Tickets, and the processes forked for them, or NONE; sets `lost` without a server."""
         found: list[tuple[int, int]] = []
         while not self.lost:
             try:
@@ -280,7 +281,10 @@ def serve(fd: int, life: int, entry: str, modules: Sequence[str]) -> None:
                 connections.pop(fd).close()
             else:
                 ticket, *numbers = _ORDER.unpack(order)
-                pid = os.fork()
+                try:
+                    pid = os.fork()
+                except OSError:  # too many processes: another server could not either
+                    pid = NONE
                 if pid == 0:
                     for connection in connections.values():
                         connection.close()
@@ -302,7 +306,8 @@ def _run(call, numbers: Sequence[int], files: Sequence[int]) -> None:  # type: i
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         call(numbers, files)
-        util._exit_function()  # type: ignore[attr-defined]  # ends children of its own, of which multiprocessing knows
+        # ends children of its own, of which multiprocessing knows
+        util._exit_function()  # type: ignore[attr-defined]
         status = 0
     except BaseException:
         traceback.print_exc()

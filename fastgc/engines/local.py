@@ -205,7 +205,9 @@ class _Processes:
         """Take note of who was forked; returns those who are dead already."""
         assert self._server is not None
         for ticket, pid in self._server.answers():
-            self._pids[self._asked.pop(ticket)] = pid
+            worker = self._asked.pop(ticket)
+            if pid != fork_server.NONE:  # else its line is broken: it is told dead
+                self._pids[worker] = pid
         dead = self._early.difference(self._asked.values())
         self._early -= dead
         if self._server.lost:  # those who were not forked are asked for once more
