@@ -116,7 +116,13 @@ def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
             waiting.clear()
             return told
 
-        waiting = []
+        def hear():
+            dead = hear_server()
+            assert fork_server.NONE not in transport._pids.values()  # nor for a moment
+            return dead
+
+        waiting, hear_server = [], transport._hear_server
+        monkeypatch.setattr(transport, "_hear_server", hear)
         monkeypatch.setattr(transport._server, "fork", refuse)
         monkeypatch.setattr(transport._server, "answers", answer)
         os.kill(transport.pids()[1], signal.SIGKILL)
@@ -124,7 +130,6 @@ def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
         while report is None or report.deaths < 3 or report.lost:
             report = cluster.step(np.ones(2), out)
             np.testing.assert_allclose(out, 4.0)
-            assert fork_server.NONE not in transport.pids().values()
         assert report.deaths == 3
 
 

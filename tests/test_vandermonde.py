@@ -69,6 +69,20 @@ def test_refinement_never_makes_it_worse(transpose):
         solve(np.cos(np.arange(12.0)), good, transpose, refine=9)
 
 
+@pytest.mark.any_backend
+def test_each_column_is_refined_by_itself():
+    """The last correction that did no good is undone, those of other columns stand."""
+    rounds = iter([[0.5, 0.5, 3.0, 0.5], [2.0, 0.25, 9.0, 1e-20], [9.0, 0.125, 9.0, 9.0]])
+
+    def correct(residual, correction, forced):
+        correction[:] = next(rounds)
+        return True
+
+    x = np.ones((2, 4))
+    assert not vandermonde._refine(x, correct, lambda: np.zeros((2, 4)), 3)
+    np.testing.assert_array_equal(x, [[1.0, 1.875, 1.0, 1.5]] * 2)
+
+
 def test_out_beside_what_is_read():
     """It may begin anywhere in b or in the nodes."""
     rng = np.random.default_rng(3)
