@@ -628,7 +628,8 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
     rng = np.random.default_rng(8)
     survivors = np.array([5, 0, 3, 7, 6, 1])
     for p in (1, 2, 7, 8, 40):
-        rows = np.full((8, p + 3), np.nan, dtype)[:, : p + (p % 2 if kind is complex else 0)]
+        packed = kind is complex and np.dtype(dtype).kind == "f"
+        rows = np.full((8, p + 3), np.nan, dtype)[:, : p + (p % 2 if packed else 0)]
         rows[survivors] = rng.standard_normal((6, rows.shape[1]))
         coef = rng.standard_normal(6).astype(kind)
         if kind is complex:
@@ -636,7 +637,7 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
         out = np.empty(p, dtype)
         assert combine(coef, rows, survivors, out)
         chosen = rows[survivors]
-        if kind is complex and chosen.dtype.kind == "f":
+        if packed:
             pairs = np.result_type(dtype, np.complex64)
             truth = (coef @ np.ascontiguousarray(chosen).view(pairs)).view(float)[:p]
         else:
