@@ -20,7 +20,14 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "fastgc"
 IMPORTED = Path(fastgc.__file__).resolve().parent
 
-for name in ("strength", "kernel_table", "code_table", "remote", "worker_processes"):
+for name in (
+    "strength",
+    "kernel_table",
+    "code_table",
+    "half_messages",
+    "remote",
+    "worker_processes",
+):
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,6 +1,7 @@
 """The plan objects: streaming encoder, round and decoder, and what they say of their precision."""
 
 import itertools
+import math
 import pickle
 
 import numpy as np
@@ -14,10 +15,13 @@ import fastgc
 from fastgc import (
     BinaryCode,
     CyclicRepetition,
+    FractionalRepetition,
+    Grouped,
     NonFiniteMessageError,
     NotDecodableError,
     ReedSolomon,
     Uncoded,
+    YeAbbe,
     kernels,
 )
 from fastgc.codes import round as rounds
@@ -520,7 +524,10 @@ def test_bound_decoder_of_any_packed_code(data):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_bound_decoder_of_halves(dtype):
     code = ReedSolomon(7, stragglers=2)
-    messages = np.array(encoded(code, partial_gradients(code, 6, np.float32))).astype(dtype)
+    partials = partial_gradients(code, 6, np.float32)
+    messages = np.array(
+        [code.encode(i, partials[code.partitions(i)], message_dtype=dtype) for i in range(7)]
+    )
     gradient = code.bind(messages)([6, 1, 2, 3, 0])
     assert gradient.dtype == np.float32
     np.testing.assert_array_equal(gradient, code.decode([6, 1, 2, 3, 0], messages[[6, 1, 2, 3, 0]]))
@@ -742,6 +749,63 @@ def test_trust_sees_cancellation_between_partials():
     error /= np.linalg.norm(truth.astype(float))
     assert error > 1e-8
     assert 0.1 < received.trust().relative_error / error < 10
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(38, stragglers=13),
+        CyclicRepetition(20, stragglers=4),
+        FractionalRepetition(20, stragglers=19),
+        BinaryCode(20, stragglers=4),
+        YeAbbe(12, stragglers=3, reduce=2),
+        Grouped([ReedSolomon(8, stragglers=3)] * 2),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
+    """Partial gradients of one direction, which nearly cancel in each message: signs alternate."""
+    rng, ratios, blind = np.random.default_rng(0), [], []
+    received, untold = code.round(50, dtype), code.round(50, dtype)
+    for _ in range(9):
+        sizes = rng.uniform(0.5, 1, code.k) * (-1.0) ** np.arange(code.k)
+        sizes -= sizes.mean()
+        partials = sizes[:, None] * rng.standard_normal(50)
+        partials = (partials + apart * rng.standard_normal(partials.shape)).astype(dtype)
+        lost = rng.permutation(code.n)[: code.stragglers]
+        received.reset()
+        untold.reset()
+        for worker in np.delete(np.arange(code.n), lost).tolist():
+            encoder = code.encoder(worker, 50, dtype)
+            for j in code.partitions(worker).tolist():
+                encoder.add(j, partials[j])
+            squares = (np.abs(code.coefficients(worker)) ** 2).reshape(code.loads[worker], -1)
+            each = np.array([float(partials[j] @ partials[j]) for j in code.partitions(worker)])
+            if code.pieces == 1:
+                assert encoder.energy == pytest.approx(squares[:, 0] @ each, rel=1e-5)
+            received.receive(worker, encoder.message(), energy=encoder.energy)
+            untold.receive(worker, encoder.message())
+        truth = partials.astype(np.longdouble).sum(axis=0)
+        error = np.linalg.norm((received.gradient() - truth).astype(float))
+        error /= np.linalg.norm(truth.astype(float))
+        ratios.append(received.trust().relative_error / error)
+        blind.append(untold.trust().relative_error / error)
+    # more than there is: sums that alternate do not grow as those of random signs do
+    assert 0.1 < np.median(ratios) < 20
+    if apart < 1e-3 and isinstance(code, FractionalRepetition):
+        assert np.median(blind) < 1e-2  # there is something to see
+
+
+def test_energies_that_say_nothing():
+    """Of a worker that lies about it, and where squares are beyond float64."""
+    received = Uncoded(2).round(3)
+    for energy, expected in ((math.nan, 1), (-1.0, 1), (3.0, 1), (300.0, 10), (math.inf, math.inf)):
+        received.reset()
+        received.receive(0, np.ones(3), energy=energy)
+        received.receive(1, 1e-9 * np.ones(3), energy=energy)
+        assert received.trust().growth == pytest.approx(expected, rel=0.5)
 
 
 def test_trust_of_zero():

@@ -66,9 +66,15 @@ class Code(Scheme):
     (Ring(n=6, load=3), 3, True)
     """
 
-    def message_size(self, p: int, dtype: DTypeLike = np.float64) -> int:
-        """Elements of a message for gradients of p elements, whatever the message's precision."""
-        return self.format(p, dtype).message_size
+    def message_size(
+        self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
+    ) -> int:
+        """Elements of a message for gradients of p elements of this dtype.
+
+        Messages of float16 (`message_dtype`, or the gradients' own) have one more than others, for
+        the power of two that they are scaled by.
+        """
+        return self.format(p, dtype, message_dtype).message_size
 
     def message_dtype(self, dtype: DTypeLike = np.float64) -> np.dtype[Any]:
         """Dtype of a message's elements for gradients of this dtype."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
 from ..errors import NonFiniteMessageError
-from .format import Format, real_of
+from .format import Format, real_of, rescale, unit_of
 from .scheme import Scheme
 from .span import least_squares
 from .trust import Trust
@@ -84,11 +85,14 @@ class BoundDecoder:
     """
 
     __slots__ = (
+        "_coefficients",
         "_combine",
         "_decoder",
+        "_form",
         "_rows",
         "_sums",
         "_target",
+        "_whole",
         "code",
         "gradient",
         "messages",
@@ -114,24 +118,26 @@ class BoundDecoder:
                 f"the rows of messages must be contiguous and aligned: strides are {rows.strides} "
                 "bytes"
             )
-        p, size, mode = form.gradient_size, form.message_size, form.decode_mode
+        p, size, mode = form.gradient_size, form.length, form.decode_mode
         target = np.empty(p, form.gradient_dtype)
         if out is not None:
             target = check_vector("out", out, form.gradient_dtype, p, output=True)
         if np.shares_memory(target, rows):
             raise ValueError("out shares memory with messages")
-        self.code = code
-        self.messages = messages
+        self.code, self._form = code, form
+        self.messages, self._whole = messages, rows
         self.gradient: Any = target if out is None else out
         self._target = target
         self._sums = np.empty_like(target) if check_finite else target
         if form.pieces > 1 and form.pieces * size > p:  # the last piece is longer than what is left
             self._sums = np.empty(form.pieces * size, form.gradient_dtype)
         self._decoder = decoder = Decoder(code)
-        reals = form.reals(rows, mode)
+        reals = form.reals(rows[:, :-1] if form.scaled else rows, mode)
         self._rows = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
         one = form.pieces == 1
-        vectors = [decoder.vector] if one else list(decoder.vector.T)
+        # what messages are multiplied by: of those that are scaled, not the vector itself
+        self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
+        vectors = [self._coefficients] if one else list(self._coefficients.T)
         parts = [self._sums] if one else list(self._sums.reshape(form.pieces, size))
         self._combine = tuple(
             kernels.bind_combine(
@@ -170,12 +176,26 @@ class BoundDecoder:
         """
         vector = self._decoder(survivors, method)
         f = len(vector)
+        unit = self._scale(vector) if self._form.scaled else 1.0
         for combine_piece in self._combine:
             if status := combine_piece(f):
                 self._raise(status, vector)
+        if unit != 1.0:
+            rescale(self._sums, unit)
         if self._sums is not self._target:
             self._target[:] = self._sums[: self._target.size]
         return self.gradient  # type: ignore[no-any-return]
+
+    def _scale(self, vector: NDArray[Any]) -> float:
+        """Multiply the vector by the messages' scales, over a unit, which is returned."""
+        f = len(vector)
+        scales, numbers = np.zeros(f), self._decoder.survivors[:f].tolist()
+        for at in np.flatnonzero(vector.reshape(f, -1).any(axis=1)).tolist():  # what is read
+            worker = self.code.sender(numbers[at])[0]
+            scales[at] = self._form.scale(worker, self._whole[numbers[at]])
+        unit = unit_of(scales)
+        self._coefficients[:f] = (vector.T * (scales / unit)).T
+        return unit
 
     def _raise(self, status: int, vector: NDArray[Any]) -> None:
         if status == kernels.Status.NO_MEMORY:
@@ -205,7 +225,10 @@ def message_format(
     if code.layout in ("complex", "complex data") and not is_half(dtype):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
-        p = code.pieces * message.size if out is None else view_of("out", out).size
+        if out is None:
+            p = max(1, code.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
+        else:
+            p = view_of("out", out).size
     form = code.format(p, dtype)
     if form.message_size != message.size:
         raise ValueError(
@@ -226,16 +249,14 @@ def combine(
 ) -> NDArray[Any]:
     """The combination of messages by a decoding vector, which each of `Code.decode` ends in."""
     form = message_format(code, as_array("a message", messages[0]), out, p)
-    what, mode, size = "message of worker", form.decode_mode, form.message_size
-    senders = _senders(code, survivors)
-    rows = form.rows(what, senders, messages, form.message_dtype, size, mode)
     target: Any = None
     if out is not None:
         target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
+    rows, scales = form.messages(_senders(code, survivors), messages, vector)
     # Nothing is written before messages are known to be good, or where they are still to be read.
     private = target is None or check_finite or rows.overlap(target)
     gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype) if private else target
-    if not form.combine(rows, vector, gradient, check_finite):
+    if not form.combine(rows, vector, gradient, check_finite, scales):
         for worker, row in zip(_senders(code, survivors), rows.arrays, strict=True):
             require_finite(worker, row)
     if target is not None and private:
@@ -280,11 +301,18 @@ def trust_of(
     vector: NDArray[Any],
     survivors: NDArray[np.int64],
     form: Format,
+    inside: float = math.nan,
 ) -> Trust:
-    """How far to trust what this vector decodes to, if it amplifies errors by so much."""
+    """How far to trust what this vector decodes to, if it amplifies errors by so much.
+
+    `inside`: by how much it amplifies those of messages that were built up by encoders, NaN if that
+    is not known.
+    """
     return Trust.of(
         growth_squared,
+        inside,
         int(np.count_nonzero(vector)) // code.pieces,
+        code.load * code.pieces / code.messages_per_worker,
         code.message_roundings,
         code.data_roundings,
         code.left_out(survivors, vector),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, as_array, as_rows, check_dtype, check_vector, is_half, store
+from .._arrays import Output, as_array, as_rows, check_dtype, check_vector, is_half
 from .format import real_of
 from .scheme import Scheme
 
@@ -59,8 +59,7 @@ def encode(
         coef = coef.ravel()
     sums = form.sums(message)
     kernels.combine(mode, rows, coef, form.reals(sums, mode))
-    if sums is not message:
-        store(sums, message)
+    form.finish(sums, message)
     return message if out is None else out
 
 
@@ -88,13 +87,15 @@ class Encoder:
         self._partitions = code.partitions(worker, index)
         coefficients = code.coefficients(worker, index)
         self._coef = dict(zip(self._partitions.tolist(), coefficients.tolist(), strict=True))
+        squares = (np.abs(coefficients) ** 2).tolist()
+        self._squares = dict(zip(self._partitions.tolist(), squares, strict=True))
         if out is None:
             out = np.empty(form.message_size, dtype=form.message_dtype)
         self._out = out
         self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
         self._sums = form.sums(self._message)
         real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
-        size = form.gradient_size if form.pieces == 1 else form.message_size
+        size = form.gradient_size if form.pieces == 1 else form.length
         self._rows = kernels.Rows(
             form.pieces, size * form.partial_dtype.itemsize // real.itemsize, real
         )
@@ -111,6 +112,7 @@ class Encoder:
             for accumulate in (False, True)
         )
         self._added: set[int] = set()
+        self._energy = 0.0
 
     @property
     def out(self) -> NDArray[Any]:
@@ -137,6 +139,11 @@ class Encoder:
         self._factors[:] = coef
         combine = self._continue if self._added else self._begin
         status = combine(form.pieces)
+        if form.pieces == 1:
+            self._energy += self._squares[partition] * kernels.square_sum(rows.arrays[0])
+        else:
+            parts = zip(self._squares[partition], rows.arrays, strict=True)
+            self._energy += sum(square * kernels.square_sum(piece) for square, piece in parts)
         rows.clear()
         if status:
             raise MemoryError("no memory for the addresses of what is combined")
@@ -147,10 +154,19 @@ class Encoder:
         if len(self._added) < len(self._coef):
             missing = sorted(self._coef.keys() - self._added)
             raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
-        if self._sums is not self._message:
-            store(self._sums, self._message)
+        self._form.finish(self._sums, self._message)
         return self._out
+
+    @property
+    def energy(self) -> float:
+        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, for `Round.receive`.
+
+        The message's squared norm tells nothing of what cancelled in it. NaN if any of it is, or
+        Inf times 0; Inf where it is beyond float64.
+        """
+        return self._energy
 
     def reset(self) -> None:
         """Begin the next message."""
         self._added.clear()
+        self._energy = 0.0

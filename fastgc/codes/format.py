@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,12 +11,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_dtype, check_integer, check_vector, is_half
+from .._arrays import check_dtype, check_integer, check_vector, is_half, store
+from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 
-__all__ = ["Format", "Layout", "real_of"]
+__all__ = ["Format", "Layout", "real_of", "rescale", "unit_of"]
 
 Layout = Literal["real", "packed", "complex", "complex data"]
+
+# A scaled message's last element: a NaN, whose payload is the exponent, from -255 to 255, and 256.
+# So what was not made by `finish` is not taken for a scaled message, nor a scaled one for another.
+_NAN, _PAYLOAD, _MIDDLE = 0x7E00, 0x1FF, 256
+# A scaled message's largest element lies in [2^14, 2^15), below float16's largest by a factor of 2.
+_TOP = 15
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,11 @@ class Format:
 
     Messages may be of less precision than the partial gradients, down to float16 or bfloat16: these
     are then added up in `sum_dtype` and rounded once, and decoded to float32.
+
+    Messages of float16 are scaled by a power of two, so that they under- and overflow where float32
+    does; their last element holds the exponent. (bfloat16 has the range of float32.) Where a
+    message's largest element is 1, others are rounded to multiples of 2^-39, or finer, which adds
+    nothing to the error in the norm of up to 2^40 elements.
 
     Gradients may be cut into pieces of equal length: a message is then as long as one of them, the
     last being padded where it is shorter.
@@ -82,6 +95,7 @@ class Format:
             gradient = np.result_type(message, np.float32)
             mode = REAL if layout == "real" else PACKED
             size = piece + piece % 2 if mode == PACKED and dtype.kind != "c" else piece
+            size += message.char == "e"  # the scale
             return cls(gradient, p, dtype, sums, message, size, mode, mode, pieces)
         if dtype.kind == "c":
             raise TypeError(
@@ -98,17 +112,62 @@ class Format:
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
         return cls(dtype, p, expanded, expanded, expanded, piece, REAL, REAL_PART, pieces)
 
+    @property
+    def scaled(self) -> bool:
+        """Whether a message's last element holds the power of two to multiply the others by."""
+        return self.message_dtype.char == "e"
+
+    @property
+    def length(self) -> int:
+        """Elements of a message that are combined: all but its scale."""
+        return self.message_size - self.scaled
+
     def sums(self, message: NDArray[Any]) -> NDArray[Any]:
         """Where to add up what becomes `message`: there, or in an array of more precision."""
         if self.sum_dtype == self.message_dtype:
             return message
-        return np.empty(self.message_size, dtype=self.sum_dtype)
+        return np.empty(self.length, dtype=self.sum_dtype)
+
+    def finish(self, sums: NDArray[Any], message: NDArray[Any]) -> None:
+        """Round to `message` what was added up in `sums`, if that is another array."""
+        if not self.scaled:
+            if sums is not message:
+                store(sums, message)
+            return
+        exponent, largest = 0, max(float(sums.max()), -float(sums.min()))
+        if 0 < largest < np.inf:
+            exponent = min(max(math.frexp(largest)[1] - _TOP, 1 - _MIDDLE), _MIDDLE - 1)
+        wide = np.float64 if abs(exponent) > 100 else None  # where the factor is beyond float32
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor = math.ldexp(1.0, -exponent)
+            np.multiply(sums, factor, out=message[:-1], dtype=wide, casting="same_kind")
+        message[-1:].view(np.uint16)[0] = _NAN + _MIDDLE + exponent
+
+    def scale(self, worker: int, message: NDArray[Any]) -> float:
+        """What a checked message is to be multiplied by.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If its last element is none that `finish` writes.
+        """
+        if not self.scaled:
+            return 1.0
+        bits = int(message[-1:].view(np.uint16)[0])
+        if bits & ~_PAYLOAD != _NAN or bits == _NAN:
+            raise NonFiniteMessageError(
+                f"the message of worker {worker} does not end in its scale, but in {message[-1]}: "
+                "messages of float16 are scaled, and have one element more for it, which encode "
+                "and encoders write",
+                worker,
+            )
+        return math.ldexp(1.0, bits - _NAN - _MIDDLE)
 
     def cut(self, array: NDArray[Any]) -> list[NDArray[Any]]:
         """The pieces of a gradient, as long as a message each: views, but where they are padded."""
         if self.pieces == 1:
             return [array]
-        size = self.message_size
+        size = self.length
         found = [array[at : at + size] for at in range(0, self.pieces * size, size)]
         for at, piece in enumerate(found):
             if piece.size < size:
@@ -148,17 +207,47 @@ class Format:
             checked = [self.reals(array, mode) for array in checked]
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
+    def messages(
+        self, numbers: Iterable[int], arrays: Iterable[NDArray[Any]], vector: NDArray[Any]
+    ) -> tuple[kernels.Rows, NDArray[np.float64] | None]:
+        """Checked messages of these workers as rows to combine, and their scales if they have any.
+
+        Scales of messages whose coefficients are 0, which are not read, are 0.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If a scale is none.
+        """
+        numbers = list(numbers)
+        what, mode = "message of worker", self.decode_mode
+        rows = self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
+        if not self.scaled:
+            return rows, None
+        whole, scales = list(rows.arrays), np.zeros(rows.count)
+        for at in np.flatnonzero(vector.reshape(rows.count, -1).any(axis=1)).tolist():
+            scales[at] = self.scale(numbers[at], whole[at])
+        return kernels.Rows.of([row[:-1] for row in whole], self.length, self.message_dtype), scales
+
     def combine(
         self,
         rows: kernels.Rows,
         vector: NDArray[Any],
         out: NDArray[Any],
         check: bool = False,
+        scales: NDArray[np.float64] | None = None,
     ) -> bool:
         """Write to `out` what messages decode to, piece by piece; False if that is not finite.
 
-        What is multiplied by zero is not read.
+        What is multiplied by zero is not read. `scales` are those of the rows.
         """
+        if scales is not None:
+            unit = unit_of(scales)
+            vector = vector * (scales / unit).reshape(-1, *[1] * (vector.ndim - 1))
+            if unit != 1.0:
+                good = self.combine(rows, vector, out, check)
+                rescale(out, unit)
+                return good and not (check and not np.isfinite(out).all())
         mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
             (used,) = np.nonzero(vector if self.pieces == 1 else vector.any(axis=1))
@@ -166,7 +255,7 @@ class Format:
                 vector, rows = vector[used], rows.select(used)
         if self.pieces == 1:
             return kernels.combine(mode, rows, vector, self.reals(out, mode), check=check)
-        good, size = True, self.message_size
+        good, size = True, self.length
         for at, coef in enumerate(np.ascontiguousarray(vector.T)):
             piece = out[at * size : (at + 1) * size]
             whole = piece if piece.size == size else np.empty(size, dtype=out.dtype)
@@ -180,6 +269,18 @@ class Format:
         if mode in (REAL, PACKED) and array.dtype.kind == "c":
             return array.view(array.real.dtype)
         return array
+
+
+def unit_of(scales: NDArray[np.float64]) -> float:
+    """A power of two to take out of these, so that what they are multiplied by fits in float32."""
+    largest = float(scales.max(initial=0.0))
+    return 1.0 if largest == 0.0 or 2.0**-64 <= largest <= 2.0**64 else largest
+
+
+def rescale(array: NDArray[Any], unit: float) -> None:
+    """Multiply by a power of two that may be beyond float32."""
+    with np.errstate(over="ignore"):
+        np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
 
 
 def _check_message(message: np.dtype[Any], partial: np.dtype[Any], sums: np.dtype[Any]) -> None:

@@ -310,7 +310,14 @@ class GroupedRound:
         g = self.code.group_of(worker)
         self._rounds[g].straggles(worker - self.code._first_worker[g])
 
-    def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
+    def receive(
+        self,
+        worker: int,
+        message: ArrayLike,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
         """Take a worker's message; whether the round is `ready`.
 
         Parameters and errors as of `Round.receive`; ValueError also if the worker's group takes no
@@ -329,9 +336,10 @@ class GroupedRound:
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )
             # where another group's coefficients are complex, real ones of odd p are padded, too
-            row = row[: inner.message_size]
+            if row.size > inner.message_size:
+                row = np.delete(row, inner.form.length) if form.scaled else row[:-1]
             member, dropped = worker - self.code._first_worker[g], len(inner.corrupt)
-            if inner.receive(member, row, index):
+            if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)
             number = self.code.first_messages[worker] + inner._next[member] - 1
             self._received.append(number)

@@ -59,7 +59,7 @@ class Projection:
 
     def __init__(self, form: Format, paired: bool) -> None:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
-        self._size = size = form.message_size * form.message_dtype.itemsize // real.itemsize
+        self._size = size = form.length * form.message_dtype.itemsize // real.itemsize
         self._paired = paired
         count, rest = divmod(size, WIDTH)
         self.passes = count / kernels.rows.LEAST_GROUP + 4
@@ -168,16 +168,20 @@ class Inspector:
         """Forget all messages."""
         self._values: list[complex] = []
         self._sizes: list[float] = []
+        self._scales: list[float] = []
 
-    def add(self, message: NDArray[Any], square: float) -> None:
-        """Take a message, whose sum of squares is known."""
-        self._values.append(self._projection(message))
-        self._sizes.append(self._projection.norm(message, square))
+    def add(self, message: NDArray[Any], square: float, scale: float = 1.0) -> None:
+        """Take a message, whose sum of squares is known, and what it is to be multiplied by."""
+        self._values.append(self._projection(message) * scale)
+        self._sizes.append(self._projection.norm(message, square) * scale)
+        self._scales.append(scale)
 
     def keep(self, positions: Iterable[int]) -> None:
         """Forget all messages but these."""
-        kept = [(self._values[at], self._sizes[at]) for at in positions]
-        self._values, self._sizes = [value for value, _ in kept], [size for _, size in kept]
+        kept = list(positions)
+        lists: list[list[Any]] = [self._values, self._sizes, self._scales]
+        for each in lists:
+            each[:] = [each[at] for at in kept]
 
     def coverable(self, corrupt: Sequence[int]) -> NDArray[np.bool_]:
         """Which messages are covered once all have come but those of corrupt workers."""
@@ -218,7 +222,8 @@ class Inspector:
             if self._code.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
-            bound = SAFETY * parity.spread(squares + (self._least / top) ** 2, largest)
+            least = self._least / top * np.array(self._scales)
+            bound = SAFETY * parity.spread(squares + least**2, largest)
             bound = np.where(np.isnan(bound), math.inf, bound)  # of a code beyond float64
             sums = parity.apply(np.array(self._values) / top)
             failed = np.abs(sums) > bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -116,7 +117,7 @@ class Round:
             )
         reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
         per_element = form.message_dtype.itemsize // reals.itemsize
-        self._rows = kernels.Rows(code.message_count, form.message_size * per_element, reals)
+        self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
         self._decoder = Decoder(code)
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not verify:
@@ -136,6 +137,8 @@ class Round:
         self._heard: set[int] = set()  # messages
         self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
         self._square: list[float] = []  # squared norm of each message, in order of arrival
+        self._scales: list[float] = []  # what each is to be multiplied by
+        self._energies: list[float] = []  # NaN: not known
         self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
@@ -221,7 +224,14 @@ class Round:
         if self._follower is not None and worker not in self._heard:
             self._follower.straggles(worker)
 
-    def receive(self, worker: int, message: ArrayLike, index: int | None = None) -> bool:
+    def receive(
+        self,
+        worker: int,
+        message: ArrayLike,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
         """Take a worker's message.
 
         Checks it, and reads it once for its norm: in the shadow of the wait for the others. Without
@@ -234,6 +244,9 @@ class Round:
         index : int, optional
             Which of the worker's messages, where it sends several in a round. Default: the one
             after the last it sent.
+        energy : float, optional
+            `Encoder.energy` of a message that was built up by an encoder: without it `trust` cannot
+            see what cancelled inside the message.
 
         Returns
         -------
@@ -271,6 +284,9 @@ class Round:
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
         )
+        scale = 1.0
+        if form.scaled:
+            scale, row = form.scale(named, row), row[:-1]
         square = _square_norm(row) if self._check else np.nan  # or when `trust` asks for it
         if self._check and not square < np.inf:
             require_finite(named, row)
@@ -278,12 +294,14 @@ class Round:
         self._rows.append(form.reals(row, form.decode_mode))
         self._heard.add(number)
         self._next[worker] = index + 1
-        self._square.append(square)
+        self._square.append(square * scale**2)
+        self._scales.append(scale)
+        self._energies.append(energy if energy >= 0 else math.nan)
         self._decodable = self._tally.add(number) or self._decodable
         if self._follower is not None:
             self._follower.receive(worker)
         if self._inspector is not None:
-            self._inspector.add(row, square)
+            self._inspector.add(row, square, scale)
             self._finding = None
             self._ready = self._decodable and self._settled() and self._enough()
         elif self._decodable and not self._ready:
@@ -361,6 +379,8 @@ class Round:
             self._decodable = self._tally.add(int(numbers[at])) or self._decodable
         self._decoder.survivors[: len(kept)] = numbers[kept]
         self._square = [self._square[at] for at in kept]
+        self._scales = [self._scales[at] for at in kept]
+        self._energies = [self._energies[at] for at in kept]
         self._heard = set(numbers[kept].tolist())
         self._inspector.keep(kept)
         self.corrupt += workers
@@ -463,14 +483,16 @@ class Round:
         return target
 
     def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        self.form.combine(self._rows, vector, out)
+        scales = np.array(self._scales) if self.form.scaled else None
+        self.form.combine(self._rows, vector, out, scales=scales)
         return out
 
     def trust(self) -> Trust:
         """How far to trust the gradient these messages decode to.
 
         From the norms of the messages and of the gradient itself, so that cancellation between
-        partial gradients counts too. Decodes once more.
+        messages counts; and where `receive` was told the energy of each message, as engines do,
+        from those, so that cancellation inside messages counts, too. Decodes once more.
         """
         target = self._output(None)
         vector = self._vector()
@@ -479,16 +501,20 @@ class Round:
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
         size = _square_norm(gradient)
         if not self._check:
-            self._square = [_square_norm(row) for row in self._rows.arrays]
+            arrays = zip(self._rows.arrays, self._scales, strict=True)
+            self._square = [_square_norm(row) * scale**2 for row, scale in arrays]
         squares = np.abs(vector) ** 2
         if squares.ndim > 1:  # of all pieces
             squares = squares.sum(axis=1)
         spread = float(squares @ self._square)
+        used = squares > 0
+        inside = float(squares[used] @ np.array(self._energies)[used])  # NaN: not known
         if size == 0 or not np.isfinite(size + spread):
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
             unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
             return Trust(unknown, unknown)
-        return trust_of(self.code, spread / size, vector, self.survivors, self.form)
+        inside /= size
+        return trust_of(self.code, spread / size, vector, self.survivors, self.form, inside)
 
 
 def _square_norm(vector: NDArray[Any]) -> float:

@@ -44,7 +44,9 @@ class Trust(NamedTuple):
     def of(
         cls,
         growth_squared: float,
+        inside: float,
         terms: int,
+        added: float,
         steps: float,
         partial_steps: float,
         left_out: float,
@@ -53,20 +55,28 @@ class Trust(NamedTuple):
     ) -> Self:
         """Estimate from the messages combined, the roundings in each, and a residual.
 
-        `steps` are those of sums, `partial_steps` those of the gradient's precision before them.
+        `growth_squared` relates the messages combined, `inside` the partial gradients in them, each
+        times its coefficients, to the gradient. The latter is NaN if not known; else the messages
+        were built up by adding so many partial gradients, one by one. `steps` are those of sums,
+        `partial_steps` those of the gradient's precision before them.
         """
-        if not growth_squared < np.inf:  # beyond float64
+        if not growth_squared < np.inf or inside == np.inf:  # beyond float64
             return cls(np.inf, np.inf)
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
         sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
+        amplified, growth_squared = growth_squared, max(growth_squared, inside)
         squared = sums**2 * (growth_squared * steps + sums_of(terms) / 3 + 1)
         squared += gradient**2 * growth_squared * partial_steps
+        if inside >= 0:
+            # Each sum was rounded, and they are half as large as all, on average.
+            each = sums if is_half(message_dtype) else message
+            squared += each**2 * inside * (added / 2 + 1) / 3
         # Results of less precision than the sums: each element is rounded once.
         if message > sums:
-            squared += ROUNDING * message**2 * growth_squared
+            squared += ROUNDING * message**2 * amplified
         if gradient > sums:
             squared += ROUNDING * gradient**2
         error = float(np.hypot(np.sqrt(squared), left_out))

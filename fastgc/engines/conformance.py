@@ -60,6 +60,21 @@ class Delays:
         return np.array(given)
 
 
+class Notes:
+    """A tracker that takes down what is predicted."""
+
+    def __init__(self) -> None:
+        self.predicted: list[float] = []
+
+    def enough(self, predict: Callable[[], float]) -> bool:
+        """Wait for no more than suffices."""
+        return True
+
+    def record(self, *what: Any) -> None:
+        """Take down a round's prediction, the last that is told."""
+        self.predicted.append(what[-1])
+
+
 def curved(theta: Array, shard: Array, out: Array) -> None:
     """Compute a gradient that depends on the parameters, and not linearly."""
     np.sin(theta, out=out)
@@ -152,8 +167,25 @@ def less_precise_messages_are_decoded(engine: Engine) -> None:
     shards, out = list(np.arange(1.0, 5.0)), np.empty(8)
     code = codes.BinaryCode(WORKERS, stragglers=1)
     with engine(code, shards, np.multiply, 8, message_dtype=np.float16) as cluster:
-        cluster.step(np.full(8, 2.0), out)
-    np.testing.assert_array_equal(out, 20.0)
+        for scale in (1.0, 2.0**-60, 2.0**90):  # beyond float16, of which they are scaled
+            cluster.step(np.full(8, 2.0 * scale), out)
+            np.testing.assert_array_equal(out, 20.0 * scale)
+
+
+def cancellation_is_seen(engine: Engine) -> None:
+    """What cancels inside of messages is in what a round predicts of its error."""
+    rng = np.random.default_rng(3)
+    size = rng.standard_normal((WORKERS, 1))
+    shards = (size - size.mean()) * rng.standard_normal(50) + 1e-9 * rng.standard_normal((4, 50))
+    code = codes.FractionalRepetition(WORKERS, stragglers=WORKERS - 1)
+    theta, out, notes = np.full(50, 1.1), np.empty(50), Notes()
+    with engine(code, list(shards), np.multiply, 50, tracker=notes) as cluster:
+        cluster.step(theta, out)
+    (predicted,) = notes.predicted
+    truth = (shards * theta).astype(np.longdouble).sum(axis=0)
+    error = float(np.linalg.norm(out - truth) / np.linalg.norm(truth))
+    assert 1e-9 < predicted < 1e-5, f"a relative error of {predicted:.0e} was predicted"
+    assert error < 10 * predicted
 
 
 def chosen_survivors_give_the_same_bits(engine: Engine) -> None:
@@ -413,6 +445,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     gradients_are_sums,
     coded_data_are_decoded,
     less_precise_messages_are_decoded,
+    cancellation_is_seen,
     chosen_survivors_give_the_same_bits,
     recorded_survivors_give_the_same_bits,
     late_workers_jump_to_the_newest_round,

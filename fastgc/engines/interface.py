@@ -8,6 +8,7 @@ all together behaves as the engines here do.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -165,6 +166,8 @@ class Event:
         round: it is not copied.
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
+    energy : float
+        Of a message, as `fastgc.codes.encoding.Encoder.energy`; NaN: not known.
     """
 
     kind: Kind
@@ -173,6 +176,7 @@ class Event:
     index: int = -1
     message: Array | None = None
     text: str = ""
+    energy: float = math.nan
 
 
 @dataclass(frozen=True)

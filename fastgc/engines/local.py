@@ -42,7 +42,7 @@ __all__ = ["LocalCluster"]
 Array = NDArray[Any]
 
 _COMMAND = struct.Struct("=qqqd")  # round, parameter buffer, first message, delay in seconds
-_ANNOUNCEMENT = struct.Struct("=iiiq")  # kind, worker, message, round
+_ANNOUNCEMENT = struct.Struct("=iiiqd")  # kind, worker, message, round, the message's energy
 _NONE = -1
 _INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
 _TRACEBACK_BYTES = 1 << 14
@@ -280,11 +280,13 @@ class _Processes:
                 events.append(Event(Kind.DIED, worker))
         return events
 
-    def _events(self, kind: int, worker: int, index: int, number: int) -> Iterator[Event]:
+    def _events(
+        self, kind: int, worker: int, index: int, number: int, energy: float
+    ) -> Iterator[Event]:
         """The event that an announcement tells of."""
         if kind == Kind.MESSAGE:
             slot = self._slots[self._first[worker] + index]
-            yield Event(Kind.MESSAGE, worker, number, index, slot)
+            yield Event(Kind.MESSAGE, worker, number, index, slot, energy=energy)
         elif kind == Kind.FAILED:
             text = self._tracebacks[worker].tobytes().rstrip(b"\0")
             yield Event(Kind.FAILED, worker, number, text=text.decode(errors="replace"))
@@ -464,9 +466,9 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     thetas, [newest] = layout.told.rows(told)
     messages, tracebacks = layout.sent.rows(sent)
 
-    def announce(kind: Kind, index: int, round: int) -> None:
+    def announce(kind: Kind, index: int, round: int, energy: float = 0.0) -> None:
         try:
-            os.write(outbox, _ANNOUNCEMENT.pack(kind, number, index, round))
+            os.write(outbox, _ANNOUNCEMENT.pack(kind, number, index, round, energy))
         except BrokenPipeError:
             os._exit(1)  # the master is gone
 
@@ -493,8 +495,8 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
                 seconds = worker.sleep_before(index, delay)
                 if seconds > 0.0 and not orders.sleep(seconds):
                     return
-                worker.message(thetas[buffer], index, round)
-                announce(Kind.MESSAGE, index, round)
+                _, energy = worker.message(thetas[buffer], index, round)
+                announce(Kind.MESSAGE, index, round, energy)
     except BaseException as error:
         text = failure(worker, _TRACEBACK_BYTES)
         if isinstance(error, _UnguardedError):

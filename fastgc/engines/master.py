@@ -326,7 +326,7 @@ class Master:
                 if worker not in bad and rnd.wants(worker):
                     arrived[first[worker] + event.index] = time.perf_counter() - start
                     try:
-                        ready = rnd.receive(worker, event.message, event.index)
+                        ready = rnd.receive(worker, event.message, event.index, energy=event.energy)
                     except NonFiniteMessageError:
                         if not self._options.verify or isinstance(rnd, Chosen):
                             raise
@@ -536,7 +536,7 @@ class Chosen:
             rnd.require(chosen)
         self._round, self._chosen = rnd, chosen
         self._missing = set(chosen.tolist())
-        self._held: dict[int, Array] = {}
+        self._held: dict[int, tuple[Array, float]] = {}
 
     @property
     def ready(self) -> bool:
@@ -571,12 +571,12 @@ class Chosen:
         """As of the round."""
         self._round.straggles(worker)
 
-    def receive(self, worker: int, message: Array, index: int) -> bool:
+    def receive(self, worker: int, message: Array, index: int, *, energy: float) -> bool:
         """Take a message; whether the round is ready."""
         code = self._round.code
         number = code.message_number(worker, index)
         if number in self._missing:
-            self._held[number] = message
+            self._held[number] = message, energy
             self._missing.remove(number)
             if not self._missing:
                 self._pass_on()
@@ -586,7 +586,8 @@ class Chosen:
         """Let the round take them; nothing can stand in for one that is corrupt."""
         for m in self._chosen.tolist():
             worker, index = self._round.code.sender(m)
-            self._round.receive(worker, self._held[m], index)
+            message, energy = self._held[m]
+            self._round.receive(worker, message, index, energy=energy)
             if self._round.corrupt:
                 raise CorruptMessageError(
                     f"messages of workers {self._round.corrupt} are corrupt, and among the "

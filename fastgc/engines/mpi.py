@@ -45,7 +45,8 @@ __all__ = ["MPICluster"]
 Array = NDArray[Any]
 
 _LINE = 64  # bytes of a header, and alignment of what follows
-_HEADER = struct.Struct("=qqqd")  # kind, round, first message or its index, delay in seconds
+# Kind, round, first message or its index; delay in seconds, or the message's energy.
+_HEADER = struct.Struct("=qqqd")
 _NONE = -1
 _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
@@ -370,14 +371,14 @@ class _Link:
         """What was received; None if the master knows."""
         self._posted = False
         slot = self._slots[self._slot]
-        kind, number, index, _ = _HEADER.unpack_from(slot.data)
+        kind, number, index, energy = _HEADER.unpack_from(slot.data)
         if kind == Kind.MESSAGE:
             message = self._rows[self._slot]
             if index + 1 < len(self._slots):
                 self._post(index + 1)
             else:
                 self._busy = False
-            return Event(Kind.MESSAGE, self.worker, number, index, message)
+            return Event(Kind.MESSAGE, self.worker, number, index, message, energy=energy)
         if kind == Kind.JOINED and self._late:
             self._late = False
             if self._busy:
@@ -458,8 +459,8 @@ def _serve(comm: MPI.Intracomm) -> None:
                 seconds = worker.sleep_before(index, orders.delay)
                 if seconds > 0.0 and not orders.sleep(seconds):
                     break
-                worker.message(theta, index, orders.round)
-                _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, 0.0)
+                _, energy = worker.message(theta, index, orders.round)
+                _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, energy)
                 if index + 1 == worker.message_count:
                     orders.post()  # ahead of the answer to what is sent now
                 sends[index].Start()

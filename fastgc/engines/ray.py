@@ -248,7 +248,8 @@ class _Actors:
                 self._further[worker] = _Call(worker, number, index + 1, delay)
             else:
                 self._left.append(Event(Kind.LEFT, worker, number))
-        return Event(Kind.MESSAGE, worker, number, index, value)
+        message, energy = value
+        return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
 
     def _overdue(self) -> list[Event]:
         """The deaths of those that took too long to start."""
@@ -319,7 +320,9 @@ class _Side:
             return failure(None)
         return None
 
-    def message(self, theta: Array, index: int, round: int, delay: float) -> Array | bytes:
+    def message(
+        self, theta: Array, index: int, round: int, delay: float
+    ) -> tuple[Array, float] | bytes:
         """Compute a message, or tell what went wrong."""
         assert self._worker is not None
         try:

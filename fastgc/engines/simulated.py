@@ -195,7 +195,8 @@ class SimulatedCluster:
             if worker not in bad and given.wants(worker):
                 arrivals[number] = end
                 try:
-                    given.receive(worker, partials.message(worker, index), index)
+                    message, energy = partials.message(worker, index)
+                    given.receive(worker, message, index, energy=energy)
                 except NonFiniteMessageError:
                     if not self._options.verify or isinstance(given, Chosen):
                         raise
@@ -273,13 +274,13 @@ class _Partials:
         self._theta.flags.writeable = False
         self._known: dict[int, Array] = {}
 
-    def message(self, worker: int, index: int) -> Array:
-        """What a worker sends."""
+    def message(self, worker: int, index: int) -> tuple[Array, float]:
+        """What a worker sends, and its energy."""
         encoder = self._cluster._encoder(worker, index)
         encoder.reset()
         for j in self._cluster._code.partitions(worker, index).tolist():
             encoder.add(j, self._of(j))
-        return encoder.message()
+        return encoder.message(), encoder.energy
 
     def _of(self, partition: int) -> Array:
         partial = self._known.get(partition)

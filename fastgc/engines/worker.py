@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import kernels
 from .interface import Gradient, Task
 
 __all__ = ["Worker", "failure", "partial_gradient"]
@@ -110,14 +109,16 @@ class Worker:
             )
             for index in range(self.message_count)
         ]
-        self._sent = [_reals(encoder.out) for encoder in self._encoders]
 
     def sleep_before(self, index: int, delay: float) -> float:
         """Seconds of a round's delay to sleep before a message."""
         return delay / self._parts if index < self._parts else 0.0
 
-    def message(self, theta: Array, index: int, round: int) -> Array:
-        """Compute a message of a round, of which the parameters are a read-only array."""
+    def message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        """Compute a message of a round, of which the parameters are a read-only array.
+
+        Returns it, and its energy.
+        """
         encoder, task = self._encoders[index], self._task
         encoder.reset()
         for partition, shard in self._data[index]:
@@ -127,10 +128,10 @@ class Worker:
             _check_returned(task.gradient(theta, part, self._partial), self._partial)
             encoder.add(partition, self._partial)
         message = encoder.message()
-        if math.isnan(kernels.square_sum(self._sent[index])):  # one look, at the message
+        if math.isnan(encoder.energy):
             self._find_unwritten(theta, index, round)
         self.partition = -1
-        return message
+        return message, encoder.energy
 
     def _find_unwritten(self, theta: Array, index: int, round: int) -> None:
         """Compute the partial gradients of a message anew, to tell which is not written whole."""
