@@ -1,11 +1,14 @@
 """Lagrange coded computing: thresholds, coded data, nodes, precision."""
 
+import contextlib
+import warnings
+
 import numpy as np
 import pytest
 from code_table import Job
 from strength import much
 
-from fastgc import LagrangeCode, NotDecodableError, interpolation
+from fastgc import InstabilityWarning, LagrangeCode, NotDecodableError, interpolation
 from fastgc.codes import lagrange
 from fastgc.models import least_squares_gradient
 
@@ -220,3 +223,119 @@ def test_messages_of_a_worker_are_halfway_between_those_of_others():
     place = lagrange._spread(5, 4)
     assert sorted(place) == list(range(20))
     assert (place.reshape(5, 4) % 4).tolist() == [[0, 2, 1, 3]] * 5
+
+
+# ----------------------------------------------------------- several messages, of partial rounds
+
+
+def delivered(code, rng):
+    """Numbers of all messages as they come from workers whose speed differs from round to round.
+
+    The paper's: eq. (12) with alpha = 0.01 and mu = 10, one time for all computations of a worker.
+    """
+    each = 0.01 + rng.exponential(0.1, code.n)
+    times = np.arange(1, code.messages_per_worker + 1) * each[:, None]
+    return np.argsort(times.ravel(), kind="stable").tolist(), np.sort(times.ravel())
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+@pytest.mark.parametrize("load", [4, 40])
+def test_rounds_wait_for_messages_they_decode_well(load, nodes):
+    """At the paper's N = 40, where the first 2 N - 1 messages decode to anything at all."""
+    rng = np.random.default_rng(load)
+    X, y = random_data(120, 3)
+    theta = rng.standard_normal(3)
+    truth = least_squares_gradient(theta, X, y)
+    code = LagrangeCode(40, load=load, messages=load, nodes=nodes)
+    with pytest.warns(InstabilityWarning, match="in one round of a thousand the gradient's rel"):
+        paper = LagrangeCode(40, load=load, messages=load, nodes=nodes, limit=None)
+    shards = code.encode_data(X, y)
+    messages = [
+        code.encode(worker, [code.compute(shards[m], theta)], index=index)
+        for m, (worker, index) in enumerate(map(code.sender, range(code.message_count)))
+    ]
+    errors, ours, theirs, ratios = [], 0.0, 0.0, []
+    rnd, first = code.round(3), paper.round(3)
+    lost = 0
+    for _ in range(much(2000, 300)):
+        order, times = delivered(code, rng)
+        for each in (rnd, first):
+            each.reset()
+            for m in order:
+                if each.receive(*code.sender(m)[:1], messages[m], code.sender(m)[1]):
+                    break
+        assert first.survivors.size == code.threshold == 79
+        assert rnd.decodable
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = rnd.gradient()
+        errors.append(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+        ratios.append(errors[-1] / rnd.trust().relative_error)
+        with contextlib.suppress(OverflowError):
+            lost += np.linalg.norm(first.gradient() - truth) > 1e-6 * np.linalg.norm(truth)
+        ours += times[rnd.survivors.size - 1]
+        theirs += times[78]
+    assert max(errors) < 1e-6
+    assert 0.1 < np.median(ratios) < 2
+    assert max(ratios) < 10
+    assert ours < 1.03 * theirs
+    assert lost > 0 or nodes == "roots"
+
+
+def test_a_round_waits_for_no_more_workers_than_it_tolerates_to_lose():
+    """However badly the messages of n - s workers decode, which are all that may ever come."""
+    line = np.linspace(-1, 1, 32)
+    code = LagrangeCode(8, 8, load=4, messages=4, nodes=(np.linspace(-1, 1, 8) + 0.01, line))
+    assert code.stragglers == 4  # of 15 messages 16 come
+    X, y = random_data(16, 2)
+    theta = np.ones(2)
+    shards = code.encode_data(X, y)
+    rnd = code.round(2)
+    for m in range(16):
+        message = code.encode(m // 4, [code.compute(shards[m], theta)], index=m % 4)
+        ready = rnd.receive(m // 4, message)
+        assert rnd.decodable == (m >= 14)
+        assert ready == (m == 15)
+    with pytest.warns(InstabilityWarning, match="from these 16 messages has a relative error of"):
+        found = rnd.gradient()
+    truth = least_squares_gradient(theta, X, y)
+    error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
+    assert rnd.trust().relative_error > 1e-7
+    assert error < 30 * rnd.trust().relative_error
+    messages = [
+        code.encode(m // 4, [code.compute(shards[m], theta)], index=m % 4) for m in range(32)
+    ]
+    with pytest.warns(InstabilityWarning, match="from these 15 messages"):
+        code.decode(range(15), messages[:15])
+    with pytest.warns(InstabilityWarning, match="from these 15 messages"):
+        code.bind(np.array(messages))(range(15))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_a_round_waits_for_depends_on_the_messages(dtype):
+    """Half the digits of their precision: less of a set's growth can be borne."""
+    code = LagrangeCode(20, load=4, messages=4)
+    survivors = np.sort(np.random.default_rng(1).permutation(80)[:45])
+    limits = {}
+    for kind in (np.float64, dtype):
+        form = code.format(3, np.float32 if kind == np.float16 else kind, kind)
+        worst = 0.0
+        rng = np.random.default_rng(0)
+        for _ in range(300):
+            order, _ = delivered(code, rng)
+            survivors = np.array(order[:42])
+            vector = code.vector(survivors)
+            if not code.doubt(survivors, vector, form):
+                worst = max(worst, code.trust(survivors).growth)
+        limits[kind] = worst
+    assert limits[np.float64] > 100 * limits[dtype]
+
+
+@pytest.mark.any_backend
+def test_limits_that_are_none():
+    for limit, error in ((0.0, ValueError), (-1.0, ValueError), ("x", TypeError)):
+        with pytest.raises(error, match="limit"):
+            LagrangeCode(6, load=2, messages=2, limit=limit)
+    assert not LagrangeCode(6, load=2, messages=2, limit=None).gated
+    assert not LagrangeCode(6, load=2).gated
+    assert LagrangeCode(6, load=2, messages=2).gated

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import Output, as_array, as_rows, at_least, check_output, check_workers, view_of
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .arguments import made_before
-from .decoding import BoundDecoder, Decoder, best_vector, combine, expected_trust, message_format
+from .decoding import (
+    BoundDecoder,
+    Decoder,
+    best_vector,
+    combine,
+    expected_trust,
+    message_format,
+    warn_of_doubt,
+)
 from .encoding import Encoder, encode
 from .round import Round, Watch
 from .scheme import Scheme
@@ -369,6 +377,9 @@ class Code(Scheme):
                 kinds = form.gradient_dtype, form.message_dtype
                 predicted = self.trust(survivors, *kinds).relative_error
             tracker.record(self, survivors, vector, form.message_dtype, predicted)
+        if self.gated and partial is None:
+            form = message_format(self, as_array("a message", given[0]), out, p)
+            warn_of_doubt(self, survivors, vector, form)
         gradient = combine(self, vector, survivors, given, out, p, check_finite)
         return gradient if partial is None else Approximation(gradient, residual)
 
@@ -516,14 +527,21 @@ class Code(Scheme):
                 break
         return float(np.median(errors))
 
-    def check_stability(self, strict: bool, remedy: str) -> None:
-        """Warn, or raise if `strict`, when rounding would leave nothing worth having."""
+    def check_stability(
+        self, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
+    ) -> None:
+        """Warn, or raise if `strict`, when rounding would leave nothing worth having.
+
+        `when` says of which rounds `typical_error` tells, if not of those with as many random
+        stragglers as may be.
+        """
         if made_before():  # and said then
             return
         error = self.typical_error()
-        if not error <= UNSTABLE:
+        if not error <= limit:
             text = (
-                f"{self!r} is numerically unstable: with {self.stragglers} random stragglers the "
+                f"{self!r} is numerically unstable: "
+                f"{when or f'with {self.stragglers} random stragglers'} the "
                 f"gradient's relative error is about {error:.0e} in float64; {remedy}"
             )
             if strict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
-from ..errors import NonFiniteMessageError
+from ..errors import InstabilityWarning, NonFiniteMessageError
 from .format import Format, real_of, rescale, unit_of
 from .scheme import Scheme
 from .span import least_squares
@@ -25,7 +26,9 @@ __all__ = [
     "expected_trust",
     "message_format",
     "require_finite",
+    "trust_by_rows",
     "trust_of",
+    "warn_of_doubt",
 ]
 
 
@@ -176,6 +179,7 @@ class BoundDecoder:
         """
         vector = self._decoder(survivors, method)
         f = len(vector)
+        warn_of_doubt(self.code, self._decoder.survivors[:f], vector, self._form)
         unit = self._scale(vector) if self._form.scaled else 1.0
         for combine_piece in self._combine:
             if status := combine_piece(f):
@@ -286,13 +290,32 @@ def expected_trust(
     message_dtype: DTypeLike | None,
 ) -> Trust:
     """How far to trust what checked survivors decode to, before any message is there."""
-    vector = code._vector_by(survivors)
+    form = code.format(1, dtype, message_dtype)
+    return trust_by_rows(code, survivors, code._vector_by(survivors), form)
+
+
+def trust_by_rows(
+    code: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
+) -> Trust:
+    """The same, by this vector."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
         weights = squares * code.row_norms[survivors]
     weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
-    form = code.format(1, dtype, message_dtype)
-    return trust_of(code, float(weights.sum()), vector, survivors, form)
+    return trust_of(code, float(weights.sum()), vector, survivors, code.row_norms[survivors], form)
+
+
+def warn_of_doubt(
+    code: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
+) -> None:
+    """Warn where a gradient is imprecise that these messages are decoded to all the same."""
+    if code.gated and (error := code.doubt(survivors, vector, form)):
+        warnings.warn(
+            f"the gradient decoded from these {survivors.size} messages has a relative error of "
+            f"about {error:.0e}: {type(code).__name__} decodes more of them better",
+            InstabilityWarning,
+            stacklevel=4,
+        )
 
 
 def trust_of(
@@ -300,14 +323,20 @@ def trust_of(
     growth_squared: float,
     vector: NDArray[Any],
     survivors: NDArray[np.int64],
+    squares: NDArray[np.float64],
     form: Format,
     inside: float = math.nan,
 ) -> Trust:
     """How far to trust what this vector decodes to, if it amplifies errors by so much.
 
-    `inside`: by how much it amplifies those of messages that were built up by encoders, NaN if that
-    is not known.
+    `squares`: squared norms of the messages over that of the gradient. `inside`: by how much it
+    amplifies errors of messages that were built up by encoders, NaN if that is not known.
     """
+    wrong = code.left_out(survivors, vector)
+    if growth_squared < math.inf:
+        errors = code.vector_errors(survivors, vector)
+        if errors is not None:
+            wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
     return Trust.of(
         growth_squared,
         inside,
@@ -315,7 +344,7 @@ def trust_of(
         code.load * code.pieces / code.messages_per_worker,
         code.message_roundings,
         code.data_roundings,
-        code.left_out(survivors, vector),
+        wrong,
         form.gradient_dtype,
         form.message_dtype,
     )

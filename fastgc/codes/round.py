@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..errors import CorruptMessageError
-from .decoding import Decoder, best_vector, require_finite, trust_of
+from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
 from .inspection import Finding, Inspector
 from .scheme import Scheme
 from .trust import Approximation, Trust
@@ -142,6 +142,7 @@ class Round:
         self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
+        self._filled = ""  # the method by which the decoder's vector is that of what came
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:
@@ -169,6 +170,9 @@ class Round:
     @property
     def ready(self) -> bool:
         """Whether it should be decoded now: a tracker may prefer to wait for more messages.
+
+        So may a code that decodes some sets of messages imprecisely (`LagrangeCode`, where workers
+        send several): until a set is better, or n - s workers have sent all of theirs.
 
         With `verify`: whether the messages it would be decoded from are `verified`, or, of those
         that are not, no message to come could say more.
@@ -291,6 +295,7 @@ class Round:
         if self._check and not square < np.inf:
             require_finite(named, row)
         self._decoder.survivors[len(self._square)] = number
+        self._filled = ""
         self._rows.append(form.reals(row, form.decode_mode))
         self._heard.add(number)
         self._next[worker] = index + 1
@@ -309,12 +314,12 @@ class Round:
         return self._ready
 
     def _enough(self) -> bool:
-        """Whether the tracker waits for no more messages."""
-        return (
-            self._watch is None
-            or self._complete
-            or self._watch.enough(lambda: self.trust().relative_error)
-        )
+        """Whether neither the code nor the tracker waits for more messages."""
+        if self._complete:
+            return True
+        if self.code.gated and self.code.awaits_more(self.survivors, self._vector, self.form):
+            return False
+        return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 
     @property
     def _complete(self) -> bool:
@@ -351,11 +356,15 @@ class Round:
     def _vector(self, method: str = "auto") -> NDArray[Any]:
         """Decoding vector of the messages at hand, as it was prepared or else computed now."""
         f = self._rows.count
+        if self._filled == method:
+            return self._decoder.vector[:f]
         if self._follower is not None and method == "auto" and self._decodable:
             prepared = self._follower.vector(f)
             if prepared is not None:
                 return prepared
-        return self._decoder.fill(f, method)
+        vector = self._decoder.fill(f, method)
+        self._filled = method
+        return vector
 
     def _used(self) -> NDArray[np.bool_]:
         """Messages at hand that the gradient depends on, beyond rounding."""
@@ -378,6 +387,7 @@ class Round:
             self._rows.append(arrays[at])
             self._decodable = self._tally.add(int(numbers[at])) or self._decodable
         self._decoder.survivors[: len(kept)] = numbers[kept]
+        self._filled = ""
         self._square = [self._square[at] for at in kept]
         self._scales = [self._scales[at] for at in kept]
         self._energies = [self._energies[at] for at in kept]
@@ -433,6 +443,7 @@ class Round:
         if self._decodable:
             self._require_sound()
         vector = self._vector(method)
+        warn_of_doubt(self.code, self.survivors, vector, self.form)
         if self._watch is None:
             self._combine(vector, target)
         else:
@@ -513,8 +524,10 @@ class Round:
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
             unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
             return Trust(unknown, unknown)
-        inside /= size
-        return trust_of(self.code, spread / size, vector, self.survivors, self.form, inside)
+        each = np.array(self._square) / size
+        return trust_of(
+            self.code, spread / size, vector, self.survivors, each, self.form, inside / size
+        )
 
 
 def _square_norm(vector: NDArray[Any]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import combinations
 from math import comb
@@ -240,6 +240,16 @@ class Scheme(Assignment):
             total = total.real
         return total.reshape(self.shard_count) if m == 1 else total
 
+    def vector_errors(
+        self, survivors: NDArray[np.int64], vector: NDArray[Any]
+    ) -> NDArray[np.float64] | None:
+        """Squares of the errors to expect of each message's coefficients, as computed.
+
+        Default: None, for vectors whose every coefficient is as precise as a rounding or two, or is
+        what its residual says.
+        """
+        return None
+
     @property
     def message_roundings(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and B."""
@@ -285,6 +295,48 @@ class Scheme(Assignment):
     def rings(self) -> list[NDArray[np.int64]]:
         """Workers in circles along which neighbouring stragglers may do the most harm."""
         return [np.arange(self.n)]
+
+    @property
+    def gated(self) -> bool:
+        """Whether `doubt` ever says anything: of codes whose rounds may wait for more messages."""
+        return False
+
+    def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
+        """Relative error to expect of what this vector decodes to, where it is too large; else 0.
+
+        Rounds then wait for more messages, but not for more than n - s workers.
+        """
+        return 0.0
+
+    def awaits_more(
+        self,
+        survivors: NDArray[np.int64],
+        vector: Callable[[], NDArray[Any]] | None = None,
+        form: Format | None = None,
+    ) -> bool:
+        """Whether a round goes on for a better set of messages than these, which suffice.
+
+        It never does once all messages of n - s workers came.
+
+        Parameters
+        ----------
+        survivors : (f,) int64 array
+        vector : callable, optional
+            Returns the decoding vector, or raises OverflowError. Default: `vector` of the scheme.
+        form : Format, optional
+            Default: of float64.
+        """
+        if not self.gated:
+            return False
+        try:
+            found = self.vector(survivors) if vector is None else vector()
+            if not self.doubt(survivors, found, form or self.format(1, np.float64)):
+                return False
+        except OverflowError:
+            pass
+        senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
+        whole = np.bincount(senders, minlength=self.n) == self.message_counts
+        return int(whole.sum()) < self.n - (self.stragglers or 0)
 
     # ------------------------------------------- what it may say: where the data are coded
 
@@ -422,7 +474,7 @@ class Scheme(Assignment):
         return form.message_size * form.message_dtype.itemsize / (p * 8)
 
     def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
-        """Messages that came in random order, until they sufficed, so many times.
+        """Messages that came in random order until a round was ready, so many times.
 
         Every order in which each worker's own messages keep theirs is equally likely.
         """
@@ -436,7 +488,7 @@ class Scheme(Assignment):
             for worker in rng.permutation(senders).tolist():
                 heard.append(due[worker])
                 due[worker] += 1
-                if tally.add(heard[-1]):
+                if tally.add(heard[-1]) and not self.awaits_more(np.array(heard)):
                     break
             yield heard
 

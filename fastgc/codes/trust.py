@@ -49,11 +49,11 @@ class Trust(NamedTuple):
         added: float,
         steps: float,
         partial_steps: float,
-        left_out: float,
+        wrong: float,
         gradient_dtype: np.dtype[Any],
         message_dtype: np.dtype[Any],
     ) -> Self:
-        """Estimate from the messages combined, the roundings in each, and a residual.
+        """Estimate from the messages combined, the roundings in each, and the vector's own error.
 
         `growth_squared` relates the messages combined, `inside` the partial gradients in them, each
         times its coefficients, to the gradient. The latter is NaN if not known; else the messages
@@ -79,7 +79,7 @@ class Trust(NamedTuple):
             squared += ROUNDING * message**2 * amplified
         if gradient > sums:
             squared += ROUNDING * gradient**2
-        error = float(np.hypot(np.sqrt(squared), left_out))
+        error = float(np.hypot(np.sqrt(squared), wrong))
         return cls(error, float(np.sqrt(growth_squared)))
 
 
