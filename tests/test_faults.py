@@ -364,7 +364,7 @@ def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
     task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread)
     worker = Worker(0, task, task.data(0))
     assert [worker.sleep_before(index, 6.0) for index in range(3)] == sleeps
-    assert worker.message(np.ones(1), 1, 0) == [2.0]
+    assert worker.message(np.ones(1), 1, 0) == ([2.0], 4.0)  # and its energy
     assert worker.partition == -1
     with pytest.raises(TypeError):
         worker.message(np.ones(1), 2, 0)

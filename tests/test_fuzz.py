@@ -461,7 +461,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.decoding_vector": _decoding_vector,
     "Code.decoding_vectors": _decoding_vectors,
     "Code.best_vector": _of_survivors("best_vector"),
-    "Code.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
+    "Precise.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
     "Code.round": _of_code("round", p=5, dtype="float64", message_dtype=None),
     "Code.decoder": _of_code("decoder"),
     "BoundDecoder.__call__": _bound_call,
@@ -816,7 +816,7 @@ REASONS = {
     "Scheme.known_stragglers": "takes nothing",
     "Scheme.raise_too_few": "for schemes, which raise by it",
     "Scheme.random_arrivals": "for recovery and others, which check",
-    "Code.check_stability": "for constructors",
+    "Precise.check_stability": "for constructors",
     "Round.left_out": "takes nothing",
     "GroupedRound.left_out": "takes nothing",
     "codes.names": "takes nothing",
@@ -870,6 +870,7 @@ REASONS = {
 SAID = (
     *("row", "vector", "bind_vector", "fill_vectors", "follower", "parity", "deviation", "rings"),
     *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
+    *("doubt", "awaits_more", "vector_errors", "warn_of_precision"),
 )
 MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",

@@ -1,7 +1,10 @@
-"""Messages of half precision: float16 and bfloat16."""
+"""Messages of another precision than gradients: float16 and bfloat16, and float64."""
 
+import contextlib
+import re
 import subprocess
 import sys
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -15,13 +18,15 @@ import fastgc
 from fastgc import (
     BinaryCode,
     CyclicRepetition,
+    InstabilityWarning,
     LagrangeCode,
     NonFiniteMessageError,
     ReedSolomon,
     Uncoded,
+    YeAbbe,
 )
 from fastgc._arrays import unit_roundoff
-from fastgc.engines import LocalCluster
+from fastgc.engines import LocalCluster, SimulatedCluster
 
 CODES = [
     ReedSolomon(7, stragglers=2),
@@ -343,3 +348,143 @@ def test_training_hardly_notices():
     size = np.linalg.norm(found[None])
     for messages, error in [("float16", 1e-2), ("bfloat16", 1e-1), ("float32", 1e-6)]:
         assert 0 < np.linalg.norm(found[messages] - found[None]) < error * size
+
+
+# ----------------------------------------- messages of more precision, and warnings of too little
+
+
+WIDE = [
+    ReedSolomon(30, stragglers=8),
+    ReedSolomon(8, 10, stragglers=1, clusters="auto"),
+    ReedSolomon(9, stragglers=3, packed=False),
+    BinaryCode(6, stragglers=2),
+    CyclicRepetition(20, stragglers=4),
+    YeAbbe(9, stragglers=3, reduce=2),
+    LagrangeCode(6, load=3),
+    LagrangeCode(6, load=3, nodes="roots"),
+]
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("p", [1, 7, 40])
+@pytest.mark.parametrize("code", WIDE, ids=repr)
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+def test_messages_of_float64_for_gradients_of_float32(code, p):
+    """They are those of the same numbers in float64, and the gradient is rounded once."""
+    partials = partial_gradients(code, p)
+    if code.layout == "complex data":
+        partials = partials + 1j * partials[::-1]
+    exact = partials.astype(np.complex128 if partials.dtype.kind == "c" else np.float64)
+    messages = []
+    for worker in range(code.n):
+        held = code.partitions(worker)
+        message = code.encode(worker, partials[held], message_dtype=np.float64)
+        np.testing.assert_array_equal(message, code.encode(worker, exact[held]))
+        messages.append(message)
+        encoder = code.encoder(worker, p, np.float32, message_dtype="float64")
+        for j in held.tolist():
+            encoder.add(j, partials[j])
+        np.testing.assert_allclose(encoder.message(), message, rtol=1e-13, atol=1e-13)
+        out = np.empty_like(message)
+        assert code.encode(worker, list(partials[held]), out, message_dtype=np.float64) is out
+    rnd, wide = code.round(p, np.float32, np.float64), code.round(p)
+    for each in (rnd, wide):
+        for worker in range(code.n):
+            each.receive(worker, messages[worker])
+    np.testing.assert_array_equal(rnd.gradient(), wide.gradient().astype(np.float32))
+    out = np.empty(p, np.float32)
+    assert rnd.gradient(out) is out
+    assert (
+        rnd.trust().relative_error < 2.0**-24 + 2 * wide.trust().relative_error or code.codes_data
+    )
+    with pytest.raises(TypeError, match="out must have dtype float32"):
+        rnd.gradient(np.empty(p))
+
+
+def test_float64_messages_are_a_way_up():
+    """Where float32 loses all digits: Reed-Solomon codes of many workers."""
+    code, p = ReedSolomon(300, stragglers=60), 20
+    rng = np.random.default_rng(0)
+    partials = partial_gradients(code, p)
+    truth = partials.astype(np.float64).sum(axis=0)
+    errors = {}
+    for messages in (np.float32, np.float64):
+        found = []
+        with contextlib.ExitStack() as stack:
+            if messages == np.float32:
+                stack.enter_context(pytest.warns(InstabilityWarning, match="of float32 imprec"))
+            rnd = code.round(p, np.float32, messages)
+        sent = [
+            code.encode(i, partials[code.partitions(i)], message_dtype=messages) for i in range(300)
+        ]
+        for _ in range(9):
+            rnd.reset()
+            for i in rng.permutation(300)[:240].tolist():
+                rnd.receive(i, sent[i])
+            found.append(np.linalg.norm(rnd.gradient() - truth) / np.linalg.norm(truth))
+        errors[messages] = max(found)
+    assert errors[np.float32] > 1e-3
+    assert errors[np.float64] < 1e-7
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("code", "dtype", "sent", "warned"),
+    [
+        (
+            ReedSolomon(300, stragglers=60),
+            np.float32,
+            None,
+            "float32 imp.*; send .*=float64",
+        ),
+        (ReedSolomon(300, stragglers=60), np.float64, None, None),
+        (ReedSolomon(300, stragglers=60), np.float64, np.float32, None),  # refused: see below
+        (ReedSolomon(300, stragglers=60), np.float32, np.float64, None),
+        (ReedSolomon(300, stragglers=60), np.complex64, None, "complex64 .*=complex128"),
+        (ReedSolomon(20, stragglers=4), np.float32, np.float16, None),
+        (CyclicRepetition(20, stragglers=4), np.float32, None, None),
+        (CyclicRepetition(20, stragglers=4), np.float32, np.float16, "float16 imprecisely"),
+        (BinaryCode(300, stragglers=60), np.float32, np.float16, None),
+        (Uncoded(20, tolerance=0.3), np.float32, np.float16, None),  # what it lacks is no rounding
+        (LagrangeCode(40, load=4), np.float32, None, "float32 imprecisely.*; compute in float64"),
+        (LagrangeCode(40, load=4), np.float32, np.float64, "compute in float64"),
+        (LagrangeCode(40, load=4, messages=4), np.float32, None, None),  # its rounds wait
+    ],
+    ids=repr,
+)
+def test_warnings_of_the_dtype_in_use(code, dtype, sent, warned):
+    if dtype == np.float64 and sent == np.float32:
+        with pytest.raises(TypeError, match="decode to gradients of float32"):
+            code.round(4, dtype, sent)
+        return
+    form = code.format(4, dtype, sent)
+    asks = [lambda: code.round(4, dtype, sent)]
+    if sent is None:
+        asks.append(lambda: code.bind(np.empty((code.message_count, form.message_size), dtype)))
+    for ask in asks:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ask()
+        if warned is None:
+            assert not caught
+        else:
+            (one,) = caught
+            assert issubclass(one.category, InstabilityWarning)
+            assert one.filename == __file__
+            assert re.search(warned, str(one.message))
+
+
+@pytest.mark.any_backend
+def test_engines_and_training_warn_of_float32():
+    pytest.importorskip("sklearn")
+    code = ReedSolomon(300, stragglers=60)
+    with pytest.warns(InstabilityWarning, match="of float32 imprecisely"):
+        fastgc.train(code, rounds=1, engine="simulated", message_dtype="float32")
+    theta, out = np.ones(3, np.float32), np.empty(3, np.float32)
+    with pytest.warns(InstabilityWarning, match="of float32 imprecisely"):
+        SimulatedCluster(code, [1.0] * 300, np.multiply, 3, np.float32)
+    with SimulatedCluster(
+        code, [1.0] * 300, np.multiply, 3, np.float32, message_dtype="float64"
+    ) as cluster:
+        cluster.step(theta, out)
+    np.testing.assert_allclose(out, 300.0, rtol=2.0**-23)

@@ -324,6 +324,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
 
 
 @pytest.mark.any_backend
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 @pytest.mark.parametrize(
     "code", [c for c in [*SMALL, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
 )

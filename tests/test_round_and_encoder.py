@@ -679,6 +679,7 @@ def test_what_cannot_be_bound():
 # -------------------------------------------------------------------------------------- trust
 
 
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 def test_trust_is_within_ten_of_the_truth():
     rng = np.random.default_rng(3)
     ratios = {"round": [], "code": []}
@@ -707,6 +708,7 @@ def test_trust_is_within_ten_of_the_truth():
         assert max(ratio) < 10
 
 
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 @pytest.mark.parametrize("messages", [np.float32, *HALVES])
 @pytest.mark.parametrize(
     "code",

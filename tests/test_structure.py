@@ -68,7 +68,7 @@ def circles(graph):
 
 def test_circles_are_seen():
     assert circles({"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}) == [["b", "c"]]
-    assert "fastgc.codes.scheme" in set(imports("fastgc.codes.base"))
+    assert "fastgc.codes.round" in set(imports("fastgc.codes.base"))
     # imported for type checkers only
     typed = ast.parse(
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import errors"

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, as_array, as_rows, at_least, check_output, check_workers, view_of
-from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from .arguments import made_before
+from .._arrays import (
+    Output,
+    as_array,
+    as_rows,
+    at_least,
+    check_output,
+    check_workers,
+    view_of,
+)
+from ..errors import NotDecodableError
 from .decoding import (
     BoundDecoder,
     Decoder,
     best_vector,
     combine,
-    expected_trust,
     message_format,
     warn_of_doubt,
 )
 from .encoding import Encoder, encode
+from .precision import Precise
 from .round import Round, Watch
-from .scheme import Scheme
-from .trust import Approximation, Trust
+from .trust import Approximation
 
 __all__ = ["Code", "Recovery"]
-
-# Relative error from which on a code counts as unstable: half of float64's digits are lost.
-UNSTABLE = 2.0**-26
 
 
 class Recovery(NamedTuple):
@@ -49,7 +51,7 @@ class Recovery(NamedTuple):
     communication_load: float
 
 
-class Code(Scheme):
+class Code(Precise):
     """A gradient code: what its scheme says, and the verbs that are the same for all.
 
     To add one, subclass this and write `row`; see `fastgc.codes.scheme.Scheme` for all that a
@@ -114,9 +116,9 @@ class Code(Scheme):
         index : int, default 0
             Which of its messages, where it sends several.
         message_dtype : numpy dtype, optional
-            Of real messages: float16, bfloat16 (from ml_dtypes), or another that is no more precise
-            than the partial gradients. What they add up to is rounded to it once. Default: that of
-            the partial gradients.
+            Of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. What they add
+            up to is rounded to it once. More precise ones than the partial gradients are for codes
+            that decoding loses digits of. Default: that of the partial gradients.
 
         Returns
         -------
@@ -463,7 +465,9 @@ class Code(Scheme):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        return BoundDecoder(self, messages, out, p, check_finite)
+        bound = BoundDecoder(self, messages, out, p, check_finite)
+        self.warn_of_precision(bound.form)
+        return bound
 
     def round(
         self,
@@ -492,61 +496,11 @@ class Code(Scheme):
         check_finite : bool, default True
             Look for NaN and Inf in each message as it comes: see `Round`.
         """
-        return Round(
+        found = Round(
             self, p, dtype, message_dtype, tracker, verify=verify, check_finite=check_finite
         )
-
-    def trust(
-        self,
-        survivors: ArrayLike,
-        dtype: DTypeLike = np.float64,
-        message_dtype: DTypeLike | None = None,
-    ) -> Trust:
-        """How far to trust a gradient decoded from these survivors, before any message is there.
-
-        For partial gradients of `dtype`, of equal norm in random directions, and messages of
-        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
-        """
-        return expected_trust(self, self.check_survivors(survivors), dtype, message_dtype)
-
-    def typical_error(self) -> float:
-        """Relative error to expect in float64, as many workers straggling as may."""
-        rng = np.random.default_rng(0)
-        # Errors spread over many decades; where sets take long, only a few are tried.
-        sets = 25 if self.message_count <= 400 else 5
-        errors: list[float] = []
-        while len(errors) < sets:
-            heard = rng.permutation(self.n)[self.stragglers or 0 :]
-            try:
-                trust = self.trust(self.messages_of(heard))
-                errors.append(trust.relative_error)
-            except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
-                errors.append(np.inf)
-            bad = sum(not error <= UNSTABLE for error in errors)
-            if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
-                break
-        return float(np.median(errors))
-
-    def check_stability(
-        self, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
-    ) -> None:
-        """Warn, or raise if `strict`, when rounding would leave nothing worth having.
-
-        `when` says of which rounds `typical_error` tells, if not of those with as many random
-        stragglers as may be.
-        """
-        if made_before():  # and said then
-            return
-        error = self.typical_error()
-        if not error <= limit:
-            text = (
-                f"{self!r} is numerically unstable: "
-                f"{when or f'with {self.stragglers} random stragglers'} the "
-                f"gradient's relative error is about {error:.0e} in float64; {remedy}"
-            )
-            if strict:
-                raise UnstableCodeError(text)
-            warnings.warn(text, InstabilityWarning, stacklevel=3)
+        self.warn_of_precision(found.form)
+        return found
 
     @property
     def communication_load(self) -> float | None:

@@ -85,18 +85,20 @@ class BoundDecoder:
         Message m is row m.
     gradient : (p,) array
         The `out` that was given; each call overwrites it.
+    form : Format
+        Dtypes and sizes of gradient and messages.
     """
 
     __slots__ = (
         "_coefficients",
         "_combine",
         "_decoder",
-        "_form",
         "_rows",
         "_sums",
         "_target",
         "_whole",
         "code",
+        "form",
         "gradient",
         "messages",
     )
@@ -127,7 +129,7 @@ class BoundDecoder:
             target = check_vector("out", out, form.gradient_dtype, p, output=True)
         if np.shares_memory(target, rows):
             raise ValueError("out shares memory with messages")
-        self.code, self._form = code, form
+        self.code, self.form = code, form
         self.messages, self._whole = messages, rows
         self.gradient: Any = target if out is None else out
         self._target = target
@@ -179,8 +181,8 @@ class BoundDecoder:
         """
         vector = self._decoder(survivors, method)
         f = len(vector)
-        warn_of_doubt(self.code, self._decoder.survivors[:f], vector, self._form)
-        unit = self._scale(vector) if self._form.scaled else 1.0
+        warn_of_doubt(self.code, self._decoder.survivors[:f], vector, self.form)
+        unit = self._scale(vector) if self.form.scaled else 1.0
         for combine_piece in self._combine:
             if status := combine_piece(f):
                 self._raise(status, vector)
@@ -196,7 +198,7 @@ class BoundDecoder:
         scales, numbers = np.zeros(f), self._decoder.survivors[:f].tolist()
         for at in np.flatnonzero(vector.reshape(f, -1).any(axis=1)).tolist():  # what is read
             worker = self.code.sender(numbers[at])[0]
-            scales[at] = self._form.scale(worker, self._whole[numbers[at]])
+            scales[at] = self.form.scale(worker, self._whole[numbers[at]])
         unit = unit_of(scales)
         self._coefficients[:f] = (vector.T * (scales / unit)).T
         return unit

@@ -51,9 +51,12 @@ def encode(
         message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
         if rows.overlap(message):
             raise ValueError("out shares memory with a partial gradient")
-    if form.pieces > 1:
+    wide = form.row_dtype != form.partial_dtype
+    if form.pieces > 1 or wide:
         kind = form.partial_dtype
         checked = [check_vector("partial gradient", row, kind, size) for row in given]
+        if wide:
+            checked = [row.astype(form.row_dtype) for row in checked]
         pieces = [form.reals(piece, mode) for row in checked for piece in form.cut(row)]
         rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
         coef = coef.ravel()
@@ -94,11 +97,11 @@ class Encoder:
         self._out = out
         self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
         self._sums = form.sums(self._message)
-        real = form.reals(np.empty(0, form.partial_dtype), form.encode_mode).dtype
+        kind = form.row_dtype
+        self._wide = np.empty(form.gradient_size, kind) if kind != form.partial_dtype else None
+        real = form.reals(np.empty(0, kind), form.encode_mode).dtype
         size = form.gradient_size if form.pieces == 1 else form.length
-        self._rows = kernels.Rows(
-            form.pieces, size * form.partial_dtype.itemsize // real.itemsize, real
-        )
+        self._rows = kernels.Rows(form.pieces, size * kind.itemsize // real.itemsize, real)
         self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
         self._begin, self._continue = (
             kernels.bind_combine(
@@ -133,6 +136,9 @@ class Encoder:
         partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
         if np.may_share_memory(partial, self._message):
             raise ValueError("the partial gradient shares memory with the message")
+        if self._wide is not None:
+            self._wide[:] = partial
+            partial = self._wide
         rows = self._rows
         for piece in form.cut(partial):
             rows.append(piece if piece.dtype.kind == "f" else form.reals(piece, form.encode_mode))

@@ -31,7 +31,8 @@ class Format:
     """Dtypes, sizes and kernel modes for gradients of one dtype and length.
 
     Messages may be of less precision than the partial gradients, down to float16 or bfloat16: these
-    are then added up in `sum_dtype` and rounded once, and decoded to float32.
+    are then added up in `sum_dtype` and rounded once, and decoded to float32. Or of more: float64
+    for gradients of float32, which are rounded once, when they are decoded.
 
     Messages of float16 are scaled by a power of two, so that they under- and overflow where float32
     does; their last element holds the exponent. (bfloat16 has the range of float32.) Where a
@@ -57,6 +58,22 @@ class Format:
     encode_mode: int
     decode_mode: int
     pieces: int = 1
+
+    @property
+    def decoded_dtype(self) -> np.dtype[Any]:
+        """What messages are combined to, before that is rounded to a gradient of less precision."""
+        wide = np.result_type(self.message_dtype, np.float32)
+        if self.gradient_dtype.kind != "c" and wide.kind == "c":
+            return np.empty(0, wide).real.dtype
+        return wide
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        """What partial gradients are to be when they are combined: as precise as the sums."""
+        summed = np.result_type(self.partial_dtype, np.float32)
+        if np.empty(0, self.sum_dtype).real.itemsize > np.empty(0, summed).real.itemsize:
+            return np.result_type(self.partial_dtype, np.float64)
+        return self.partial_dtype
 
     @classmethod
     def of(
@@ -90,9 +107,11 @@ class Format:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
         piece = -(-p // pieces)
         if layout in ("real", "packed"):
+            _check_message(message, dtype)
             sums = np.result_type(dtype, np.float32)
-            _check_message(message, dtype, sums)
             gradient = np.result_type(message, np.float32)
+            if gradient.itemsize > sums.itemsize:
+                sums, gradient = gradient, sums
             mode = REAL if layout == "real" else PACKED
             size = piece + piece % 2 if mode == PACKED and dtype.kind != "c" else piece
             size += message.char == "e"  # the scale
@@ -102,15 +121,16 @@ class Format:
                 "this code sends a complex number for each real one and takes real gradients; "
                 f"{dtype} gradients: use packed=True (ReedSolomon), or real nodes (LagrangeCode)"
             )
-        expanded = np.result_type(dtype, np.complex64)
-        if is_half(dtype) or message not in (dtype, expanded):
+        partial = np.result_type(dtype, np.complex64)
+        expanded = np.result_type(partial, message)
+        if is_half(dtype) or is_half(message) or message not in (dtype, np.float64, expanded):
             raise TypeError(
-                f"this code sends {expanded} messages, not {message}: use packed=True "
+                f"this code sends {partial} messages, not {message}: use packed=True "
                 "(ReedSolomon), or real nodes (LagrangeCode), for messages of less precision"
             )
         if layout == "complex":
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
-        return cls(dtype, p, expanded, expanded, expanded, piece, REAL, REAL_PART, pieces)
+        return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
 
     @property
     def scaled(self) -> bool:
@@ -248,6 +268,11 @@ class Format:
                 good = self.combine(rows, vector, out, check)
                 rescale(out, unit)
                 return good and not (check and not np.isfinite(out).all())
+        if out.dtype != self.decoded_dtype:
+            wide = np.empty(self.gradient_size, self.decoded_dtype)
+            good = self.combine(rows, vector, wide, check)
+            store(wide, out)
+            return good
         mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
             (used,) = np.nonzero(vector if self.pieces == 1 else vector.any(axis=1))
@@ -283,15 +308,12 @@ def rescale(array: NDArray[Any], unit: float) -> None:
         np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
 
 
-def _check_message(message: np.dtype[Any], partial: np.dtype[Any], sums: np.dtype[Any]) -> None:
-    if "c" in (message.kind, partial.kind) and message != partial:
+def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
+    both = message.kind == partial.kind == "c" and message.itemsize >= partial.itemsize
+    if "c" in (message.kind, partial.kind) and not both:
         raise TypeError(
             f"messages of {partial} partial gradients must be {partial}, not {message}; the reals "
             "of complex gradients, gradient.view(np.float32), can be sent with less precision"
-        )
-    if message.itemsize > sums.itemsize:
-        raise TypeError(
-            f"messages of {partial} partial gradients must be {sums} or less precise, not {message}"
         )
 
 

@@ -19,10 +19,11 @@ from .._arrays import (
     unit_roundoff,
 )
 from ..models import least_squares_gradient
-from .base import UNSTABLE, Code
+from .base import Code
 from .decoding import trust_by_rows
 from .format import Format, Layout
 from .parity import CHECKS, Parity
+from .precision import UNSTABLE
 from .rules import Blocks
 from .span import Equations
 from .trust import ROUNDING

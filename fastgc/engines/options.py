@@ -53,7 +53,8 @@ class RoundOptions:
     timeout : float, optional
         The longest a round may wait, in seconds.
     message_dtype : numpy dtype, optional
-        The type of messages, if they are to be less precise: ``float16`` or ``"bfloat16"``, say.
+        The type of messages, if they are to be less precise, ``float16`` or ``"bfloat16"``, say, or
+        more: ``float64``, where a code loses too many of float32's digits.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is. If it is to wait for more messages when few make it
         imprecise, a round waits until it is content, no worker is left, or the time is out.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
-from ..codes.base import UNSTABLE
+from ..codes.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning

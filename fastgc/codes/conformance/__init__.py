@@ -31,7 +31,8 @@ from ...models import LeastSquares
 from ...simulation import simulate
 from ...stability.measured import Experiment
 from ...training import train
-from ..base import UNSTABLE, Code
+from ..base import Code
+from ..precision import UNSTABLE
 from ..reed_solomon import ReedSolomon
 from ..span import SOLVED, Span
 from .engines import ENGINES, engines_run_it

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...delays import Exponential
 from ...engines import LocalCluster, SimulatedCluster
 from ...models import least_squares_gradient
-from ..base import UNSTABLE
+from ..precision import UNSTABLE
 from .subject import P, Subject, require
 
 __all__ = ["ENGINES", "engines_run_it"]

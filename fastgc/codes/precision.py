@@ -1,0 +1,120 @@
+"""How precise a code is expected to be, and the warnings where that is not enough."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from .._arrays import unit_roundoff
+from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
+from .arguments import made_before
+from .decoding import expected_trust
+from .format import Format
+from .scheme import Scheme
+from .trust import Trust
+
+__all__ = ["UNSTABLE", "Precise"]
+
+# Relative error from which on a code counts as unstable: half of float64's digits are lost.
+UNSTABLE = 2.0**-26
+
+
+class Precise(Scheme):
+    """A scheme that says how far to trust what it decodes, and warns."""
+
+    def trust(
+        self,
+        survivors: ArrayLike,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+    ) -> Trust:
+        """How far to trust a gradient decoded from these survivors, before any message is there.
+
+        For partial gradients of `dtype`, of equal norm in random directions, and messages of
+        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
+        """
+        return expected_trust(self, self.check_survivors(survivors), dtype, message_dtype)
+
+    def typical_error(self) -> float:
+        """Relative error to expect in float64, as many workers straggling as may."""
+        # Errors spread over many decades; where sets take long, only a few are tried.
+        sets = 25 if self.message_count <= 400 else 5
+        errors: list[float] = []
+        for error in self._errors(sets, np.dtype(np.float64), np.dtype(np.float64)):
+            errors.append(error)
+            bad = sum(not error <= UNSTABLE for error in errors)
+            if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
+                break
+        return float(np.median(errors))
+
+    def _errors(
+        self, sets: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any]
+    ) -> Iterator[float]:
+        """Relative errors to expect of random sets, as many workers straggling as may."""
+        rng = np.random.default_rng(0)
+        for _ in range(sets):
+            heard = rng.permutation(self.n)[self.stragglers or 0 :]
+            try:
+                yield self.trust(self.messages_of(heard), dtype, message_dtype).relative_error
+            except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
+                yield math.inf
+
+    def warn_of_precision(self, form: Format) -> None:
+        """Warn where gradients or messages of less than float64 lose more than half their digits.
+
+        In float64 that is told when the code is made; and of codes that are gated, in each round.
+        """
+        least = max(map(unit_roundoff, (form.gradient_dtype, form.message_dtype)))
+        limit = math.sqrt(least)
+        if self.gated or least <= unit_roundoff(np.dtype(np.float64)):
+            return
+        key = form.gradient_dtype, form.message_dtype
+        if key not in self._precisions:
+            sets = 20 if self.message_count <= 400 else 10
+            errors = list(self._errors(sets, *key))
+            best = self._errors(sets, *[np.dtype(np.float64)] * 2)
+            # not of what is left out in any precision
+            blamed = [e if e > 2 * left else 0.0 for e, left in zip(errors, best, strict=True)]
+            self._precisions[key] = float(np.quantile(blamed, 0.9, method="lower"))
+        error = self._precisions[key]
+        if not error <= limit:
+            wide = np.result_type(form.message_dtype, np.float64)
+            remedy = "compute in float64" if self.codes_data else f"send message_dtype={wide}"
+            warnings.warn(
+                f"{self!r} decodes messages of {form.message_dtype} imprecisely: of rounds with "
+                f"{self.stragglers} random stragglers, one in ten has a relative error of about "
+                f"{error:.0e} or more; {remedy}, or use a code that amplifies less",
+                InstabilityWarning,
+                stacklevel=3,
+            )
+
+    @cached_property
+    def _precisions(self) -> dict[tuple[np.dtype[Any], np.dtype[Any]], float]:
+        return {}
+
+    def check_stability(
+        self, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
+    ) -> None:
+        """Warn, or raise if `strict`, when rounding would leave nothing worth having.
+
+        `when` says of which rounds `typical_error` tells, if not of those with as many random
+        stragglers as may be.
+        """
+        if made_before():  # and said then
+            return
+        error = self.typical_error()
+        if not error <= limit:
+            text = (
+                f"{self!r} is numerically unstable: "
+                f"{when or f'with {self.stragglers} random stragglers'} the "
+                f"gradient's relative error is about {error:.0e} in float64; {remedy}"
+            )
+            if strict:
+                raise UnstableCodeError(text)
+            warnings.warn(text, InstabilityWarning, stacklevel=3)
