@@ -173,7 +173,9 @@ static double largest_part(const double *x, int64_t len)
 
 /* Nodes not yet chosen are kept together, each with the product of its distances to the chosen
  * ones; the position of a node is put in the last bits of its product, so that the largest product
- * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest near 1. */
+ * tells where it is. Differences are scaled by powers of two, at no cost, to keep the largest near 1.
+ * Every operation is that of the other backends, and rounded as theirs: of nodes that are symmetric,
+ * as most are, many are equally far, and all must choose the same one. */
 static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, double *work,
                             const int complex)
 {
@@ -184,7 +186,7 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
     const double largest = largest_part(nodes, (1 + complex) * m);
     const int64_t size = exponent_of(largest);
     const double scale = power_of_two(size < -1022 ? 1022 : size > 1022 ? -1022 : -size);
-    int64_t low = 1;
+    int64_t low = 8; /* whatever LANES is */
     while (low < padded)
         low *= 2;
     low -= 1;
@@ -199,7 +201,10 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         memcpy(place + i, &i, sizeof i);
         if (inside) {
             order[i] = i;
-            const double modulus = re[i] * re[i] + (complex ? im[i] * im[i] : 0);
+            double modulus = re[i] * re[i], other = complex ? im[i] * im[i] : 0;
+            ROUND(modulus);
+            ROUND(other);
+            modulus += other;
             if (modulus > most) {
                 most = modulus;
                 best = i;
@@ -231,7 +236,10 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         vector p = load(product + i);                                                              \
         if (complex) {                                                                             \
             const vector dy = load(im + i) * s - sy;                                               \
-            p *= dx * dx + dy * dy;                                                                \
+            vector xx = dx * dx, yy = dy * dy;                                                     \
+            ROUND(xx);                                                                             \
+            ROUND(yy);                                                                             \
+            p *= xx + yy;                                                                          \
         } else                                                                                     \
             p *= dx;                                                                               \
         store(product + i, p);                                                                     \
@@ -259,13 +267,16 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         int64_t bits;
         memcpy(&bits, all, sizeof bits);
         best = bits & low;
-        if (best <= k || best >= m) /* all products are 0, or not finite */
+        if (!(bits & ~low) || best <= k || best >= m) /* all products are 0, or not finite */
             best = k + 1;
         const int64_t e = exponent_of(all[0]);
         growth = e < -1000 || e > 1000 ? 1.0 : power_of_two(complex ? -(e >> 1) : -e);
-        if (k % CLAMP == CLAMP - 1)
+        if (k % CLAMP == CLAMP - 1) {
             for (i = (k + 1) / LANES * LANES; i < padded; i += LANES)
                 store(product + i, larger(magnitude(load(product + i)), spread(0x1p-500)));
+            for (i = m; i < padded; i++) /* where no node is */
+                product[i] = 0;
+        }
     }
 }
 

@@ -28,6 +28,16 @@ static FGC_INLINE vector load(const double *from)
 
 static FGC_INLINE void store(double *to, vector v) { memcpy(to, &v, sizeof v); }
 
+/* Round a product (a vector or a double) before it is added to: the compiler does not fuse the two,
+ * which would give another result than levels and backends that cannot. */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define ROUND(product) __asm__("" : "+x"(product))
+#elif defined(__GNUC__) && defined(__aarch64__)
+#define ROUND(product) __asm__("" : "+w"(product))
+#else
+#define ROUND(product) (*(volatile __typeof__(product) *)&(product) = (product))
+#endif
+
 static FGC_INLINE vector spread(double x) { return x - (vector){0}; }
 
 /* The lanes t+1, t+2, ...: all bits set, in the others none. */

@@ -159,3 +159,27 @@ def registries(monkeypatch):
 
     for registry in CODES, MODELS:
         monkeypatch.setattr(registry, "_known", dict(registry._known))
+
+
+@pytest.fixture
+def at_each_level(backend):
+    """``for _ in at_each_level():`` goes through the SIMD levels that there are; only C has any."""
+    if backend != "c":
+        yield lambda: ["none"]
+        return
+    from fastgc.kernels import c as compiled
+
+    before = compiled.simd()
+    there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
+
+    def levels():
+        for level in there:
+            assert compiled.select_simd(level)
+            assert compiled.simd() == level
+            yield level
+
+    try:
+        assert {"baseline", before} <= set(there)
+        yield levels
+    finally:
+        assert compiled.select_simd(before)

@@ -33,30 +33,6 @@ LONG_OF_EACH_DTYPE = [
 ]
 
 
-@pytest.fixture
-def at_each_level(backend):
-    """``for _ in at_each_level():`` goes through the SIMD levels that there are; only C has any."""
-    if backend != "c":
-        yield lambda: ["none"]
-        return
-    from fastgc.kernels import c as compiled
-
-    before = compiled.simd()
-    there = [level for level in ("baseline", "avx2", "avx512") if compiled.select_simd(level)]
-
-    def levels():
-        for level in there:
-            assert compiled.select_simd(level)
-            assert compiled.simd() == level
-            yield level
-
-    try:
-        assert {"baseline", before} <= set(there)
-        yield levels
-    finally:
-        assert compiled.select_simd(before)
-
-
 def check_long(arguments, dtype, truth, result):
     if np.ndim(truth):
         # each element is a sum of products: bounded by the sum of their sizes

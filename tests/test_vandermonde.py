@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from kernel_table import decoding_truth, nodes_of
 from strength import much
 
-from fastgc import vandermonde
+from fastgc import interpolation, kernels, vandermonde
 from fastgc.vandermonde import leja_order, roots_order, solve
 
 pytestmark = pytest.mark.every_backend
@@ -205,7 +205,44 @@ def test_leja_order_is_greedy(complex_, m):
         assert distances[0] >= distances.max() - 1e-9
 
 
-@pytest.mark.every_backend
+def _sets_of_nodes(m):
+    """Symmetric ones, of which many are equally far; clustered, coincident, and of all scales."""
+    rng = np.random.default_rng(m)
+    whole = rng.integers(-3, 4, (2, m)).astype(float)
+    yield interpolation.chebyshev(m)
+    yield 3e-200 * interpolation.chebyshev(m)
+    yield interpolation.roots_of_unity(m)
+    yield rng.permutation(interpolation.roots_of_unity(m, 0.5))
+    yield np.linspace(-1, 1, m)
+    yield 1 + 1e-6 * np.arange(m)
+    yield 1 + 1e-6j * np.arange(m)
+    yield whole[0]
+    yield whole[0] + 1j * whole[1]
+    yield np.concatenate([rng.standard_normal(m // 2) * 1e-9, 5 + rng.standard_normal(m - m // 2)])
+    yield 2.0 ** rng.integers(-1070, 1020, m)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 79])
+def test_leja_order_is_the_same_everywhere(m, at_each_level):
+    """Backends and SIMD levels: ties, of which symmetric nodes have many, are broken alike."""
+    for nodes in _sets_of_nodes(m):
+        with kernels.use_backend("numpy"):
+            expected = leja_order(nodes)
+        assert sorted(expected.tolist()) == list(range(m))
+        for _ in at_each_level():
+            np.testing.assert_array_equal(leja_order(nodes), expected)
+
+
+@pytest.mark.parametrize("m", [33, 79, 101])
+def test_leja_order_of_nodes_far_from_zero_is_greedy(m):
+    """Where there is no node, at the end of the last vector, is nothing that is far away."""
+    nodes = 1 + 1e-6 * np.arange(m)
+    x = nodes[leja_order(nodes)]
+    for k in range(1, m):
+        distances = np.log2(np.abs(x[k:, None] - x[:k])).sum(axis=1)
+        assert distances[0] >= distances.max() - 1e-9
+
+
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("scale", [2.0**-1000, 1e-150, 1e-20, 1.0, 1e20, 1e150, 2.0**1000])
 def test_leja_order_does_not_see_the_scale(scale, complex_):

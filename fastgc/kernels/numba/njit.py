@@ -44,5 +44,5 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
 njit = _compiler(fastmath={"contract"})
 njit_sums = _compiler(fastmath={"contract", "reassoc"})
 
-# Times are compared for equality: every backend must round them alike.
+# What is compared for equality, times and distances: every backend must round it alike.
 njit_exact = _compiler()

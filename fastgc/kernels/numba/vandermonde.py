@@ -2,64 +2,94 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
-from .njit import njit
-from .vector import bits_of, inverses, larger_part, over, power_of_two
+from .njit import njit, njit_exact
+from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
 
 __all__ = ["leja_order", "solve_vandermonde", "vandermonde_column"]
 
 
-@njit
-def _multiply_distances(rest, at, product, low):
-    """Multiply by squared distances; where the largest product is, but for its last bits `low`."""
+def _distance(d):
+    """Squared modulus of a complex number, modulus of a real one."""
+
+
+@overload(_distance)
+def _distance_of(d):
+    if isinstance(d, types.Complex):
+        return lambda d: d.real * d.real + d.imag * d.imag
+    return lambda d: abs(d)
+
+
+def _of_distance(e, z):
+    """Exponent of the distance whose square, of complex numbers like z, has exponent e."""
+
+
+@overload(_of_distance)
+def _of_distance_of(e, z):
+    return (lambda e, z: e >> 1) if isinstance(z, types.Complex) else (lambda e, z: e)
+
+
+@njit_exact
+def _multiply_distances(x, k, growth, product, low):
+    """Multiply those after k by distances from k; the largest, its place in its last bits `low`."""
     most = np.int64(0)  # numbers that are not negative are in the order of their bits
-    for i in range(rest.size):
-        d = rest[i] - at
-        product[i] *= d.real * d.real + d.imag * d.imag
+    at = times(x[k], growth)
+    for i in range(k + 1, x.size):
+        product[i] *= _distance(times(x[i], growth) - at)
         most = max(most, (bits_of(product[i]) & ~low) | i)
-    return most & low
+    return most
 
 
 @njit
+def _exponent(x):
+    return (bits_of(x) >> 52 & 0x7FF) - 1023
+
+
+@njit_exact
 def leja_order(nodes, order):
-    """Write to `order` a permutation that puts the nodes in Leja order, see the facade."""
+    """Write to `order` a permutation that puts the nodes in Leja order, see the facade.
+
+    csrc/vandermonde.c says why every rounding is as there.
+    """
     m = nodes.size
     if order.size != m:
         raise ValueError("order must be as long as nodes")
     largest = 0.0
     for z in nodes:
         largest = max(largest, abs(z.real), abs(z.imag))
-    scale = 1.0
-    if 0 < largest < np.inf:
-        scale = power_of_two(-math.frexp(largest)[1])
-    x = nodes * scale
+    x = nodes * power_of_two(-min(max(_exponent(largest), -1022), 1022))
     chosen, farthest = 0, -1.0
     for i in range(m):
         size = x[i].real * x[i].real + x[i].imag * x[i].imag
         if size > farthest:
             chosen, farthest = i, size
         order[i] = i
-    low = 1
+    low = 8
     while low < m:
         low *= 2
     low -= 1
-    product = np.ones(m)
-    for k in range(m):
+    product, growth = np.ones(m), 1.0
+    for k in range(m - 1):
         at, where = x[chosen], order[chosen]
         x[chosen], product[chosen], order[chosen] = x[k], product[k], order[k]
         x[k], order[k] = at, where
-        chosen = k + 1 + _multiply_distances(x[k + 1 :], at, product[k + 1 :], low)
-        if k % 8 == 7 and chosen < m and product[chosen] > 0:
-            # a common factor changes nothing; nor does the order of the hopeless
-            scale = power_of_two(-math.frexp(product[chosen])[1])
+        top = _multiply_distances(x, k, growth, product, low)
+        chosen = top & low
+        if not top & ~low or chosen <= k or chosen >= m:  # all are 0, or not finite
+            chosen = k + 1
+        e = _exponent(double_of(top))
+        growth = 1.0
+        if abs(e) <= 1000:
+            growth = power_of_two(-_of_distance(e, x[k]))
+        if k % 16 == 15:  # the order of the hopeless changes nothing
             for i in range(k + 1, m):
-                scaled = product[i] * scale
-                product[i] = scaled if scaled > 2.0**-900 else 2.0**-900
+                product[i] = max(product[i], 2.0**-500)
 
 
 _COLUMNS = 4  # that share their reciprocals

@@ -11,24 +11,41 @@ __all__ = ["leja_order", "solve_vandermonde"]
 
 
 def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
-    """See `fastgc.kernels.leja_order`."""
+    """See `fastgc.kernels.leja_order`; csrc/vandermonde.c says why every rounding is as there."""
+    m, complex_ = nodes.size, nodes.dtype.kind == "c"
+    parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
+    order[:] = np.arange(m)
+    low = max(8, 1 << (m - 1).bit_length()) - 1
     with np.errstate(all="ignore"):
-        x = nodes / _power_of_two(nodes)
-        product, left = np.ones(x.size), np.ones(x.size, dtype=bool)
-        chosen = np.argmax(np.abs(x))
-        for k in range(x.size):
-            order[k] = chosen
-            left[chosen] = False
-            product *= np.abs(x - x[chosen])
-            if k % 8 == 7:  # a common factor changes nothing; nor does the order of the hopeless
-                product = np.maximum(product / _power_of_two(product), 2.0**-900)
-            chosen = np.argmax(np.where(left, product, -1.0))
+        parts *= 2.0 ** -min(max(_exponent(float(np.abs(parts).max())), -1022), 1022)
+        product = np.ones(m)
+        best, growth = int(np.argmax(_squares(parts))), 1.0
+        for k in range(m - 1):
+            for each in (*parts, product, order):
+                each[[k, best]] = each[[best, k]]
+            distance = parts[:, k + 1 :] * growth - growth * parts[:, k : k + 1]
+            rest = product[k + 1 :]
+            rest *= _squares(distance) if complex_ else np.abs(distance[0])
+            top = int(((rest.view(np.int64) & ~low) | np.arange(k + 1, m)).max())
+            best = top & low
+            if not (top & ~low and k < best < m):  # all are 0, or not finite
+                best = k + 1
+            exponent = _exponent(float(np.int64(top).view(np.float64)))
+            growth = 1.0
+            if abs(exponent) <= 1000:
+                growth = 2.0 ** -(exponent >> 1 if complex_ else exponent)
+            if k % 16 == 15:  # the order of the hopeless changes nothing
+                np.maximum(rest, 2.0**-500, out=rest)
 
 
-def _power_of_two(x: NDArray[Any]) -> float:
-    """The power of two at or below the largest modulus; 1 where all is zero."""
-    largest = np.abs(x).max()
-    return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
+def _squares(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    squares: NDArray[np.float64] = (parts**2).sum(axis=0)
+    return squares
+
+
+def _exponent(x: float) -> int:
+    """That of the power of two at or below x; -1023 of zero, and of what is not normal."""
+    return (int(np.float64(x).view(np.int64)) >> 52 & 0x7FF) - 1023
 
 
 def solve_vandermonde(
