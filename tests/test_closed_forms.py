@@ -21,6 +21,7 @@ from fastgc.delays import (
     Pareto,
     ShiftedExponential,
 )
+from fastgc.optimizers import CADA, SGD
 from fastgc.simulation import (
     adaptive_loads,
     completions_pmf,
@@ -420,11 +421,13 @@ def test_fastest_of_groups_of_other_models():
 def test_selected_mean_counts_by_thresholds():
     # squares 0.1, 0.3, 0.9, 2 against c / d = 1, 1/2, 1/3, 1/4
     smoothness = np.sqrt([0.1, 0.3, 0.9, 2])
-    bound = selected_mean(smoothness, c=1, max_age=4, scale=1)
+    bound = selected_mean(smoothness, c=1, max_age=4, scale=1, oldest=5)
     assert bound == pytest.approx(1 / 5 + 1 / 4 + 1 / 2 + 1)
-    assert selected_mean(smoothness, c=16, max_age=4) == pytest.approx(bound)  # scale 4
+    assert selected_mean(smoothness, c=16, max_age=4, oldest=5) == pytest.approx(bound)  # scale 4
+    assert selected_mean(smoothness, c=1, max_age=4, scale=1) == pytest.approx(bound + 1 / 20)
     assert selected_mean(smoothness, c=1e-9, max_age=4) == 4
-    assert selected_mean(smoothness, c=1e9, max_age=9) == pytest.approx(4 / 10)
+    assert selected_mean(smoothness, c=1e9, max_age=9, oldest=10) == pytest.approx(4 / 10)
+    assert selected_mean(smoothness, c=1e9, max_age=9) == pytest.approx(4 / 9)
 
 
 @settings(deadline=None, max_examples=50)
@@ -432,10 +435,11 @@ def test_selected_mean_counts_by_thresholds():
     L=st.lists(st.floats(0.05, 5), min_size=1, max_size=4),
     c=st.floats(0.05, 10),
     max_age=st.integers(1, 5),
+    later=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_selected_mean_bounds_rule_7(L, c, max_age, seed):
-    # Eq. (7) on a random walk, those as old as D + 1 included.
+def test_selected_mean_bounds_rule_7(L, c, max_age, later, seed):
+    # Eq. (7) on a random walk; those as old as D, or D + 1, included.
     rounds = 200
     steps = np.random.default_rng(seed).normal(size=(rounds + max_age + 1, 3))
     steps[: max_age + 1] = 0
@@ -447,11 +451,37 @@ def test_selected_mean_bounds_rule_7(L, c, max_age, seed):
         for m, constant in enumerate(L):
             change = points[k] - points[last[m]]
             moved = constant**2 * (change @ change) > c * recent * (1 + 1e-9)  # no tie by rounding
-            if moved or k - last[m] > max_age:
+            if moved or k - last[m] >= max_age + later:
                 last[m] = k
                 selected[m] += 1
-    bound = selected_mean(L, c, max_age, scale=1)
+    bound = selected_mean(L, c, max_age, scale=1, oldest=max_age + later)
     assert selected.total() <= bound * rounds + len(L)
+
+
+@settings(deadline=None, max_examples=much(60, 15))
+@given(
+    L=st.lists(st.floats(0.05, 5), min_size=1, max_size=4),
+    c=st.floats(0.05, 10),
+    max_age=st.integers(1, 5),
+    rate=st.floats(1e-3, 0.2),
+)
+def test_selected_mean_bounds_what_cada_selects(L, c, max_age, rate):
+    """On quadratic functions of these constants, and where nothing ever comes to rest."""
+    rounds = 120
+    method = CADA(
+        len(L), SGD(rate), c=c * (1 + 1e-5), max_age=max_age, smoothness=L, relative=False
+    )
+    method.reset(np.ones(3))
+    rng = np.random.default_rng(0)
+    selected = 0
+    for _ in range(rounds):
+        selected += len(method.selected)
+        for m in method.selected.tolist():
+            method.receive(m, L[m] * method.point + rng.standard_normal(3))
+        method.step()
+    assert selected <= selected_mean(L, c, max_age, scale=1) * rounds + len(L)
+    if c > 9 and max_age > 1 and max(L) < 0.5:  # it can be met: who is smooth comes every D rounds
+        assert selected > selected_mean(L, c, max_age, oldest=max_age + 1) * rounds
 
 
 def test_adaptive_loads_are_equations_17_to_22():
@@ -505,6 +535,7 @@ RECORDED = Empirical([[1, 2], [3, 4]])
         (lambda: selected_mean([], 1, 1), "smoothness must be positive numbers"),
         (lambda: selected_mean([1], 0, 1), "c must be positive and finite"),
         (lambda: selected_mean([1], 1, 0), "max_age must be at least 1"),
+        (lambda: selected_mean([1], 1, 4, oldest=3), "oldest must be max_age = 4, or one more"),
         (lambda: selected_mean([1], 1, 1, scale=0), "scale must be positive"),
         (lambda: adaptive_loads(-1), "selected must be finite and not negative"),
         (lambda: adaptive_loads(1, batch=0), "batch must be at least 1"),
@@ -580,7 +611,7 @@ def test_whole_numbers_of_numpy_are_as_good():
 
 
 def test_extreme_scales():
-    assert selected_mean([1.0, 2.0], 0.3, 4, scale=5e-324) == 2 / 5
+    assert selected_mean([1.0, 2.0], 0.3, 4, scale=5e-324) == 2 / 4
     model = ShiftedExponential(0.5, 2.0)
     assert total_cdf(1e308, 3, 2, 4, model) == 1
     with pytest.raises(ValueError, match="cost is too large for a load of 2"):

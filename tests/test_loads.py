@@ -1,5 +1,7 @@
 """Loads of workers that differ: against their equations, Lambert's function and the papers."""
 
+import contextlib
+import itertools
 import math
 
 import mpmath
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
@@ -17,7 +20,7 @@ from fastgc.planning import (
     generalised_bcc,
     optimal_loads,
 )
-from fastgc.planning.loads import _root
+from fastgc.planning.loads import _least_mean, _root
 from fastgc.simulation import received_mean
 
 pytestmark = pytest.mark.any_backend
@@ -203,8 +206,9 @@ def test_coverage_bounds():
     needed = math.floor(k * (2 * math.log(k) + math.log(max(shifts) + harmonic / min(rates))))
     loads = optimal_loads(needed, shifts, rates, k).loads
     assert bounds.upper == pytest.approx(received_mean(loads, delays, needed) + 1)
+    # eq. (21), for many workers
     loads = optimal_loads(k, shifts, rates, k).loads
-    assert bounds.lower == pytest.approx(received_mean(loads, delays, k))
+    assert 0.8 * received_mean(loads, delays, k) < bounds.lower < received_mean(loads, delays, k)
     # the mean time to cover with the scheme of Remark 6 lies between them
     loads = optimal_loads(needed, shifts, rates, k).loads
     times = []
@@ -224,6 +228,64 @@ def test_coverage_bounds():
 def test_coverage_bounds_of_figure_5():
     lower, upper = coverage_bounds(K, CLUSTER)
     assert lower < 744 < upper
+
+
+def _placements(n, k):
+    """Of each worker the partitions it holds, as bits; workers of one kind are not told apart."""
+    return itertools.product(range(1, 2**k), repeat=n)
+
+
+@settings(deadline=None, max_examples=much(60, 12))
+@given(
+    n=st.integers(1, 3),
+    k=st.integers(2, 3),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+    seed=st.integers(0, 1000),
+)
+def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
+    """By brute force: none is below the lower, and the best is not above the upper."""
+    rng = np.random.default_rng(seed)
+    shifts = scale * rng.choice([0.01, 0.3, 1.0], n)
+    rates = rng.choice([0.2, 1.0, 10.0], n) / scale
+    delays = Heterogeneous(
+        [ShiftedExponential(a, mu) for a, mu in zip(shifts.tolist(), rates.tolist(), strict=True)]
+    )
+    lower, upper = _least_mean(k, shifts, rates), math.inf
+    with contextlib.suppress(ValueError):  # workers cannot hold as many as the upper takes
+        assert coverage_bounds(k, delays).lower == lower
+        _, upper = coverage_bounds(k, delays)
+    drawn = shifts + rng.exponential(size=(4000, n)) / rates
+    least, error = math.inf, 0.0
+    for placement in _placements(n, k):
+        if np.bitwise_or.reduce(placement) != 2**k - 1:
+            continue
+        held = np.array([[bits >> j & 1 for j in range(k)] for bits in placement], bool)
+        ends = np.where(held, (drawn * held.sum(axis=1))[:, :, None], np.inf)
+        times = ends.min(axis=1).max(axis=1)
+        mean, deviation = times.mean(), times.std() / math.sqrt(len(times))
+        assert lower <= mean + 5 * deviation
+        if mean < least:
+            least, error = mean, deviation
+    assert least - 5 * error <= upper
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20, 100])
+def test_no_loads_return_sooner_than_the_lower_bound(n):
+    """And of many workers it is within a tenth of what the best loads take."""
+    k = 3 * n if n > 1 else 2
+    delays = Heterogeneous([ShiftedExponential(0.5, 1 + i % 2) for i in range(n)])
+    shifts, rates = np.full(n, 0.5), 1.0 + np.arange(n) % 2
+    try:
+        lower, _ = coverage_bounds(k, delays)
+    except ValueError:
+        lower = _least_mean(k, shifts, rates)
+    times = [received_mean(optimal_loads(k, shifts, rates, k).loads, delays, k)]
+    for load in range(-(-k // n), min(k, -(-k // n) + 6)):
+        times.append(received_mean(np.full(n, load), delays, k))
+    assert lower < min(times)
+    assert lower > 0.5 * min(times)
+    if n == 100:
+        assert lower > 0.85 * min(times)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Fi
         ("CADA", SMOOTHNESS, C, 1, ("(12)", "(13)", "(18)", "(21)")),
         ("G-CADA", SMOOTHNESS_GROUPS, C_GROUPS, SIZE, ("(15)", "(16)", "(19)", "(22)")),
     ):
-        bound = closed_forms.selected_mean(constants, c, MAX_AGE)
+        bound = closed_forms.selected_mean(constants, c, MAX_AGE, oldest=MAX_AGE + 1)
         loads = closed_forms.adaptive_loads(bound, size)
         chosen = _selected(constants, c, rounds, rng)
         times = rng.exponential(ETA / size, chosen.shape)  # the fastest of each group

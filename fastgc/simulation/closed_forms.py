@@ -580,12 +580,18 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
 
 
 def selected_mean(
-    smoothness: ArrayLike, c: float, max_age: int, scale: float | None = None
+    smoothness: ArrayLike,
+    c: float,
+    max_age: int,
+    scale: float | None = None,
+    *,
+    oldest: int | None = None,
 ) -> float:
     """Bound on the mean number of workers, or groups, that CADA selects in a round.
 
     Zhu et al., eq. (12) for workers and (15) for groups, with c_d = c for all d. One of smoothness
-    L_m with L_m^2 <= c / (d scale^2), d <= D, is selected in every (d + 1)-th round at most.
+    L_m with L_m^2 <= c / (d scale^2), d <= D, is selected in every (d + 1)-th round at most, unless
+    its gradient is too old before.
 
     Parameters
     ----------
@@ -598,11 +604,15 @@ def selected_mean(
     scale : float, optional
         By default M or G, the length of `smoothness`, as the paper has it. The rule as it stands in
         eq. (7) warrants 1, which gives the smaller bound.
+    oldest : int, optional
+        Age at which one is selected in any case, D or D + 1. By default D, as in Algorithm 1 and
+        `fastgc.optimizers.CADA`. The paper's equations are those for D + 1, and smaller: Algorithm
+        1 may exceed them by a factor of (D + 1) / D.
 
     Returns
     -------
     float
-        At most M.
+        At most M. Bounds the mean over many rounds; in K rounds, M more may be selected in all.
 
     Raises
     ------
@@ -614,20 +624,21 @@ def selected_mean(
     Notes
     -----
     The paper sets the largest threshold, that for d = 0, to 0; it must be infinite, or those that
-    are the least smooth and selected in every round would not be counted at all. The bound is for
-    ages that may exceed D, as the text says of groups; with the rule of Algorithm 1, ages from D,
-    who is smooth enough for d = D is selected in every D-th round.
+    are the least smooth and selected in every round would not be counted at all.
     """
     L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
         raise ValueError(f"smoothness must be positive numbers, one a worker, not {smoothness!r}")
     max_age = at_least("max_age", max_age, 1)
+    oldest = max_age if oldest is None else check_integer("oldest", oldest)
+    if oldest not in (max_age, max_age + 1):
+        raise ValueError(f"oldest must be max_age = {max_age}, or one more, not {oldest}")
     c = check_real("c", c, positive=True)
     scale = check_real("scale", L.size if scale is None else scale, positive=True)
     with np.errstate(over="ignore", divide="ignore"):
         thresholds = c / (np.arange(1, max_age + 1) * np.square(scale))
         d = np.count_nonzero(L[:, np.newaxis] ** 2 <= thresholds, axis=1)
-    return float(np.sum(1 / (d + 1)))
+    return float(np.sum(1 / np.minimum(d + 1, oldest)))
 
 
 class AdaptiveLoads(NamedTuple):
