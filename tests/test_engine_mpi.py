@@ -399,6 +399,34 @@ def test_rank_that_hangs_at_the_end_is_named_and_the_job_aborted(tmp_path):
     assert "results are written" in job.out
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_job_ends_with_a_word_when_a_worker_exits(tmp_path, status):
+    """Not with status 0, by chance, as if all had ended well; processes it forked may exit."""
+    job = Job(
+        tmp_path,
+        4,
+        f"""
+        class Exiting:
+            def __call__(self, theta, shard, out):
+                self.calls = getattr(self, "calls", 0) + 1
+                child = os.fork()
+                if not child:
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                if shard == 2.0 and self.calls == 5:
+                    os._exit({status})
+                out[:] = shard
+
+        serve(1)
+        with MPICluster(Uncoded(3), [1.0, 2.0, 3.0], Exiting(), 1) as cluster:
+            for number in range(10_000_000):
+                cluster.step(np.ones(1), np.empty(1))
+        """,
+    ).end()
+    assert job.process.returncode != 0
+    assert f"fastgc: rank 2 ended by os._exit({status}), so the job is aborted" in job.err
+
+
 def test_job_ends_when_a_rank_is_killed(tmp_path):
     job = Job(
         tmp_path,

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -55,6 +55,7 @@ _TAGS = 1000  # clusters until tags are used again
 _TRACEBACK_BYTES = 1 << 14
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
 _LAST_GRACE = 5.0  # and at the end of the program
+_SAYING = 0.2  # seconds for mpiexec to pass on last words, which an abort would lose
 _SPIN = 1e-4  # seconds to look again and again, before sleeping
 _SHARE, _LONGEST = 0.2, 0.01  # of the time waited so far, to sleep next; seconds at most
 # Where ranks outnumber processors they sleep at once, the master and workers so many seconds at
@@ -92,7 +93,7 @@ class MPICluster(Master):
     cluster is closed, it is left behind: in later clusters it is a straggler until it answers, and
     at the end of the program those that do not answer within 5 seconds are named, and the job is
     aborted. So is it after an uncaught exception on any rank, since the others would wait for it
-    forever; ``-m mpi4py`` does the same for ``sys.exit``.
+    forever, and where a worker calls ``os._exit``; ``-m mpi4py`` does the same for ``sys.exit``.
 
     Ranks that wait look for what came at ever longer intervals, up to a tenth of the time waited,
     and leave the processor to others meanwhile.
@@ -565,12 +566,33 @@ def _as_worker() -> Iterator[None]:
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     kernels.threads.set_num_threads(1)
     try:
-        with kernels.use_backend(kernels.backend()):  # which the master's takes the place of
+        with kernels.use_backend(kernels.backend()), _exits_told():  # the master's backend
             yield
     finally:
         kernels.threads.set_num_threads(before)
         if main:
             signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _exits_told() -> Iterator[None]:
+    """Let ``os._exit`` abort the job, with a word: some mpiexec ends it with status 0 and none."""
+    leave, pid = os._exit, os.getpid()
+
+    def abort(status: int) -> NoReturn:
+        if os.getpid() == pid:  # else in a process that a gradient forked
+            rank = MPI.COMM_WORLD.rank
+            text = f"fastgc: rank {rank} ended by os._exit({status}), so the job is aborted\n"
+            os.write(2, text.encode())
+            time.sleep(_SAYING)
+            MPI.COMM_WORLD.Abort(status or 1)
+        leave(status)
+
+    os._exit = abort
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class _Pause:
