@@ -56,7 +56,8 @@ class CorruptMessageError(ValueError):
     Attributes
     ----------
     suspects : tuple of int
-        The workers each of whom alone may be to blame; none, if it takes more than one.
+        Workers that may be to blame, each alone, or where more than one may lie, together; none,
+        if it takes more than may.
     """
 
     def __init__(self, message: str, suspects: tuple[int, ...]) -> None:

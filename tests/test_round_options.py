@@ -13,6 +13,7 @@ from fastgc.delays import Pareto
 from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, options
 from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
+from fastgc.training import TrainingKeywords
 
 pytestmark = pytest.mark.any_backend
 
@@ -46,7 +47,7 @@ def test_every_option_is_named_checked_and_explained_once():
     assert list(OTHER) == NAMES
     assert set(options.RoundKeywords.__annotations__) == set(NAMES)
     shared = set(options.SharedKeywords.__annotations__) | {"survivors"}
-    assert set(fastgc.training.TrainingKeywords.__annotations__) == shared
+    assert set(TrainingKeywords.__annotations__) == shared
     text = inspect.getdoc(RoundOptions)
     for name in NAMES:
         assert text.count(f"\n{name} : ") == 1
@@ -122,7 +123,9 @@ WRONG = [
     ({"patience": -1}, ValueError, "patience must be finite and not negative"),
     ({"patience": None}, TypeError, "patience must be a real number"),
     ({"partial": "most"}, ValueError, 'partial must be "raise" or "best", not \'most\''),
-    ({"verify": 1}, TypeError, "verify must be True or False, not 1"),
+    ({"verify": "yes"}, TypeError, "verify must be True, False or a number of liars, not 'yes'"),
+    ({"verify": 5}, ValueError, "verify must be a number of liars in 0 .. 4, not 5"),
+    ({"verify": -1}, ValueError, "verify must be a number of liars"),
 ]
 
 

@@ -479,7 +479,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
         (fastgc.Uncoded(3), {"partial": "all"}, ValueError, 'partial must be "raise" or "best", n'),
         (fastgc.Uncoded(3), {"patience": -1}, ValueError, "patience must be finite and not negat"),
         (fastgc.Uncoded(3), {"patience": "x"}, TypeError, "patience must be a real number"),
-        (fastgc.Uncoded(3), {"verify": 1}, TypeError, "verify must be True or False, not 1"),
+        (fastgc.Uncoded(3), {"verify": "x"}, TypeError, "verify must be True, False or a number"),
         (
             Grouped.repetition(6, 2),
             {"optimizer": GCADA(2), "partial": "best"},

@@ -476,7 +476,7 @@ class Code(Precise):
         message_dtype: DTypeLike | None = None,
         *,
         tracker: Watch | None = None,
-        verify: bool = False,
+        verify: bool | int = False,
         check_finite: bool = True,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
@@ -491,8 +491,9 @@ class Code(Precise):
             The messages'.
         tracker : StabilityTracker, optional
             Takes down how precise each gradient is, and may ask for more messages.
-        verify : bool, default False
-            Wait for messages to spare, and look for corrupt ones: see `Round`.
+        verify : bool or int, default False
+            Wait for messages to spare, and look for corrupt ones, of at most so many workers: see
+            `Round`.
         check_finite : bool, default True
             Look for NaN and Inf in each message as it comes: see `Round`.
         """

@@ -133,7 +133,7 @@ class Grouped(Code):
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
         *,
-        verify: bool = False,
+        verify: bool | int = False,
     ) -> GroupedRound:
         """Rounds of some of the groups, each decoded for itself; parameters as of `round`."""
         return GroupedRound(self, p, dtype, message_dtype, verify=verify)
@@ -225,7 +225,7 @@ class GroupedRound:
         The gradient dimension.
     dtype, message_dtype : numpy dtype
         As in `Round`.
-    verify : bool, default False
+    verify : bool or int, default False
         As in `Round`, in each group.
     """
 
@@ -236,7 +236,7 @@ class GroupedRound:
         dtype: DTypeLike,
         message_dtype: DTypeLike | None = None,
         *,
-        verify: bool = False,
+        verify: bool | int = False,
     ) -> None:
         self.code = code
         self.form = code.format(p, dtype, message_dtype)

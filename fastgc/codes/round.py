@@ -13,7 +13,7 @@ from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..errors import CorruptMessageError
 from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
-from .inspection import Finding, Inspector
+from .inspection import Finding, Inspector, liars_of
 from .scheme import Scheme
 from .trust import Approximation, Trust
 
@@ -47,12 +47,13 @@ class Round:
     returned. `reset` makes it ready for the next iteration.
 
     With `verify`, it looks for messages that are finite but wrong: from a memory that fails, a
-    worker that is a round behind, a partition mistaken. It keeps one random projection of each
-    message, and waits until all that the gradient is decoded from have been compared with others,
-    by parity checks of the code (any threshold + 1 messages do, where each worker sends one). Where
-    they contradict each other it waits for more, until they tell which worker's are corrupt: two
-    messages to spare for one such worker. Its messages are then dropped, and no more taken in this
-    round.
+    worker that is a round behind, a partition mistaken, or workers that lie. It keeps one random
+    projection of each message, and waits until all that the gradient is decoded from have been
+    compared with others, by parity checks of the code. Where they contradict each other it waits
+    for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
+    more taken in this round. What is proven, and tested, of `verify` workers that lie and collude,
+    stands in `fastgc.codes.inspection`: where any `threshold` messages determine all others, that
+    many to spare find that they lie, and twice as many name them.
 
     What is found: a corruption larger than ten times the rounding errors of what it is compared
     with. Of its message's norm that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their
@@ -71,9 +72,9 @@ class Round:
         The messages', if it is not the gradient's: float16 or bfloat16 for gradients of float32.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
-    verify : bool, default False
-        Look for corrupt messages. Workers that hold the same partition must then compute the same
-        gradient of it, up to rounding.
+    verify : bool or int, default False
+        Look for corrupt messages, of at most so many workers; True: 1. Workers that hold the same
+        partition must then compute the same gradient of it, up to rounding.
     check_finite : bool, default True
         Read each message as it comes, for its norm and to find NaN and Inf. False: messages are
         read once, by `gradient`, in half the time for all where they are in no cache; what is not
@@ -97,11 +98,11 @@ class Round:
         message_dtype: DTypeLike | None = None,
         tracker: Watch | None = None,
         *,
-        verify: bool = False,
+        verify: bool | int = False,
         check_finite: bool = True,
         first_worker: int = 0,
     ) -> None:
-        if verify and not check_finite:
+        if (liars := liars_of(verify)) and not check_finite:
             raise ValueError(
                 "verify=True reads each message as it comes: not with check_finite=False"
             )
@@ -120,10 +121,10 @@ class Round:
         self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
         self._decoder = Decoder(code)
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
-        if not verify:
+        if not liars:
             self._follower = code.follower(self._decoder.survivors, self._decoder.vector)
         self._tally = code.rule.tally()
-        self._inspector = Inspector(code, form) if verify else None
+        self._inspector = Inspector(code, form, liars) if liars else None
         self.reset()
 
     def reset(self) -> None:
@@ -403,10 +404,14 @@ class Round:
         if finding.holds:
             return
         groups = [tuple(self._first_worker + i for i in group) for group in finding.suspects]
+        assert self._inspector is not None
+        most = self._inspector.liars
         named = [
-            f"those of one of the workers {', '.join(map(str, group))} must be corrupt"
+            f"those of {'one' if most == 1 else 'some'} of the workers "
+            f"{', '.join(map(str, group))} must be corrupt"
             if group
-            else "those of more than one worker must be corrupt"
+            else f"those of more than {'one worker' if most == 1 else f'{most} workers'} must be "
+            "corrupt"
             for group in groups
         ]
         more = (

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import at_least, check_dtype, check_real
+from ..codes.inspection import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model
 
@@ -74,9 +74,10 @@ class RoundOptions:
         What to do when the patience is at its end, or the time is out: raise, or make do with the
         best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
         any case.
-    verify : bool
+    verify : bool or int
         Compare messages with each other by parity checks of the code, and wait for those to spare
-        that this takes (`fastgc.Round`). A worker whose message is corrupt, or not finite, is a
+        that this takes (`fastgc.Round`); of at most so many workers that may be corrupt, True: 1.
+        A worker whose message is corrupt, or not finite, is a
         straggler in this round, and named in its report. Where no message is left to come that
         could say more, the gradient is decoded from what there is, and the report says that it is
         not verified.
@@ -106,7 +107,7 @@ class RoundOptions:
     survivors: Survivors | None = None
     patience: float = 10.0
     partial: WhenShort = "raise"
-    verify: bool = False
+    verify: bool | int = False
 
     def __post_init__(self) -> None:
         check_model(self.delays)
@@ -126,14 +127,12 @@ class RoundOptions:
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}")
         if self.partial not in ("raise", "best"):
             raise ValueError(f'partial must be "raise" or "best", not {self.partial!r}')
-        if not isinstance(self.verify, bool | np.bool_):
-            raise TypeError(f"verify must be True or False, not {self.verify!r}")
         checked = {
             "seed": at_least("seed", self.seed, 0),
             "timeout": timeout,
             "first_round": at_least("first_round", self.first_round, 0),
             "patience": patience,
-            "verify": bool(self.verify),
+            "verify": liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -194,7 +193,7 @@ class SharedKeywords(TypedDict, total=False):
     tracker: StabilityTracker | None
     patience: float
     partial: WhenShort
-    verify: bool
+    verify: bool | int
 
 
 class RoundKeywords(SharedKeywords, total=False):
