@@ -1,11 +1,12 @@
 """Kill, stop and corrupt at random, and count what comes of it.
 
 ``python -m tests.chaos --seconds 300`` runs clusters of random codes, one after another. Meanwhile
-worker processes are killed and stopped, more of them than a code tolerates, too, and messages are
-corrupted on their way, at most one a round. Each gradient is compared with the sum of all partial
-gradients, and each cluster's rounds are run again, undisturbed, on the survivors they had: the
-result has to be the same to the last bit. The exit status is 1 if any gradient is wrong, or if a
-process, a file descriptor or a piece of shared memory is left.
+worker processes are killed and stopped, more of them than a code tolerates, too; so is the process
+that workers are forked from; and messages are corrupted on their way, at most one a round. Each
+gradient is compared with the sum of all partial gradients, and each cluster's rounds are run again,
+undisturbed, on the survivors they had: the result has to be the same to the last bit. The exit
+status is 1 if any gradient is wrong, or if a process, a file descriptor, a piece of shared memory
+or a temporary file is left.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -23,13 +26,13 @@ from pathlib import Path
 import numpy as np
 
 import fastgc
-from fastgc.engines import LocalCluster
+from fastgc.engines import LocalCluster, fork_server
 from fastgc.engines.interface import Event, Kind
 from fastgc.errors import CorruptMessageError
 
 # Seconds between two faults, on average: a new actor takes as many as hundreds of new processes.
 FAULTS = {
-    "LocalCluster": {"kill": 0.15, "stop": 0.15},
+    "LocalCluster": {"kill": 0.15, "stop": 0.15, "kill server": 3.0, "stop server": 30.0},
     "RayCluster": {"kill": 4.0, "stop": 1.0},
 }
 
@@ -126,13 +129,22 @@ class Chaos(threading.Thread):
                 if not running:
                     continue
                 pid = int(self._rng.choice(running))
-                if what == "kill" and self._signal(pid, signal.SIGKILL):
+                if "server" in what:
+                    self._strike_server(what)
+                elif what == "kill" and self._signal(pid, signal.SIGKILL):
                     self._counts["killed"] += 1
                 elif what == "stop" and pid not in stopped and self._signal(pid, signal.SIGSTOP):
                     self._counts["stopped"] += 1
                     stopped[pid] = now + self._rng.exponential(0.1)
         for pid in stopped:
             self._signal(pid, signal.SIGCONT)
+
+    def _strike_server(self, what):
+        """Kill what workers are forked from, or stop it for good: it is replaced."""
+        server = fork_server._server
+        number = signal.SIGKILL if what == "kill server" else signal.SIGSTOP
+        if server is not None and server.alive and self._signal(server.pid, number):
+            self._counts["killed the server" if number == signal.SIGKILL else "stopped it"] += 1
 
     def end(self):
         self._over.set()
@@ -165,6 +177,7 @@ def corrupting(cluster, rng, counts, chance):
                     event.round,
                     event.index,
                     corrupt(event.message, rng),
+                    energy=event.energy,
                 )
         return events
 
@@ -274,6 +287,26 @@ def main(arguments=None):
 
         engine = RayCluster
     rng, counts = np.random.default_rng(options.seed), Counter()
+    folder = tempfile.mkdtemp(prefix="chaos-")
+    before = os.environ.get("TMPDIR"), os.environ.get("RAY_TMPDIR"), tempfile.tempdir
+    os.environ["TMPDIR"] = os.environ["RAY_TMPDIR"] = tempfile.tempdir = folder
+    try:
+        run(engine, options, rng, counts)
+        counts["LEAKED: temporary files"] = len(os.listdir(folder))
+    finally:
+        for name, value in zip(("TMPDIR", "RAY_TMPDIR"), before[:2], strict=True):
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        tempfile.tempdir = before[2]
+        shutil.rmtree(folder, ignore_errors=True)
+    for what, count in sorted(counts.items()):
+        print(f"{count:8d}  {what}")
+    return int(any(count for what, count in counts.items() if what.startswith(("WRONG", "LEAKED"))))
+
+
+def run(engine, options, rng, counts):
+    """Episodes, and what they leave."""
     with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
         pass  # starts what stays for the life of the program: the fork server and its helper
     # Ray is started once: each of its starts leaves two sockets of its own in this process.
@@ -285,15 +318,14 @@ def main(arguments=None):
             episode(engine, rng, min(options.each, left), counts)
         gc.collect()
         after = resources()
+    if fork_server._server is not None:
+        below.add(fork_server._server.pid)  # the last of those that took its place
     deadline = time.monotonic() + 5.0
     while descendants() - below and time.monotonic() < deadline:
         time.sleep(0.05)
     counts["LEAKED: processes"] = len(descendants() - below)
     counts["LEAKED: descriptors"] = max(0, after[0] - before[0])
     counts["LEAKED: shared memory"] = after[1] - before[1] + len(abandoned(after[2] - before[2]))
-    for what, count in sorted(counts.items()):
-        print(f"{count:8d}  {what}")
-    return int(any(count for what, count in counts.items() if what.startswith(("WRONG", "LEAKED"))))
 
 
 if __name__ == "__main__":

@@ -842,8 +842,10 @@ class Attack:
         elif kind == "frame" and len(liars) > 1:  # an honest worker
             victim = int(rng.choice(np.setdiff1d(np.arange(self.code.n), liars)))
             some = np.append(liars, victim)
-            _, _, ways = np.linalg.svd(self.code.equations(some)[0].conj().T)
-            by = ways[-1].conj()[: len(liars)]
+            everyone = np.arange(self.code.n)
+            _, _, ways = np.linalg.svd(dense(self.code.parity(everyone), everyone.size)[:, some])
+            by = ways[-1].conj()[: len(liars)]  # with the victim's, what checks see least
+            by = np.where(np.abs(by) > 1e-3, by, 0)
             g = rng.standard_normal(size)
             wide = by[:, None] * (g.view(complex) if by.dtype.kind == "c" else g)
             changes = scale * np.ascontiguousarray(wide).view(float).reshape(len(liars), size)

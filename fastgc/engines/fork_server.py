@@ -40,6 +40,7 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 NONE = -1  # the process that could not be forked
 _READY = -1  # the ticket of a connection's first answer
 _TO_START, _TO_FORK = 60.0, 5.0  # seconds to answer within
+_TO_DIE = 0.05  # seconds to wait, for one that is dying to be dead
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Imports this very package: the program may have put a folder with another one before it since.
 _BEGIN = """
@@ -118,6 +119,11 @@ class Connection:
         self.lost = self.lost or time.monotonic() > self.deadline
         return found
 
+    @property
+    def killed(self) -> bool:
+        """Whether a server that was lost was killed by somebody."""
+        return self._server.killed()
+
     def close(self) -> None:
         """Ask for no more; a server that was lost is ended."""
         self._socket.close()
@@ -131,6 +137,7 @@ class _Server:
     def __init__(self, entry: str, modules: Sequence[str]) -> None:
         self.program = os.getpid()
         self.alive, self.ready = True, False
+        self._status: int | None = None  # once it was waited for
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         path = json.dumps([os.path.abspath(folder) for folder in sys.path])
@@ -162,15 +169,29 @@ class _Server:
             return False
         return True
 
+    def killed(self) -> bool:
+        """Whether it has ended by a signal that others send: not by itself, nor is it hung."""
+        until = time.monotonic() + _TO_DIE
+        while self._status is None and self.alive and self.program == os.getpid():
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self._status = status if pid else None
+            if self._status is not None or time.monotonic() > until:
+                break
+            time.sleep(_TO_DIE / 50)
+        status = self._status or 0
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGTERM)
+
     def end(self) -> None:
         """Kill it, unless that was done."""
         if self.alive and self.program == os.getpid():
             self.alive = False
             self._socket.close()
             os.close(self._life)
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
+            if self._status is None:
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(self.pid, signal.SIGKILL)
+                    _, self._status = os.waitpid(self.pid, 0)
 
 
 _server: _Server | None = None

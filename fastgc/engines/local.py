@@ -49,7 +49,7 @@ _TRACEBACK_BYTES = 1 << 14
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _HURRY = 0.05  # seconds after which it is seen that there is none any more
-_SERVERS = 3  # to try, if they end without having answered
+_SERVERS = 3  # to try, if they end of themselves without having answered
 _RESULTS, _SERVER = -1, -2  # what is listened to besides workers
 
 
@@ -113,7 +113,7 @@ class _Processes:
         self._lines: list[socket.socket | None] = [None] * code.n
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
         self._early: set[int] = set()  # of these, whose lines are broken
-        self._failures = 0  # servers that never answered
+        self._failures = 0  # servers that never answered, one after the other
         self._hurry: list[int] = []  # interrupts while it closes
         self._resources = contextlib.ExitStack()
         try:
@@ -211,7 +211,10 @@ class _Processes:
         dead = self._early.difference(self._asked.values())
         self._early -= dead
         if self._server.lost:  # those who were not forked are asked for once more
-            self._failures += not self._server.ready
+            if self._server.ready or self._server.killed:
+                self._failures = 0
+            else:
+                self._failures += 1
             if self._failures == _SERVERS:
                 raise OSError("the process that workers are forked from ends while it starts")
             again = list(self._asked.values())
