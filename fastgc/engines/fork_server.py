@@ -145,21 +145,26 @@ class _Server:
         executable = os.fsdecode(spawn.get_executable())
         life, self._life = os.pipe()
         this = os.path.abspath(Path(__file__).parents[1] / "__init__.py")
-        with theirs:
-            ends = str(theirs.fileno()), str(life)
-            self.pid = os.posix_spawn(
-                executable,
-                [executable, *flags, "-c", _BEGIN, path, this, *ends, entry, *modules],
-                os.environ | dict.fromkeys(THREADS, "1"),
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    # to where they are: so they are kept open
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), theirs.fileno()),
-                    (os.POSIX_SPAWN_DUP2, life, life),
-                ],
-                setsigmask=[signal.SIGINT],  # an interrupt is for the program
-            )
-        os.close(life)
+        try:
+            with theirs:
+                ends = str(theirs.fileno()), str(life)
+                self.pid = os.posix_spawn(
+                    executable,
+                    [executable, *flags, "-c", _BEGIN, path, this, *ends, entry, *modules],
+                    os.environ | dict.fromkeys(THREADS, "1"),
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        # to where they are: so they are kept open
+                        (os.POSIX_SPAWN_DUP2, theirs.fileno(), theirs.fileno()),
+                        (os.POSIX_SPAWN_DUP2, life, life),
+                    ],
+                    setsigmask=[signal.SIGINT],  # an interrupt is for the program
+                )
+        except BaseException:
+            os.close(self._life)
+            raise
+        finally:
+            os.close(life)
 
     def introduce(self, connection: socket.socket) -> bool:
         """Hand the server its end of a connection; False if it is dead or does not listen."""

@@ -389,13 +389,17 @@ class _Memory:
     """
 
     def __init__(self, nbytes: int, fd: int | None = None, writable: bool = True) -> None:
-        if fd is None:
-            fd = _anonymous_file()
-            os.ftruncate(fd, nbytes)
-        self.fd = fd
+        self.fd = _anonymous_file() if fd is None else fd
         self.nbytes = nbytes
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.map = mmap.mmap(fd, nbytes, prot=access)
+        try:
+            if fd is None:
+                os.ftruncate(self.fd, nbytes)
+            self.map = mmap.mmap(self.fd, nbytes, prot=access)
+        except BaseException:
+            if fd is None:
+                os.close(self.fd)
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,765 @@
+"""Whatever is done to clusters, rounds and checkpoints, in whatever order: the sum is exact, or an
+error says why not, and nothing is left.
+
+``python tests/adversary.py --seconds 60`` draws sequences by a state machine of Hypothesis, in
+processes of their own, for some of what they find ends them: rounds read late, results written
+where messages lie, processes killed and stopped, forks beside threads, system calls that fail
+(which ``LD_PRELOAD`` sees to), interrupts while a cluster starts, masters killed. It prints what
+was found, and how often; the exit status is 1 if anything was. Only what is public is used, and
+what the system tells of processes: so it can be set on other versions, too.
+
+``--engine ray`` draws the sequences that Ray can take; ``mpiexec -n 5 python -m mpi4py
+tests/adversary.py --engine mpi`` those for the ranks of a job, which ends with the first finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import ctypes
+import errno
+import faulthandler
+import gc
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import uuid
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import fastgc
+from fastgc import checkpoint
+from fastgc.engines import LocalCluster
+
+WORKERS = 4
+CODES = [
+    fastgc.ReedSolomon(WORKERS, stragglers=2),
+    fastgc.BinaryCode(WORKERS, stragglers=1),
+    fastgc.Uncoded(WORKERS, load=3),
+    fastgc.YeAbbe(WORKERS, stragglers=1, reduce=2),
+]
+SHARDS = [1.0, 2.0, 4.0, 8.0]
+TIMEOUT, SLACK = 30.0, 30.0  # of a round; and how much longer it may take to say so
+TO_END = 20.0  # seconds for processes to be gone
+HANGS = 300  # seconds after which a process that draws sequences is told to hang
+MARK = "FASTGC_ADVERSARY"
+
+# Of which each process does some: about this share of them.
+KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
+KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
+KINDS += ["save", "fail_a_call"]
+SHARE = 0.3
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static volatile int armed = -1, left, error;
+static volatile pid_t owner;
+
+void adversary_arm(int which, int after, int number)
+{
+    owner = getpid();
+    left = after;
+    error = number;
+    armed = which;
+}
+
+static int fails(int which)
+{
+    if (armed != which || getpid() != owner || left-- > 0)
+        return 0;
+    armed = -1;
+    errno = error;
+    return 1;
+}
+
+#define CALL(which, type, name, parameters, arguments)                                             \
+    type name parameters                                                                           \
+    {                                                                                              \
+        static type(*real) parameters;                                                             \
+        if (!real)                                                                                 \
+            real = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                    \
+        return fails(which) ? (type)-1 : real arguments;                                           \
+    }
+
+CALL(0, ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))
+CALL(1, ssize_t, pwrite, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+CALL(1, ssize_t, pwrite64, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+CALL(2, int, fsync, (int fd), (fd))
+CALL(3, int, rename, (const char *from, const char *to), (from, to))
+CALL(4, int, socketpair, (int domain, int type, int protocol, int *fds),
+     (domain, type, protocol, fds))
+CALL(5, int, pipe2, (int *fds, int flags), (fds, flags))
+CALL(6, int, memfd_create, (const char *name, unsigned flags), (name, flags))
+CALL(7, int, ftruncate, (int fd, off_t size), (fd, size))
+CALL(7, int, ftruncate64, (int fd, off_t size), (fd, size))
+CALL(8, ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+CALL(9, ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))
+CALL(10, pid_t, fork, (void), ())
+"""
+CALLS = ["write", "pwrite", "fsync", "rename", "socketpair", "pipe2", "memfd_create", "ftruncate"]
+CALLS += ["sendmsg", "send", "fork"]
+ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EAGAIN]
+
+# A program whose workers never end of themselves, whatever they are sent but SIGKILL.
+HUNG = """
+import signal, sys, time
+import numpy as np
+import fastgc
+from fastgc.engines import LocalCluster
+
+class Stall:
+    def __reduce__(self):
+        return eval, (
+            "lambda theta, shard, out, signal=__import__('signal'), time=__import__('time'): "
+            "(signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600))",
+        )
+    def __call__(self, theta, shard, out):
+        raise AssertionError
+
+if __name__ == "__main__":
+    cluster = LocalCluster(fastgc.Uncoded(4), [1.0, 2.0, 4.0, 8.0], Stall(), 3)
+    print("open", flush=True)
+    cluster.step(np.ones(3), np.empty(3))
+"""
+
+
+class Late:
+    """One worker does not answer."""
+
+    def sample(self, round, workers, seed):
+        return np.array([0.0, 0.0, 600.0, 0.0])
+
+
+# ------------------------------------------------------------------------- processes, by the system
+
+
+def status_of(pid):
+    """Its parent and state, or None."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return None if state == "Z" else (int(parent), state)
+
+
+def marked(mark):
+    """Processes that this one started, or those did: told by their environment, also orphans."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit() and int(each.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if f"{MARK}={mark}".encode() in (each / "environ").read_bytes().split(b"\0"):
+                    found.append(int(each.name))
+    return [pid for pid in sorted(found) if status_of(pid)]
+
+
+def server():
+    """The process that workers are forked from, if there is one."""
+    for pid in marked(os.environ[MARK]):
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            status = status_of(pid)
+            if status and status[0] == os.getpid() and b"fork" in line and b"tracker" not in line:
+                return pid
+    return None
+
+
+def workers():
+    """Of all clusters, those of them that are forks of a server, be that dead."""
+    found = []
+    for pid in marked(os.environ[MARK]):
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            status = status_of(pid)
+            if status and status[0] != os.getpid() and b"fork" in line:
+                found.append(pid)
+    return found
+
+
+def send(pid, number):
+    """A signal to a process that may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def files():
+    """Open descriptors, by what they are of."""
+    found = collections.Counter()
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found[re.sub(r"\d+", "", os.readlink(f"/proc/self/fd/{each}"))] += 1
+    return found
+
+
+# --------------------------------------------------------------------------------- the sequences
+
+
+class Rounds(RuleBasedStateMachine):
+    """Clusters, and rounds of them, used in any order: what every engine can take."""
+
+    engine = staticmethod(LocalCluster)
+    operations = 0
+
+    def __init__(self):
+        super().__init__()
+        self.cluster = self.code = None
+        self.kept = []  # rounds, and what they must decode to
+
+    def did(self):
+        Rounds.operations += 1
+
+    @rule(code=st.sampled_from(CODES), p=st.sampled_from([1, 6, 5000]))
+    def open(self, code, p):
+        self.close()
+        self.code, self.p = code, p
+        self.cluster = self.engine(code, SHARDS, np.multiply, p, timeout=TIMEOUT)
+        self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(value=st.floats(-4, 4), own=st.booleans())
+    def step(self, value, own):
+        """The result may take the place of the parameters."""
+        theta = np.full(self.p, value)
+        expected = theta * sum(SHARDS)
+        out = theta if own else np.empty(self.p)
+        start = time.monotonic()
+        self.cluster.step(theta, out)
+        assert time.monotonic() - start < TIMEOUT + SLACK
+        np.testing.assert_allclose(out, expected, atol=1e-12)
+        self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(value=st.floats(-4, 4))
+    def collect(self, value):
+        theta = np.full(self.p, value)
+        rnd = self.code.round(self.p)
+        self.cluster.collect(theta, rnd)
+        self.kept.append((rnd, theta * sum(SHARDS)))
+        self.did()
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data(), verb=st.sampled_from(["gradient", "best", "trust"]))
+    def read(self, data, verb):
+        """A round at any time later is what it was, or says that it is gone."""
+        rnd, expected = data.draw(st.sampled_from(self.kept))
+        try:
+            found = getattr(rnd, verb)()
+        except RuntimeError as error:
+            if "gone" not in str(error):
+                raise
+            return
+        if verb != "trust":
+            found = found.gradient if verb == "best" else found
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+        self.did()
+
+    @rule(
+        code=st.sampled_from(CODES[:3]),
+        verb=st.sampled_from(["decode", "gradient"]),
+        at=st.integers(0, 9),
+        shift=st.integers(0, 3),
+        check=st.booleans(),
+        seed=st.integers(0, 99),
+    )
+    def write_where_messages_lie(self, code, verb, at, shift, check, seed):
+        """A result that is not refused is right, wherever it is written."""
+        p, rng = 10, np.random.default_rng(seed)
+        g = rng.standard_normal((code.k, p))
+        memory = np.zeros(code.message_count * p + 3)
+        rows = memory[: code.message_count * p].reshape(-1, p)
+        for m in range(code.message_count):
+            worker, index = code.sender(m)
+            rows[m] = code.encode(worker, g[code.partitions(worker, index)], index=index)
+        at = at % code.message_count * p + shift
+        out, expected = memory[at : at + p], g.sum(axis=0)
+        try:
+            if verb == "decode":
+                numbers = range(code.message_count)
+                code.decode(numbers, list(rows), out=out, check_finite=check)
+            else:
+                rnd = code.round(p)
+                for m in range(code.message_count):
+                    rnd.receive(*code.sender(m)[:1], rows[m])
+                rnd.gradient(out=out)
+        except ValueError as error:
+            if "memory" not in str(error):
+                raise
+            return
+        np.testing.assert_allclose(out, expected, atol=1e-12)
+        self.did()
+
+    @rule()
+    def close(self):
+        if self.cluster:
+            self.cluster.close()
+            self.cluster.close()
+            self.cluster = self.code = None
+            self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(error=st.sampled_from([KeyError, KeyboardInterrupt]))
+    def leave_by_an_error(self, error):
+        cluster, self.cluster = self.cluster, None
+        try:
+            with cluster:
+                raise error
+        except error:
+            self.did()
+
+    def teardown(self):
+        self.close()
+        self.kept.clear()
+
+
+class Adversary(Rounds):
+    """The same, while processes are struck, forks made, and system calls fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.stopped = set()
+        if server() is None:  # what stays for the life of the program
+            with LocalCluster(fastgc.Uncoded(1), [0], np.multiply, 1):
+                pass
+        self.files = files()
+
+    @rule(refuses=st.booleans())
+    def time_out(self, refuses):
+        """An error in a round closes the cluster; what came is still to be read."""
+        self.close()
+        self.wake()
+        code = fastgc.Uncoded(WORKERS)
+        rnd = code.round(3)
+        cluster = LocalCluster(code, SHARDS, np.multiply, 3, timeout=0.3, delays=Late())
+        theta = np.array([7.0, 1.0, 1.0])
+        try:
+            cluster.collect(theta, rnd)
+        except TimeoutError:
+            pass
+        else:
+            raise AssertionError("a round without a worker did not time out")
+        if set(rnd.survivors.tolist()) == {0, 1, 3}:
+            np.testing.assert_allclose(rnd.best().gradient, 11.0 * theta)
+        if refuses:
+            cluster.close()
+        self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(data=st.data())
+    def kill(self, data):
+        if running := workers():
+            send(data.draw(st.sampled_from(running)), signal.SIGKILL)
+            self.did()
+
+    @precondition(lambda self: self.cluster and self.code.stragglers)
+    @rule(data=st.data())
+    def stop(self, data):
+        running = workers()
+        if running and not self.stopped:
+            pid = data.draw(st.sampled_from(running))
+            send(pid, signal.SIGSTOP)
+            self.stopped.add(pid)
+            self.did()
+
+    @rule()
+    def wake(self):
+        for pid in self.stopped:
+            send(pid, signal.SIGCONT)
+        self.stopped.clear()
+
+    @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGSTOP]), then=st.booleans())
+    def strike_the_server(self, number, then):
+        """And, at once, a worker that has to be forked anew."""
+        struck = server()
+        if struck is not None:
+            if then and self.cluster and (running := workers()):
+                send(running[0], signal.SIGKILL)
+            send(struck, number)
+            self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(closes=st.booleans())
+    def fork(self, closes):
+        """A child may do what it likes with its copy of the cluster."""
+        child = os.fork()
+        if not child:
+            try:
+                if closes:
+                    self.cluster.close()
+            finally:
+                os._exit(0)
+        self._await_child(child)
+        self.did()
+
+    @rule(seed=st.integers(0, 9))
+    def fork_beside_threads(self, seed):
+        """A child decodes, whatever the threads of its parent were at."""
+        code, over = fastgc.CyclicRepetition(8, stragglers=2, seed=seed), threading.Event()
+        messages = [code.encode(i, np.ones((3, 4))) for i in range(8)]
+
+        def decode():
+            rng = np.random.default_rng(seed)
+            while not over.is_set():
+                some = rng.permutation(8)[:6]
+                code.decode(some, [messages[i] for i in some])
+
+        threads = [threading.Thread(target=decode) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(10):
+                child = os.fork()
+                if not child:
+                    code.decode([1, 0, 2, 3, 5, 6], [messages[i] for i in (1, 0, 2, 3, 5, 6)])
+                    os._exit(0)
+                self._await_child(child)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        self.did()
+
+    def _await_child(self, child):
+        until = time.monotonic() + TO_END
+        while True:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                assert status == 0, f"a forked child ended with status {status}"
+                return
+            if time.monotonic() > until:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                raise AssertionError("a forked child hangs")
+            time.sleep(0.002)
+
+    @rule(after=st.floats(1e-4, 0.3))
+    def interrupt_a_start(self, after):
+        """Ctrl-C at any moment of it, and then once more, undisturbed."""
+        self.close()
+        signal.setitimer(signal.ITIMER_REAL, after)
+        try:
+            cluster = LocalCluster(fastgc.Uncoded(WORKERS), SHARDS, np.multiply, 2)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            cluster.close()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        with LocalCluster(fastgc.Uncoded(WORKERS), SHARDS, np.multiply, 2) as cluster:
+            out = np.empty(2)
+            cluster.step(np.ones(2), out)
+            np.testing.assert_allclose(out, sum(SHARDS))
+        self.did()
+
+    @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
+    def kill_a_master(self, number):
+        """Its workers end with it, whatever they are at."""
+        mark = str(uuid.uuid4())
+        path = Path(tempfile.gettempdir()) / f"{mark}.py"
+        path.write_text(HUNG)
+        master = subprocess.Popen(
+            [sys.executable, "-P", str(path)], env=os.environ | {MARK: mark}, stdout=subprocess.PIPE
+        )
+        try:
+            assert master.stdout.readline() == b"open\n"
+            time.sleep(0.2)
+            assert len(marked(mark)) > WORKERS
+            master.send_signal(number)
+            master.wait(TO_END)
+            self._gone(lambda: marked(mark), "workers of a killed master")
+        finally:
+            master.kill()
+            for pid in marked(mark):
+                send(pid, signal.SIGKILL)
+            master.wait()
+            master.stdout.close()
+            path.unlink()
+        self.did()
+
+    @rule(
+        failing=st.sampled_from(["fsync", "pwrite", "rename", "replace", "write"]),
+        again=st.integers(1, 3),
+        rounds=st.integers(1, 3),
+        after=st.integers(0, 2),
+    )
+    def save(self, failing, again, rounds, after):
+        """A checkpoint's save fails, and is repeated: what is said to be saved is."""
+        folder = Path(tempfile.mkdtemp())
+        saved, lines = None, 0
+        try:
+            with checkpoint.Checkpoint(folder / "run", {"run": "x"}) as kept:
+                for number in range(rounds):
+                    for _ in range(again):
+                        kept.add(lines)
+                        lines += 1
+                        with failing_call(failing, after, errno.EIO):
+                            try:
+                                kept.save({"theta": np.full(2, float(number))})
+                                saved = number, lines
+                            except OSError:
+                                pass
+                try:
+                    kept.save({"theta": np.full(2, 77.0)})
+                    saved = 77, lines
+                except OSError:
+                    pass
+            if saved:
+                with checkpoint.Checkpoint(folder / "run", {"run": "x"}) as kept:
+                    assert list(kept.lines) == list(range(saved[1])), (kept.lines, saved)
+                    np.testing.assert_array_equal(kept.state["theta"], saved[0])
+        finally:
+            shutil.rmtree(folder)
+        self.did()
+
+    @precondition(lambda self: shim is not None)
+    @rule(
+        call=st.sampled_from(CALLS),
+        after=st.integers(0, 12),
+        number=st.sampled_from(ERRORS),
+        rounds=st.integers(0, 2),
+    )
+    def fail_a_call(self, call, after, number, rounds):
+        """Of the system, while a cluster starts, runs or ends; and then once more, undisturbed."""
+        self.close()
+        self.wake()
+        code = fastgc.Uncoded(WORKERS)
+        for disturbed in (True, False):
+            try:
+                with (
+                    failing_call(call, after, number) if disturbed else contextlib.nullcontext(),
+                    LocalCluster(code, SHARDS, np.multiply, 2, timeout=TIMEOUT) as cluster,
+                ):
+                    for _ in range(max(rounds, 1 - disturbed)):
+                        out = np.empty(2)
+                        cluster.step(np.ones(2), out)
+                        np.testing.assert_allclose(out, sum(SHARDS))
+            except OSError:
+                if not disturbed:
+                    raise
+        self.did()
+
+    def _gone(self, what, name):
+        until = time.monotonic() + TO_END
+        while left := what():
+            assert time.monotonic() < until, f"left: {name}: {left}"
+            time.sleep(0.01)
+
+    def teardown(self):
+        super().teardown()
+        self.wake()
+        self._gone(workers, "workers of closed clusters")
+        gc.collect()  # maps, which errors may hold
+        for _ in range(20):  # what a process that is ending holds goes a moment later
+            more = files() - self.files
+            more = {name: count for name, count in more.items() if "[]" not in name or count > 2}
+            if not more:
+                break
+            time.sleep(0.05)
+        assert not more, f"left: open files: {more}"
+
+
+@contextlib.contextmanager
+def failing_call(name, after, number):
+    """Let the call after so many fail, once; by Python's own names where there is no shim."""
+    if name in CALLS and shim is not None:
+        shim.adversary_arm(CALLS.index(name), after, number)
+        try:
+            yield
+        finally:
+            shim.adversary_arm(-1, 0, 0)
+        return
+    usual, left = getattr(os, name), [after]
+
+    def fail(*arguments, **keywords):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(number, os.strerror(number))
+        return usual(*arguments, **keywords)
+
+    setattr(os, name, fail)
+    try:
+        yield
+    finally:
+        setattr(os, name, usual)
+
+
+shim = None
+
+
+def find_shim():
+    """The preloaded library, if there is one."""
+    global shim
+    with contextlib.suppress(AttributeError):
+        own = ctypes.CDLL(None)
+        own.adversary_arm.argtypes = [ctypes.c_int] * 3
+        shim = own
+
+
+def build_shim(folder):
+    """What `LD_PRELOAD` is to name; None without a compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    source = Path(folder) / "shim.c"
+    source.write_text(SHIM)
+    made = Path(folder) / "shim.so"
+    command = [compiler, "-O1", "-shared", "-fPIC", str(source), "-o", str(made), "-ldl"]
+    return str(made) if subprocess.run(command, capture_output=True).returncode == 0 else None
+
+
+# ---------------------------------------------------------------------------------- running them
+
+
+def draw(machine, number, examples, steps=12):
+    """Sequences of one seed; what is wrong is raised."""
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    run_state_machine_as_test(seed(number)(machine), settings=chosen)
+
+
+def child(number, examples):
+    """Be one of many: sequences of one seed, all that they find in one process."""
+    find_shim()
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(HANGS, exit=True)
+    signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGINT))
+    # Few kinds of things in each process: what one finds ends it, and would hide what others do.
+    chosen = np.random.default_rng(number).random(len(KINDS)) < SHARE
+    left_out = dict.fromkeys(name for name, kept in zip(KINDS, chosen, strict=True) if not kept)
+    try:
+        draw(type("Some", (Adversary,), left_out), number, examples)
+    except BaseException as error:
+        found: BaseException = error
+        while isinstance(found, BaseExceptionGroup):  # it was not found a second time
+            found = found.exceptions[0]
+        frames = traceback.extract_tb(found.__traceback__)
+        named = [frame.name for frame in frames if frame.filename == __file__]
+        rules = [name for name in named if name in vars(Adversary) or name in vars(Rounds)]
+        text = str(found).strip().splitlines() or [""]
+        print(f"FOUND {type(found).__name__} in {(rules or ['?'])[0]}: {text[0][:100]}")
+        traceback.print_exc()
+    print(f"OPERATIONS {Rounds.operations}")
+
+
+def main(arguments=None):
+    """Run for a while, print what was found; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--examples", type=int, default=6, help="sequences of a process")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--engine", choices=["local", "ray", "mpi"], default="local")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        child(options.seed, options.examples)
+        return 0
+    if options.engine != "local":
+        return other_engine(options)
+    found, operations = collections.Counter(), 0
+    with tempfile.TemporaryDirectory(prefix="adversary-") as folder:
+        made = build_shim(folder)
+        until, number = time.monotonic() + options.seconds, options.seed
+        while True:
+            environment = os.environ | {MARK: str(uuid.uuid4()), "TMPDIR": folder}
+            if made:
+                environment["LD_PRELOAD"] = made
+            command = [sys.executable, "-P", __file__, "--child"]
+            command += ["--seed", str(number), "--examples", str(options.examples)]
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False
+            )
+            number += 1
+            for pid in marked(environment[MARK]):
+                found["left: processes of a program that has ended"] += 1
+                send(pid, signal.SIGKILL)
+            for line in done.stdout.splitlines():
+                if line.startswith("OPERATIONS "):
+                    operations += int(line.split()[1])
+                if line.startswith("FOUND "):
+                    found[line.removeprefix("FOUND ")] += 1
+            if done.returncode:
+                lines = re.findall(r"in (\w+)\n", done.stderr)
+                at = next((name for name in lines if name in {*dir(Adversary)}), "?")
+                how = f"signal {-done.returncode}" if done.returncode < 0 else "a hang"
+                found[f"ended by {how} in {at}"] += 1
+            if time.monotonic() > until:
+                break
+    for what, count in found.most_common():
+        print(f"{count:6d}  {what}")
+    print(f"{operations:6d}  operations in {number - options.seed} processes, without these")
+    return int(bool(found))
+
+
+def other_engine(options):
+    """Rounds, reads and closes in any order, on Ray or on the ranks of a job."""
+    if options.engine == "ray":
+        from fastgc.engines.ray import RayCluster
+
+        with RayCluster(fastgc.Uncoded(1), [0], np.multiply, 1):  # which starts Ray, once
+            return until_the_end(RayCluster, options)
+    from fastgc.engines.mpi import MPI, MPICluster
+
+    comm = MPI.COMM_WORLD
+    if comm.rank:
+        while comm.bcast(None):
+            MPICluster.serve()
+        return 0
+
+    def engine(*arguments, **keywords):
+        comm.bcast(True)
+        return MPICluster(*arguments, **keywords)
+
+    status = until_the_end(engine, options)
+    comm.bcast(False)
+    return status
+
+
+def until_the_end(engine, options):
+    """Sequences of one seed after another; the first finding is raised."""
+
+    class Machine(Rounds):
+        pass
+
+    Machine.engine = staticmethod(engine)
+    until, number = time.monotonic() + options.seconds, options.seed
+    while time.monotonic() < until:
+        draw(Machine, number, options.examples)
+        number += 1
+    print(f"{Rounds.operations:6d}  operations")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
