@@ -58,7 +58,6 @@ CODES = [
 SHARDS = [1.0, 2.0, 4.0, 8.0]
 TIMEOUT, SLACK = 30.0, 30.0  # of a round; and how much longer it may take to say so
 TO_END = 20.0  # seconds for processes to be gone
-HANGS = 300  # seconds after which a process that draws sequences is told to hang
 MARK = "FASTGC_ADVERSARY"
 
 # Of which each process does some: about this share of them.
@@ -649,11 +648,11 @@ def draw(machine, number, examples, steps=12):
     run_state_machine_as_test(seed(number)(machine), settings=chosen)
 
 
-def child(number, examples):
+def child(number, examples, hangs):
     """Be one of many: sequences of one seed, all that they find in one process."""
     find_shim()
     faulthandler.enable()
-    faulthandler.dump_traceback_later(HANGS, exit=True)
+    faulthandler.dump_traceback_later(hangs, exit=True)
     signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGINT))
     # Few kinds of things in each process: what one finds ends it, and would hide what others do.
     chosen = np.random.default_rng(number).random(len(KINDS)) < SHARE
@@ -679,11 +678,12 @@ def main(arguments=None):
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--examples", type=int, default=6, help="sequences of a process")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hangs", type=float, default=300.0, help="seconds that it must last")
     parser.add_argument("--engine", choices=["local", "ray", "mpi"], default="local")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        child(options.seed, options.examples)
+        child(options.seed, options.examples, options.hangs)
         return 0
     if options.engine != "local":
         return other_engine(options)
@@ -697,22 +697,29 @@ def main(arguments=None):
                 environment["LD_PRELOAD"] = made
             command = [sys.executable, "-P", __file__, "--child"]
             command += ["--seed", str(number), "--examples", str(options.examples)]
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False
-            )
+            command += ["--hangs", str(options.hangs)]
+            # In files, not pipes: what it leaves running would hold their ends.
+            with (
+                open(Path(folder) / "out", "w+", encoding="utf-8") as out,
+                open(Path(folder) / "err", "w+", encoding="utf-8") as err,
+            ):
+                status = subprocess.run(command, env=environment, stdout=out, stderr=err).returncode
+                out.seek(0)
+                err.seek(0)
+                printed, told = out.read(), err.read()
             number += 1
             for pid in marked(environment[MARK]):
                 found["left: processes of a program that has ended"] += 1
                 send(pid, signal.SIGKILL)
-            for line in done.stdout.splitlines():
+            for line in printed.splitlines():
                 if line.startswith("OPERATIONS "):
                     operations += int(line.split()[1])
                 if line.startswith("FOUND "):
                     found[line.removeprefix("FOUND ")] += 1
-            if done.returncode:
-                lines = re.findall(r"in (\w+)\n", done.stderr)
+            if status:
+                lines = re.findall(r"in (\w+)\n", told)
                 at = next((name for name in lines if name in {*dir(Adversary)}), "?")
-                how = f"signal {-done.returncode}" if done.returncode < 0 else "a hang"
+                how = f"signal {-status}" if status < 0 else "a hang"
                 found[f"ended by {how} in {at}"] += 1
             if time.monotonic() > until:
                 break
