@@ -418,22 +418,21 @@ class Adversary(Rounds):
     def fork_beside_threads(self, seed):
         """A child decodes, whatever the threads of its parent were at."""
         code, over = fastgc.CyclicRepetition(8, stragglers=2, seed=seed), threading.Event()
-        messages = [code.encode(i, np.ones((3, 4))) for i in range(8)]
+        sets = [np.random.default_rng(i).permutation(8)[:6] for i in range(100)]
 
         def decode():
-            rng = np.random.default_rng(seed)
             while not over.is_set():
-                some = rng.permutation(8)[:6]
-                code.decode(some, [messages[i] for i in some])
+                for some in sets:
+                    code.decoding_vector(some)
 
         threads = [threading.Thread(target=decode) for _ in range(3)]
         for thread in threads:
             thread.start()
         try:
-            for _ in range(10):
+            for _ in range(100):
                 child = os.fork()
                 if not child:
-                    code.decode([1, 0, 2, 3, 5, 6], [messages[i] for i in (1, 0, 2, 3, 5, 6)])
+                    code.decoding_vector(sets[0])
                     os._exit(0)
                 self._await_child(child)
         finally:
