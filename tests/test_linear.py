@@ -167,9 +167,11 @@ def test_impossible_matrices(B, says):
 def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
     code = CyclicRepetition(8, stragglers=2, cache=3)
     solved = []
-    solve = CyclicRepetition._solve
+    solve = CyclicRepetition._solve_by_rows
     monkeypatch.setattr(
-        CyclicRepetition, "_solve", lambda self, F: solved.append(tuple(F)) or solve(self, F)
+        CyclicRepetition,
+        "_solve_by_rows",
+        lambda self, F: solved.append(tuple(F)) or solve(self, F),
     )
     sets = [(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), (2, 3, 4, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
     first = code.decoding_vector(sets[0])

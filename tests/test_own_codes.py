@@ -430,3 +430,31 @@ def test_packages_offer_codes_as_entry_points(folder):
     first, second = done.stdout.splitlines()
     assert first == "RegularGraph(n=8, load=2, stragglers=1, seed=0)"
     assert "'broken' is the entry point 'nowhere:Nothing'" in second
+
+
+class Named(fastgc.Code):
+    def __init__(self, n):
+        self.n = self.k = n
+        self._rows = self._row = self._matrix = self._load = self._solve = self._key = [n]
+        self._entries = self._errors = self._own = self._formats = self._dense = "mine"
+
+    def row(self, worker):
+        return (worker + np.arange(3)) % self.n, np.ones(3)
+
+
+def test_names_of_ones_own_are_free():
+    """What a stranger's class is likely to call its attributes is nothing of the base's."""
+    private = {
+        name
+        for base in fastgc.Code.__mro__
+        if base.__module__.startswith("fastgc")
+        for name in vars(base)
+        if name.startswith("_") and not name.startswith("__") and name != "_abc_impl"
+    }
+    assert len(private) > 10
+    assert [name for name in private if "_" not in name[1:]] == []
+
+    code = Named(6)
+    assert check(code, engines=()) is None
+    assert code._rows == [6]
+    assert code._own == "mine"

@@ -144,9 +144,9 @@ def test_private_members_stay_in_their_package():
 
 
 def test_a_private_use_is_seen():
-    TREES["fastgc.nosy"] = ast.parse("code._solutions")
+    TREES["fastgc.nosy"] = ast.parse("code._known_solutions")
     try:
-        assert list(private_uses()) == ["fastgc.nosy:1: code._solutions"]
+        assert list(private_uses()) == ["fastgc.nosy:1: code._known_solutions"]
     finally:
         del TREES["fastgc.nosy"]
 

@@ -57,7 +57,7 @@ class Recorded:
         return dict(inspect.signature(type(self)).bind(*args, **kwargs).arguments)
 
     @cached_property
-    def _key(self) -> Any:
+    def _key_of_arguments(self) -> Any:
         args, kwargs = self.given
         bound = inspect.signature(type(self)).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -66,10 +66,10 @@ class Recorded:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recorded):
             return NotImplemented
-        return type(self) is type(other) and bool(self._key == other._key)
+        return type(self) is type(other) and bool(self._key_of_arguments == other._key_of_arguments)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key))
+        return hash((type(self), self._key_of_arguments))
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={shown(value)}" for name, value in self.arguments.items())

@@ -89,7 +89,7 @@ class Assignment(Recorded, ABC):
     @cached_property
     def is_complex(self) -> bool:
         """Whether coefficients are complex. Default: whether those of any row are."""
-        return any(np.iscomplexobj(self._row(worker)[1]) for worker in range(self.n))
+        return any(np.iscomplexobj(self._whole_row(worker)[1]) for worker in range(self.n))
 
     @property
     def shard_count(self) -> int:
@@ -127,7 +127,7 @@ class Assignment(Recorded, ABC):
     @property
     def loads(self) -> NDArray[np.int64]:
         """Partitions of each worker, (n,) int64 array."""
-        return np.array([self._row(i)[0].size for i in range(self.n)], dtype=np.int64)
+        return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
 
     @cached_property
     def first_messages(self) -> list[int]:
@@ -162,7 +162,7 @@ class Assignment(Recorded, ABC):
 
     # ------------------------------------------------------------------- what follows: rows
 
-    def _row(self, worker: int) -> Row:
+    def _whole_row(self, worker: int) -> Row:
         """A worker's `row`, checked: partitions and coefficients, read-only.
 
         Returns
@@ -175,17 +175,17 @@ class Assignment(Recorded, ABC):
         TypeError, ValueError
             If there is no such worker, or the scheme's row is none.
         """
-        row = self._rows.get(worker)
+        row = self._checked_rows.get(worker)
         if row is None:
             worker = check_index("worker", worker, self.n)
             row = self._checked_row(worker)
-            if len(self._rows) >= ROWS_KEPT:
-                self._rows.clear()
-            self._rows[worker] = row
+            if len(self._checked_rows) >= ROWS_KEPT:
+                self._checked_rows.clear()
+            self._checked_rows[worker] = row
         return row
 
     @cached_property
-    def _rows(self) -> dict[int, Row]:
+    def _checked_rows(self) -> dict[int, Row]:
         return {}
 
     def _checked_row(self, worker: int) -> Row:
@@ -229,7 +229,7 @@ class Assignment(Recorded, ABC):
         -------
         (w,) int64 array
         """
-        return self._row(worker)[0][self._part_of(worker, index)]
+        return self._whole_row(worker)[0][self._part_of(worker, index)]
 
     def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
         """Coefficients of ``partitions(worker, index)`` in the worker's messages.
@@ -238,11 +238,11 @@ class Assignment(Recorded, ABC):
         -------
         (w,) or (w, pieces) float64 or complex128 array
         """
-        return self._row(worker)[1][self._part_of(worker, index)]
+        return self._whole_row(worker)[1][self._part_of(worker, index)]
 
     def _part_of(self, worker: int, index: int | None) -> slice:
         """Which of a worker's partitions go into a message; None: all."""
-        held = self._row(worker)[0].size
+        held = self._whole_row(worker)[0].size
         if index is None:
             return slice(None)
         self.message_number(worker, index)
@@ -254,14 +254,14 @@ class Assignment(Recorded, ABC):
     def message_rows(self) -> Iterator[Row]:
         """Partitions and coefficients of every message, in order."""
         for worker, count in enumerate(self.message_counts):
-            held, values = self._row(worker)
+            held, values = self._whole_row(worker)
             for index in range(count):
                 part = self._part_of(worker, index)
                 yield held[part], values[part]
 
     def _message_row(self, number: int) -> Row:
         worker, index = self.sender(number)
-        held, values = self._row(worker)
+        held, values = self._whole_row(worker)
         part = self._part_of(worker, index)
         return held[part], values[part]
 
@@ -271,9 +271,9 @@ class Assignment(Recorded, ABC):
         For codes of the data it says which coded blocks a message sums. With `pieces` it has three
         dimensions: messages, partitions, pieces.
         """
-        return self._dense(np.arange(self.message_count))
+        return self._dense_rows(np.arange(self.message_count))
 
-    def _dense(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def _dense_rows(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         rows = [self._message_row(int(number)) for number in numbers]
         dtype = np.complex128 if self.is_complex else np.float64
         pieces = () if self.pieces == 1 else (self.pieces,)
@@ -283,7 +283,7 @@ class Assignment(Recorded, ABC):
         return dense
 
     @cached_property
-    def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    def _all_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
         """Where each message begins in what follows, its partitions and its coefficients."""
         held, values = zip(*self.message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])

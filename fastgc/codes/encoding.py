@@ -25,7 +25,7 @@ def encode(
 ) -> NDArray[Any]:
     """Message of a worker: see `fastgc.codes.base.Code.encode`."""
     code.message_number(worker, index)
-    coef = code._row(worker)[1]
+    coef = code._whole_row(worker)[1]
     if code.message_counts[worker] > 1:
         coef = coef[code._part_of(worker, index)]
     given = as_rows("the partial gradients", partials)

@@ -146,7 +146,7 @@ class Grouped(Code):
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         g = self.group_of(worker)
-        held, values = self.codes[g]._row(worker - self._first_worker[g])
+        held, values = self.codes[g]._whole_row(worker - self._first_worker[g])
         # One kind of coefficients for all groups: kernels of packed messages take complex ones.
         return held + self._first_partition[g], values + 0j if self.is_complex else values
 

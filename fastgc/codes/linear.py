@@ -64,7 +64,7 @@ class LinearCode(Code):
     ) -> None:
         self._set_matrix(as_array("B", B), cache)
         self.packed = bool(packed)
-        if self._solve(np.arange(self.n))[1] > SOLVED:
+        if self._solve_by_rows(np.arange(self.n))[1] > SOLVED:
             raise ValueError("not even the messages of all workers determine the gradient")
         if stragglers is not None:
             s = check_integer("stragglers", stragglers)
@@ -91,7 +91,7 @@ class LinearCode(Code):
         self.load = int((B != 0).sum(axis=1).max())
         if check_integer("cache", cache) < 0:
             raise ValueError(f"cache must not be negative, but is {cache}")
-        self.cache = self._solutions = SurvivorCache(cache)
+        self.cache = self._known_solutions = SurvivorCache(cache)
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         row = self._B[check_index("worker", worker, self.n)]
@@ -124,7 +124,7 @@ class LinearCode(Code):
         least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
         return int((singular > least).sum())
 
-    def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    def _solve_by_rows(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
         a, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False

@@ -46,14 +46,14 @@ class Precise(Scheme):
         # Errors spread over many decades; where sets take long, only a few are tried.
         sets = 25 if self.message_count <= 400 else 5
         errors: list[float] = []
-        for error in self._errors(sets, np.dtype(np.float64), np.dtype(np.float64)):
+        for error in self._expected_errors(sets, np.dtype(np.float64), np.dtype(np.float64)):
             errors.append(error)
             bad = sum(not error <= UNSTABLE for error in errors)
             if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
                 break
         return float(np.median(errors))
 
-    def _errors(
+    def _expected_errors(
         self, sets: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any]
     ) -> Iterator[float]:
         """Relative errors to expect of random sets, as many workers straggling as may."""
@@ -75,14 +75,14 @@ class Precise(Scheme):
         if self.gated or least <= unit_roundoff(np.dtype(np.float64)):
             return
         key = form.gradient_dtype, form.message_dtype
-        if key not in self._precisions:
+        if key not in self._known_precisions:
             sets = 20 if self.message_count <= 400 else 10
-            errors = list(self._errors(sets, *key))
-            best = self._errors(sets, *[np.dtype(np.float64)] * 2)
+            errors = list(self._expected_errors(sets, *key))
+            best = self._expected_errors(sets, *[np.dtype(np.float64)] * 2)
             # not of what is left out in any precision
             blamed = [e if e > 2 * left else 0.0 for e, left in zip(errors, best, strict=True)]
-            self._precisions[key] = float(np.quantile(blamed, 0.9, method="lower"))
-        error = self._precisions[key]
+            self._known_precisions[key] = float(np.quantile(blamed, 0.9, method="lower"))
+        error = self._known_precisions[key]
         if not error <= limit:
             wide = np.result_type(form.message_dtype, np.float64)
             remedy = "compute in float64" if self.codes_data else f"send message_dtype={wide}"
@@ -95,7 +95,7 @@ class Precise(Scheme):
             )
 
     @cached_property
-    def _precisions(self) -> dict[tuple[np.dtype[Any], np.dtype[Any]], float]:
+    def _known_precisions(self) -> dict[tuple[np.dtype[Any], np.dtype[Any]], float]:
         return {}
 
     def check_stability(

@@ -103,7 +103,7 @@ class Scheme(Assignment):
     def stragglers(self) -> int | None:
         """Workers of which nothing need come in the worst case, s; None if it is not known."""
         self._stragglers_found = True
-        return self._tolerated()
+        return self._tolerated_by_rows()
 
     def known_stragglers(self) -> int:
         """`stragglers`, where it is known; ValueError where it is not."""
@@ -128,7 +128,9 @@ class Scheme(Assignment):
         if declared and self.stragglers is not None:
             complete = self.n - self.stragglers
         senders = np.repeat(np.arange(self.n), self.message_counts)
-        return Span(self.equations, lambda some: self._solution(some)[1], senders, complete)
+        return Span(
+            self.equations, lambda some: self._shortest_solution(some)[1], senders, complete
+        )
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector for checked survivors; NotDecodableError if they are too few.
@@ -144,7 +146,7 @@ class Scheme(Assignment):
         -------
         (f,) or (f, pieces) array
         """
-        vector, residual = self._solution(survivors)
+        vector, residual = self._shortest_solution(survivors)
         if residual > SOLVED and self.rule.missing(survivors):
             self.raise_too_few(survivors)
         return vector
@@ -224,7 +226,7 @@ class Scheme(Assignment):
         used = np.flatnonzero(a.any(axis=1))
         survivors, a = survivors[used], a[used].astype(wide)
         if m == 1 and self.n * self.load <= ENTRIES_KEPT:
-            first, held, values = self._entries
+            first, held, values = self._all_entries
             sizes = first[survivors + 1] - first[survivors]
             at = np.arange(sizes.sum()) + np.repeat(
                 first[survivors] - np.cumsum(sizes) + sizes, sizes
@@ -347,7 +349,7 @@ class Scheme(Assignment):
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
         """What a decoding vector of these messages must satisfy, as a linear system."""
-        rows = self._dense(survivors).reshape(len(survivors), self.shard_count * self.pieces)
+        rows = self._dense_rows(survivors).reshape(len(survivors), self.shard_count * self.pieces)
         target: NDArray[np.float64] = np.ones(self.k)
         if self.pieces > 1:
             target = np.tile(np.eye(self.pieces), (self.k, 1))
@@ -355,24 +357,24 @@ class Scheme(Assignment):
 
     # --------------------------------------------------------------- what follows: decoding
 
-    def _solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    def _shortest_solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
         """The shortest vector nearest to a_F B_F = 1, and its residual; of the sets seen last."""
         key = key_of(self.message_count, survivors)
-        found = self._solutions.get(key)
+        found = self._known_solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
-            solved, residual = self._solve(ascending)
+            solved, residual = self._solve_by_rows(ascending)
             vector = np.zeros((self.message_count, *solved.shape[1:]), dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
-            self._solutions.keep(key, found, vector.nbytes)
+            self._known_solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
 
     @cached_property
-    def _solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
+    def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
         return SurvivorCache(SETS_KEPT)
 
-    def _solve(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    def _solve_by_rows(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
         """The same, computed: by least squares."""
         return least_squares(self.equations(survivors)._replace(real_part=False))
 
@@ -411,7 +413,7 @@ class Scheme(Assignment):
         f = survivors.size
         if f > self.message_count:
             self.check_survivors(survivors)  # says which one is too many
-        own = self._own
+        own = self._thread_own
         # Bound once for each thread: it takes five times as long as one call.
         backend = getattr(own, "backend", None)
         if backend is None or backend is not kernels.choice.active:
@@ -425,7 +427,7 @@ class Scheme(Assignment):
         return vector
 
     @cached_property
-    def _own(self) -> threading.local:
+    def _thread_own(self) -> threading.local:
         return threading.local()
 
     def _empty_vector(self, size: int) -> NDArray[Any]:
@@ -435,7 +437,7 @@ class Scheme(Assignment):
             return np.empty(size, dtype=kind)
         return np.empty((self.pieces, size), dtype=kind).T
 
-    def _tolerated(self) -> int | None:
+    def _tolerated_by_rows(self) -> int | None:
         """The most workers that may be silent, whichever they are; None if trying takes long."""
         tried = 0
         for s in range(1, self.n):
@@ -444,7 +446,7 @@ class Scheme(Assignment):
                 return None
             for lost in combinations(range(self.n), s):
                 came = self.messages_of(np.delete(np.arange(self.n), lost).tolist())
-                if self._solve(came)[1] > SOLVED:
+                if self._solve_by_rows(came)[1] > SOLVED:
                     return s - 1
         return self.n - 1
 
@@ -454,16 +456,16 @@ class Scheme(Assignment):
         """Dtypes, sizes and kernel modes for gradients of p elements of this dtype."""
         key = type(p), p, dtype, message_dtype
         try:
-            return self._formats[key]
+            return self._made_formats[key]
         except (KeyError, TypeError):  # the latter: of what is no dtype, which is told below
             found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
-        if len(self._formats) >= FORMATS_KEPT:
-            self._formats.clear()
-        self._formats[key] = found
+        if len(self._made_formats) >= FORMATS_KEPT:
+            self._made_formats.clear()
+        self._made_formats[key] = found
         return found
 
     @cached_property
-    def _formats(self) -> dict[Any, Format]:
+    def _made_formats(self) -> dict[Any, Format]:
         return {}
 
     @property
