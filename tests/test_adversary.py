@@ -63,7 +63,7 @@ def test_it_sees_wrong_sums():
             return report
 
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        adversary.draw(machine(Wrong), 0, 30)
+        adversary.draw(machine(Wrong), 0, 300)
 
 
 def test_it_sees_rounds_that_are_gone():
@@ -79,7 +79,7 @@ def test_it_sees_rounds_that_are_gone():
                 message[:] = 7
 
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        adversary.draw(machine(Forgetful), 0, 60)
+        adversary.draw(machine(Forgetful), 0, 1000, steps=30)
 
 
 def test_system_calls_fail_when_they_are_told_to(tmp_path):
