@@ -1,6 +1,7 @@
 """The chaos command, for a few seconds. For longer: ``python -m tests.chaos``."""
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 
@@ -40,13 +41,12 @@ def test_it_sees_wrong_gradients(capsys, monkeypatch):
 
 def test_it_sees_what_is_left(capsys, monkeypatch):
     left = []
-    monkeypatch.setattr(
-        chaos,
-        "episode",
-        lambda *args: left.append(
-            chaos.LocalCluster(chaos.fastgc.Uncoded(1), [0], chaos.np.multiply, 1)
-        ),
-    )
+
+    def leave(*_):
+        os.close(chaos.tempfile.mkstemp()[0])
+        left.append(chaos.LocalCluster(chaos.fastgc.Uncoded(1), [0], chaos.np.multiply, 1))
+
+    monkeypatch.setattr(chaos, "episode", leave)
     assert chaos.main(["--seconds", "0.1"]) == 1
     counts = counts_of(capsys.readouterr().out)
     for cluster in left:
