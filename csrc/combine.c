@@ -385,3 +385,29 @@ COMBINE_CHOSEN(float, float)
 COMBINE_CHOSEN(double, double)
 COMBINE_CHOSEN(half, float)
 COMBINE_CHOSEN(bfloat, float)
+
+/* Elements of a row that are still in the first cache when their squares are added up. */
+enum { NEAR = 4096 };
+
+#define ENCODE(kind, row, real)                                                                    \
+    double FGC_AT_LEVEL(fgc_encode_##kind)(                                                        \
+        fgc_mode mode, const uintptr_t *rows, const double *coef, const double *weight,            \
+        int64_t count, int64_t in_len, int64_t out_len, int flags, real *out, int64_t lo,          \
+        int64_t hi)                                                                                \
+    {                                                                                              \
+        double sum = 0;                                                                            \
+        for (int64_t to; lo < hi; lo = to) {                                                       \
+            to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
+            FGC_AT_LEVEL(fgc_combine_##kind)(mode, rows, coef, count, lo, to, in_len, out_len,     \
+                                             flags, out);                                          \
+            const int64_t len = (to < in_len ? to : in_len) - lo;                                  \
+            for (int64_t r = 0; r < count; r++)                                                    \
+                sum += weight[r] * FGC_AT_LEVEL(fgc_square_sum_##kind)((const row *)rows[r] + lo,  \
+                                                                       len);                       \
+        }                                                                                          \
+        return sum;                                                                                \
+    }
+ENCODE(float, float, float)
+ENCODE(double, double, double)
+ENCODE(half, uint16_t, float)
+ENCODE(bfloat, uint16_t, float)

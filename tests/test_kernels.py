@@ -222,6 +222,63 @@ def test_threads_change_no_bit(kernel, monkeypatch):
         threads.set_num_threads(before)
 
 
+ENCODING = [
+    pytest.param(mode, dtype, id=f"{name}-{np.dtype(dtype).name}")
+    for mode, name in [
+        (kernels.REAL, "real"),
+        (kernels.PACKED, "packed"),
+        (kernels.EXPAND, "expand"),
+    ]
+    for dtype in (np.float32, np.float64, *(HALVES if mode != kernels.EXPAND else ()))
+]
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
+@pytest.mark.parametrize(("mode", "dtype"), ENCODING)
+def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, monkeypatch):
+    """What is written has the bits of `combine`; what is returned, the truth of each row."""
+    rng = np.random.default_rng(6)
+    before = threads.get_num_threads()
+    threads.set_num_threads(3 if split else 1)
+    if split:
+        monkeypatch.setattr(threads, "THRESHOLD_BYTES", 0)
+    sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
+    try:
+        for size in (1, 2, 5, 17, 1024, 4095, 4096, 4097, 8193, 20001):
+            out_size = size + size % 2 if mode == kernels.PACKED else size
+            start = rng.standard_normal(out_size).astype(sums)
+            for count in (1, 2, 5):
+                arrays = [rng.standard_normal(size).astype(dtype) for _ in range(count)]
+                coef, weights = rng.standard_normal((2, count))
+                if mode != kernels.REAL:
+                    coef = coef + 1j * rng.standard_normal(count)
+                wide = [array.astype(np.float64).astype(WIDE) for array in arrays]
+                terms = [a * (row @ row) for a, row in zip(weights, wide, strict=True)]
+                listed = kernels.Rows.of(arrays, size, np.dtype(dtype))
+                rows = kernels.Rows(count, size, np.dtype(dtype))
+                for accumulate in (False, True):
+                    for _ in at_each_level():
+                        expected, out = start.copy(), start.copy()
+                        kernels.combine(mode, listed, coef, expected, accumulate)
+                        encode = kernels.bind_encode(mode, rows, coef, weights, out, accumulate)
+                        for array in arrays:
+                            rows.append(array)
+                        error = encode() - sum(terms)
+                        rows.clear()
+                        np.testing.assert_array_equal(out, expected)
+                        assert abs(error) <= (size + count) * 2.0**-53 * np.abs(terms).sum()
+            for at in {0, size // 2, size - 1}:
+                spoiled = np.ones(size, dtype)
+                spoiled[at] = np.nan
+                rows = kernels.Rows(1, size, np.dtype(dtype))
+                out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
+                encode = kernels.bind_encode(mode, rows, one, np.ones(1), out, False)
+                rows.append(spoiled)
+                assert np.isnan(encode())
+    finally:
+        threads.set_num_threads(before)
+
+
 @pytest.mark.parametrize("dtype", LONG[-1].dtypes, ids=lambda dtype: np.dtype(dtype).name)
 def test_square_sum_by_threads(dtype, monkeypatch):
     """Nothing is left out or counted twice, and what is not finite is seen in any piece."""

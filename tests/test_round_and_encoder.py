@@ -832,6 +832,16 @@ def test_trust_of_nothing_but_cancellation():
     assert received.trust() == (np.inf, np.inf)
 
 
+def test_trust_of_nothing_but_cancellation_inside():
+    """What messages do not show, their energies do; NaN: nobody told."""
+    received = Uncoded(2).round(3)
+    for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
+        received.reset()
+        received.receive(0, np.zeros(3), energy=0.0 if energy == energy else energy)
+        received.receive(1, np.zeros(3), energy=energy)
+        assert received.trust() == (expected, expected)
+
+
 @pytest.mark.any_backend
 def test_trust_of_adding_up():
     """Uncoded: every message counts once, as when one adds partial gradients."""

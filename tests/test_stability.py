@@ -239,6 +239,42 @@ def test_bounds_are_bounds(data):
     assert longer >= bound
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_bounds_of_messages_of_more_precision(data):
+    """Of float32 gradients, which are rounded once more when they are decoded."""
+    code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
+    if code.codes_data:
+        return
+    seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
+    rng = np.random.default_rng(seed)
+    (F,) = decodable_sets(code, rng, 1)
+    p, streaming = int(rng.integers(1, 9)), bool(rng.integers(2))
+    partials = rng.standard_normal((code.k, p)).astype(np.float32)
+    wide = {"message_dtype": np.float64}
+    received = code.round(p, np.float32, **wide)
+    for number in F.tolist():
+        worker, index = code.sender(number)
+        held = code.partitions(worker, index).tolist()
+        message = code.encode(worker, [partials[j] for j in held], index=index, **wide)
+        if streaming:
+            encoder = code.encoder(worker, p, np.float32, index=index, **wide)
+            for j in held:
+                encoder.add(j, partials[j])
+            message = encoder.message()
+        received.receive(worker, message, index)
+    vector, dtypes = code.decoding_vector(F), {"dtype": np.float64, "gradient_dtype": np.float32}
+    bound = stability.error_bound(code, F, **dtypes, vector=vector, streaming=streaming)
+    total, rest = exact_sum(partials)
+    decoded = received.gradient().astype(float)
+    error = np.linalg.norm((decoded - total) - rest)
+    unit = math.sqrt(code.k) * np.linalg.norm(partials.astype(float), axis=1).max()
+    assert error <= bound * unit
+    assert bound <= 2.0**-23 * math.sqrt(code.k) + 2 * stability.error_bound(
+        code, F, vector=vector, streaming=True
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @settings(max_examples=100, deadline=None)
 @given(st.data())

@@ -378,7 +378,7 @@ class Code(Precise):
             if self.decodable(survivors):
                 kinds = form.gradient_dtype, form.message_dtype
                 predicted = self.trust(survivors, *kinds).relative_error
-            tracker.record(self, survivors, vector, form.message_dtype, predicted)
+            tracker.record(self, survivors, vector, form, predicted)
         if self.gated and partial is None:
             form = message_format(self, as_array("a message", given[0]), out, p)
             warn_of_doubt(self, survivors, vector, form)

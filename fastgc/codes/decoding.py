@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
 from ..errors import InstabilityWarning, NonFiniteMessageError
-from .format import Format, real_of, rescale, unit_of
+from .format import Format, real_of, rescale, scaled_vector
 from .scheme import Scheme
 from .span import least_squares
 from .trust import Trust
@@ -194,13 +194,12 @@ class BoundDecoder:
 
     def _scale(self, vector: NDArray[Any]) -> float:
         """Multiply the vector by the messages' scales, over a unit, which is returned."""
-        f = len(vector)
-        scales, numbers = np.zeros(f), self._decoder.survivors[:f].tolist()
-        for at in np.flatnonzero(vector.reshape(f, -1).any(axis=1)).tolist():  # what is read
-            worker = self.code.sender(numbers[at])[0]
-            scales[at] = self.form.scale(worker, self._whole[numbers[at]])
-        unit = unit_of(scales)
-        self._coefficients[:f] = (vector.T * (scales / unit)).T
+        f, code = len(vector), self.code
+        numbers = self._decoder.survivors[:f]
+        scales = self.form.scales(
+            self._whole[numbers, -1], vector, lambda at: code.sender(int(numbers[at]))[0]
+        )
+        self._coefficients[:f], unit = scaled_vector(vector, scales)
         return unit
 
     def _raise(self, status: int, vector: NDArray[Any]) -> None:

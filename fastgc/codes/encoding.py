@@ -103,12 +103,13 @@ class Encoder:
         size = form.gradient_size if form.pieces == 1 else form.length
         self._rows = kernels.Rows(form.pieces, size * kind.itemsize // real.itemsize, real)
         self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
+        self._weights = np.empty(form.pieces)
         self._begin, self._continue = (
-            kernels.bind_combine(
+            kernels.bind_encode(
                 form.encode_mode,
                 self._rows,
-                np.arange(form.pieces),
                 self._factors,
+                self._weights,
                 form.reals(self._sums, form.encode_mode),
                 accumulate=accumulate,
             )
@@ -143,16 +144,10 @@ class Encoder:
         for piece in form.cut(partial):
             rows.append(piece if piece.dtype.kind == "f" else form.reals(piece, form.encode_mode))
         self._factors[:] = coef
-        combine = self._continue if self._added else self._begin
-        status = combine(form.pieces)
-        if form.pieces == 1:
-            self._energy += self._squares[partition] * kernels.square_sum(rows.arrays[0])
-        else:
-            parts = zip(self._squares[partition], rows.arrays, strict=True)
-            self._energy += sum(square * kernels.square_sum(piece) for square, piece in parts)
+        self._weights[:] = self._squares[partition]
+        encode = self._continue if self._added else self._begin
+        self._energy += encode()
         rows.clear()
-        if status:
-            raise MemoryError("no memory for the addresses of what is combined")
         self._added.add(partition)
 
     def message(self) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..errors import CorruptMessageError
 from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
+from .format import Format
 from .inspection import Finding, Inspector, liars_of
 from .scheme import Scheme
 from .trust import Approximation, Trust
@@ -34,7 +35,7 @@ class Watch(Protocol):
         code: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
-        message_dtype: np.dtype[Any],
+        form: Format,
         predicted: float,
     ) -> None:
         """Take down a round that was decoded with this vector, or raise."""
@@ -69,7 +70,8 @@ class Round:
     dtype : numpy dtype
         The gradient's.
     message_dtype : numpy dtype, optional
-        The messages', if it is not the gradient's: float16 or bfloat16 for gradients of float32.
+        The messages', if it is not the gradient's: for gradients of float32 also float16 or
+        bfloat16, which are shorter, or float64, which is more precise.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is, and may ask for more messages.
     verify : bool or int, default False
@@ -104,7 +106,7 @@ class Round:
     ) -> None:
         if (liars := liars_of(verify)) and not check_finite:
             raise ValueError(
-                "verify=True reads each message as it comes: not with check_finite=False"
+                f"verify={verify} reads each message as it comes: not with check_finite=False"
             )
         self.code = code
         self._check = check_finite
@@ -454,8 +456,7 @@ class Round:
         else:
             gradient = self._combine(vector, np.empty_like(target))
             predicted = self._trust(gradient, vector).relative_error
-            dtype = self.form.message_dtype
-            self._watch.record(self.code, self.survivors, vector, dtype, predicted)
+            self._watch.record(self.code, self.survivors, vector, self.form, predicted)
             target[:] = gradient
         return target if out is None else out
 
@@ -499,7 +500,7 @@ class Round:
         return target
 
     def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        scales = np.array(self._scales) if self.form.scaled else None
+        scales = self._scales if self.form.scaled else None
         self.form.combine(self._rows, vector, out, scales=scales)
         return out
 
@@ -527,7 +528,8 @@ class Round:
         inside = float(squares[used] @ np.array(self._energies)[used])  # NaN: not known
         if size == 0 or not np.isfinite(size + spread):
             # All is zero, or cancels, or squares are beyond a double: nothing can be said.
-            unknown = 0.0 if spread == 0 and not gradient.any() else np.inf
+            zero = spread == 0 and not inside > 0 and not gradient.any()
+            unknown = 0.0 if zero else np.inf
             return Trust(unknown, unknown)
         each = np.array(self._square) / size
         return trust_of(

@@ -67,10 +67,12 @@ class Trust(NamedTuple):
         # grow), and that of the last rounding.
         sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
-        amplified, growth_squared = growth_squared, max(growth_squared, inside)
+        amplified, known = growth_squared, inside >= 0
+        if known:
+            growth_squared = max(growth_squared, inside)
         squared = sums**2 * (growth_squared * steps + sums_of(terms) / 3 + 1)
         squared += gradient**2 * growth_squared * partial_steps
-        if inside >= 0:
+        if known:
             # Each sum was rounded, and they are half as large as all, on average.
             each = sums if is_half(message_dtype) else message
             squared += each**2 * inside * (added / 2 + 1) / 3

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .completion import Completion, CompletionPlan
 from .cyclic import CyclicPlan, CyclicStream, Decode, StreamCalls, Where
 from .fourier import Polar
-from .rows import CombinePart, Rows
+from .rows import CombinePart, EncodePart, Rows
 
 __all__ = ["NAMES", "backend", "backends", "load", "use_backend"]
 
@@ -76,6 +76,16 @@ class Backend(Protocol):
         accumulate: bool,
         check: bool,
     ) -> CombinePart: ...
+
+    def bind_encode(
+        self,
+        mode: int,
+        rows: Rows,
+        coef: NDArray[Any],
+        weights: NDArray[np.float64],
+        out: NDArray[Any],
+        accumulate: bool,
+    ) -> EncodePart: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
 

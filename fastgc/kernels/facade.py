@@ -18,6 +18,7 @@ __all__ = [
     "amsgrad",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_encode",
     "bind_fourier",
     "bind_stream",
     "bind_survivor_mask",
@@ -210,6 +211,37 @@ def bind_combine(
         return max(threads.run(lambda lo, hi: part(count, lo, hi), extent))
 
     return combine
+
+
+def bind_encode(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    weights: NDArray[np.float64],
+    out: NDArray[Any],
+    accumulate: bool = False,
+) -> Callable[[], float]:
+    """Prepare ``out = sum_r coef[r] * rows[r]``, or ``out +=``, and the rows' norms, in one pass.
+
+    Returns a function that combines what `rows` lists by then and returns ``sum_r weights[r] *
+    ||rows[r]||^2``, in double precision: not finite if a row is not. Pointers are taken once, here;
+    the function keeps alive what they point to.
+
+    Parameters
+    ----------
+    mode, rows, coef, out, accumulate
+        As in `combine`, but for ``REAL_PART``, which is for decoding.
+    weights : (f,) float64 array
+        For each of the f rows that will be listed, as `coef`.
+    """
+    part = choice.load().bind_encode(mode, rows, coef, weights, out, accumulate)
+    extent = _extent(mode, rows, out)
+    together = (coef.size + 1) * rows.nbytes < threads.THRESHOLD_BYTES or choice.name == "numpy"
+
+    def encode() -> float:  # refers to `rows`, and so keeps them
+        return part(0, extent) if together else sum(threads.run(part, extent))
+
+    return encode
 
 
 def square_sum(x: NDArray[Any]) -> float:

@@ -27,6 +27,9 @@ LEAST_GROUP, LARGEST_GROUP = 4, 8
 # Combines some elements, lo .. hi-1, of so many rows: ``part(count, lo, hi) -> status``.
 CombinePart: TypeAlias = Callable[[int, int, int], int]
 
+# The same of all rows, and tells a sum over those elements: ``part(lo, hi) -> sum``.
+EncodePart: TypeAlias = Callable[[int, int], float]
+
 # What the reals of a dtype are called in C; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
 
@@ -95,6 +98,24 @@ class Rows:
         rows.arrays = _Chosen(self.arrays, which)
         rows.c, rows.kind, rows.length, rows.nbytes = None, self.kind, self.length, self.nbytes
         return rows
+
+    def shortened(self, length: int) -> Rows:
+        """The first elements of each row."""
+        rows = Rows.__new__(Rows)
+        rows.addresses, rows.c, rows.kind = self.addresses, None, self.kind
+        if isinstance(self.arrays, np.ndarray):
+            rows.arrays = self.arrays[:, :length]
+        else:
+            rows.arrays = [array[:length] for array in self.arrays]
+        rows.length, rows.nbytes = length, self.nbytes // self.length * length
+        return rows
+
+    def last(self) -> NDArray[Any]:
+        """The last element of each row."""
+        if isinstance(self.arrays, np.ndarray):
+            ends: NDArray[Any] = self.arrays[:, -1]
+            return ends
+        return np.array([array[-1] for array in self.arrays])
 
     def overlap(self, array: NDArray[Any]) -> bool:
         """Whether a contiguous array shares memory with one of them."""

@@ -103,6 +103,7 @@ def error_bound(
     vector: ArrayLike | None = None,
     streaming: bool = False,
     terms: int = 0,
+    gradient_dtype: DTypeLike | None = None,
 ) -> float:
     """A bound on the decoded gradient's error, whatever the partial gradients are.
 
@@ -124,6 +125,9 @@ def error_bound(
         For codes of the data: the longest sum in a worker's computation, rows of a block plus
         features. These codes amplify its rounding like that of the coding. The unit is then
         ``sqrt(k) max_jj' || |X_j|' (|X_j'| |theta| + |y_j'|) ||``.
+    gradient_dtype : numpy dtype, optional
+        Of partial gradients and of what is decoded, where messages are of more precision: of
+        float64, for gradients of float32.
 
     Returns
     -------
@@ -146,7 +150,12 @@ def error_bound(
     vector = _checked(code, vector, checked)
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
-    return assess(code, checked, vector, dtype, streaming=streaming, terms=terms)[0].bound
+    if gradient_dtype is not None:
+        code.format(1, gradient_dtype, dtype)  # refuses what does not go together
+    found, _ = assess(
+        code, checked, vector, dtype, gradient_dtype, streaming=streaming, terms=terms
+    )
+    return found.bound
 
 
 class Assessment(NamedTuple):
@@ -162,6 +171,7 @@ def assess(
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     dtype: DTypeLike,
+    gradient_dtype: DTypeLike | None,
     *,
     streaming: bool = False,
     terms: int = 0,
@@ -175,8 +185,12 @@ def assess(
         deviation = np.abs(code.deviation(survivors, vector)).astype(np.float64)
         lacking = deviation.reshape(-1, code.pieces).sum(axis=0)
         lacking += _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
-        rounding = _roundings(code, dtype, used.size, streaming, terms) @ factors
+        coarse = 0.0 if gradient_dtype is None else unit_roundoff(np.dtype(gradient_dtype))
+        rounding = _roundings(code, dtype, coarse, used.size, streaming, terms) @ factors
         bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(code.k)
+        if coarse > unit_roundoff(check_dtype(dtype, halves=True)):
+            # what is decoded is rounded: it is at most k times the longest partial gradient
+            bound += coarse * (math.sqrt(code.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
     norm = code.residual(survivors, vector)
@@ -184,7 +198,7 @@ def assess(
 
 
 def _roundings(
-    code: Scheme, dtype: DTypeLike, used: int, streaming: bool, terms: int
+    code: Scheme, dtype: DTypeLike, coarse: float, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
     """Relative error of what is amplified: from each message, and from combining them."""
     kind = check_dtype(dtype, halves=True)
@@ -199,7 +213,7 @@ def _roundings(
     encode += _gamma(single if w == 1 else 1, message)
     if streaming:
         encode += _gamma(parts * w + single, result)
-    work = _gamma(code.computation_roundings(terms), result)
+    work = _gamma(code.computation_roundings(terms), max(result, coarse))
     # Rows are added in their order: the first go through the most sums.
     count = _longest_sum(np.arange(used, 0, -1), sums < result) + parts
     combine = count * sums / (1 - count * sums) + _gamma(single if used == 1 else 1, result)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_integer
 from .._twofold import exact_sum
+from ..codes.format import Format
 from ..codes.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError
 from .bounds import assess
@@ -136,7 +137,7 @@ class StabilityTracker:
         code: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
-        message_dtype: np.dtype[Any],
+        form: Format,
         predicted: float,
     ) -> None:
         """Take down a round that was decoded with this vector.
@@ -146,7 +147,8 @@ class StabilityTracker:
         UnstableRoundError
             If it is bad, and the action "raise". The round is taken down all the same.
         """
-        found, lacking = assess(code, survivors, vector, message_dtype, streaming=True)
+        kinds = form.message_dtype, form.gradient_dtype
+        found, lacking = assess(code, survivors, vector, *kinds, streaming=True)
         if lacking > 10 * predicted:  # which took the vector for as good as it can be
             predicted = lacking
         number = len(self.rounds) + 1

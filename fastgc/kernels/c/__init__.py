@@ -1,6 +1,6 @@
 """The compiled extension (csrc/), reached through cffi."""
 
-from .combine import bind_combine, combine, square_sum
+from .combine import bind_combine, bind_encode, combine, square_sum
 from .completion import completion
 from .decoding import (
     bind_decoding_vector,
@@ -18,6 +18,7 @@ __all__ = [
     "amsgrad",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_encode",
     "bind_polar",
     "bind_stream",
     "bind_survivor_mask",

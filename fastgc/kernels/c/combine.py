@@ -9,15 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..rows import CombinePart, Rows, kind_of
+from ..rows import CombinePart, EncodePart, Rows, kind_of
 
-__all__ = ["bind_combine", "combine", "square_sum"]
+__all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
 
 _combine = {
     "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
     "double": ("double[]", lib.fgc_combine_double, lib.fgc_combine_chosen_double),
     "half": ("float[]", lib.fgc_combine_half, lib.fgc_combine_chosen_half),
     "bfloat": ("float[]", lib.fgc_combine_bfloat, lib.fgc_combine_chosen_bfloat),
+}
+_encode = {
+    "float": ("float[]", lib.fgc_encode_float),
+    "double": ("double[]", lib.fgc_encode_double),
+    "half": ("float[]", lib.fgc_encode_half),
+    "bfloat": ("float[]", lib.fgc_encode_bfloat),
 }
 _square_sum = {
     "float": ("float[]", lib.fgc_square_sum_float),
@@ -73,6 +79,30 @@ def bind_combine(
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
+        ffi.from_buffer(kind, out, require_writable=True),
+    )
+
+
+def bind_encode(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    weights: NDArray[np.float64],
+    out: NDArray[Any],
+    accumulate: bool,
+) -> EncodePart:
+    """See `fastgc.kernels.bind_encode`; ``part(lo, hi)`` as in `combine`, its share of the sum."""
+    kind, function = _encode[rows.kind]
+    return partial(
+        function,
+        mode,
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        ffi.from_buffer("double[]", weights),
+        coef.size,
+        rows.length,
+        out.size,
+        int(accumulate),  # FGC_ACCUMULATE
         ffi.from_buffer(kind, out, require_writable=True),
     )
 

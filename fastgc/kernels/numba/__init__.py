@@ -44,7 +44,7 @@ clustered ones too; `combine_rows` and `accumulate` take the coefficients of any
 """
 
 from ..cyclic import LOCATOR, LOOKUP, SPREAD
-from .combine import accumulate, bind_combine, combine, combine_rows, square_sum
+from .combine import accumulate, bind_combine, bind_encode, combine, combine_rows, square_sum
 from .completion import completion
 from .decoding import (
     bind_decoding_vector,
@@ -69,6 +69,7 @@ __all__ = [
     "amsgrad",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_encode",
     "bind_polar",
     "bind_stream",
     "bind_survivor_mask",

@@ -13,12 +13,13 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, Rows, kind_of
+from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows, kind_of
 from .njit import njit, njit_sums
 
 __all__ = [
     "accumulate",
     "bind_combine",
+    "bind_encode",
     "combine",
     "combine_rows",
     "square_sum",
@@ -411,6 +412,25 @@ def sum_squares(x):
         value = np.float64(_value(x[j]))
         total += value * value
     return total
+
+
+def bind_encode(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    weights: NDArray[np.float64],
+    out: NDArray[Any],
+    accumulate: bool,
+) -> EncodePart:
+    """See `fastgc.kernels.bind_encode`."""
+
+    def part(lo: int, hi: int) -> float:
+        combine(mode, rows, coef, out, lo, hi, accumulate, False)
+        squares = [square_sum(row[lo:hi]) for row in rows.arrays]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.multiply(weights, squares).sum())
+
+    return part
 
 
 def square_sum(x: NDArray[Any]) -> float:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, Rows
+from ..rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows
 
-__all__ = ["bind_combine", "combine", "square_sum"]
+__all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
 
 
 def combine(
@@ -65,6 +65,25 @@ def bind_combine(
         chosen = rows.select(numbers[used])
         finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
         return Status.OK if finite else Status.NOT_FINITE
+
+    return part
+
+
+def bind_encode(
+    mode: int,
+    rows: Rows,
+    coef: NDArray[Any],
+    weights: NDArray[np.float64],
+    out: NDArray[Any],
+    accumulate: bool,
+) -> EncodePart:
+    """See `fastgc.kernels.bind_encode`."""
+
+    def part(lo: int, hi: int) -> float:
+        combine(mode, rows, coef, out, lo, hi, accumulate, False)
+        squares = [square_sum(row[lo:hi]) for row in rows.arrays]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.multiply(weights, squares).sum())
 
     return part
 
