@@ -837,7 +837,7 @@ def test_trust_of_nothing_but_cancellation_inside():
     received = Uncoded(2).round(3)
     for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
         received.reset()
-        received.receive(0, np.zeros(3), energy=0.0 if energy == energy else energy)
+        received.receive(0, np.zeros(3), energy=energy if math.isnan(energy) else 0.0)
         received.receive(1, np.zeros(3), energy=energy)
         assert received.trust() == (expected, expected)
 
