@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from ..codes import Code, Grouped, catalogue
+from ..codes.inspection import MOST_LIARS
 from ..delays.text import FORMS
 from .common import ListingCommand, Partitions, Stragglers, Workers, app, check_folder, clear_errors
 
@@ -181,13 +182,15 @@ def train(
         ),
     ] = "raise",
     verify: Annotated[
-        bool,
+        int,
         typer.Option(
-            "--verify",
+            min=0,
+            max=MOST_LIARS,
+            metavar="WORKERS",
             help="Compare messages with each other, by parity checks of the code, and leave out "
-            "workers whose messages are corrupt.",
+            "those of workers that are corrupt: at most so many in a round; 0: do not look.",
         ),
-    ] = False,
+    ] = 0,
     track: Annotated[
         Path | None,
         typer.Option(
