@@ -63,8 +63,9 @@ MARK = "FASTGC_ADVERSARY"
 # Of which each process does some: about this share of them.
 KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
 KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
-KINDS += ["save", "fail_a_call"]
+KINDS += ["save", "fail_a_call", "many"]
 SHARE = 0.3
+KEPT = 50  # rounds to be read late
 
 SHIM = r"""
 #define _GNU_SOURCE
@@ -242,6 +243,9 @@ class Rounds(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster)
     @rule(value=st.floats(-4, 4), own=st.booleans())
     def step(self, value, own):
+        self._step(value, own)
+
+    def _step(self, value, own):
         """The result may take the place of the parameters."""
         theta = np.full(self.p, value)
         expected = theta * sum(SHARDS)
@@ -255,17 +259,25 @@ class Rounds(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster)
     @rule(value=st.floats(-4, 4))
     def collect(self, value):
+        self._collect(value)
+
+    def _collect(self, value):
         theta = np.full(self.p, value)
         rnd = self.code.round(self.p)
         self.cluster.collect(theta, rnd)
+        if len(self.kept) == KEPT:
+            del self.kept[KEPT // 2]
         self.kept.append((rnd, theta * sum(SHARDS)))
         self.did()
 
     @precondition(lambda self: self.kept)
     @rule(data=st.data(), verb=st.sampled_from(["gradient", "best", "trust"]))
     def read(self, data, verb):
+        self._read(data.draw(st.sampled_from(self.kept)), verb)
+
+    def _read(self, kept, verb):
         """A round at any time later is what it was, or says that it is gone."""
-        rnd, expected = data.draw(st.sampled_from(self.kept))
+        rnd, expected = kept
         try:
             found = getattr(rnd, verb)()
         except RuntimeError as error:
@@ -286,6 +298,9 @@ class Rounds(RuleBasedStateMachine):
         seed=st.integers(0, 99),
     )
     def write_where_messages_lie(self, code, verb, at, shift, check, seed):
+        self._write(code, verb, at, shift, check, seed)
+
+    def _write(self, code, verb, at, shift, check, seed):
         """A result that is not refused is right, wherever it is written."""
         p, rng = 10, np.random.default_rng(seed)
         g = rng.standard_normal((code.k, p))
@@ -311,6 +326,24 @@ class Rounds(RuleBasedStateMachine):
             return
         np.testing.assert_allclose(out, expected, atol=1e-12)
         self.did()
+
+    @precondition(lambda self: self.cluster)
+    @rule(number=st.integers(0, 2**32 - 1), count=st.sampled_from([10, 100, 1000]))
+    def many(self, number, count):
+        """Of all that takes no time: for what goes wrong once in thousands."""
+        rng = np.random.default_rng(number)
+        for what in rng.integers(4, size=count).tolist():
+            if what == 0:
+                self._step(rng.uniform(-4, 4), rng.random() < 0.5)
+            elif what == 1:
+                self._collect(rng.uniform(-4, 4))
+            elif what == 2 and self.kept:
+                verb = ["gradient", "best", "trust"][rng.integers(3)]
+                self._read(self.kept[rng.integers(len(self.kept))], verb)
+            elif what == 3:
+                verb = ["decode", "gradient"][rng.integers(2)]
+                at, shift, seed = rng.integers(10), rng.integers(4), rng.integers(100)
+                self._write(CODES[rng.integers(3)], verb, at, shift, rng.random() < 0.5, seed)
 
     @rule()
     def close(self):
@@ -647,15 +680,16 @@ def draw(machine, number, examples, steps=12):
     run_state_machine_as_test(seed(number)(machine), settings=chosen)
 
 
-def child(number, examples, hangs):
+def child(number, examples, hangs, only):
     """Be one of many: sequences of one seed, all that they find in one process."""
     find_shim()
     faulthandler.enable()
     faulthandler.dump_traceback_later(hangs, exit=True)
     signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGINT))
     # Few kinds of things in each process: what one finds ends it, and would hide what others do.
-    chosen = np.random.default_rng(number).random(len(KINDS)) < SHARE
-    left_out = dict.fromkeys(name for name, kept in zip(KINDS, chosen, strict=True) if not kept)
+    drawn = np.random.default_rng(number).random(len(KINDS)) < SHARE
+    chosen = only or [name for name, kept in zip(KINDS, drawn, strict=True) if kept]
+    left_out = dict.fromkeys(set(KINDS).difference(chosen))
     try:
         draw(type("Some", (Adversary,), left_out), number, examples)
     except BaseException as error:
@@ -679,10 +713,11 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hangs", type=float, default=300.0, help="seconds that it must last")
     parser.add_argument("--engine", choices=["local", "ray", "mpi"], default="local")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=[], help="no others than these")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        child(options.seed, options.examples, options.hangs)
+        child(options.seed, options.examples, options.hangs, options.only)
         return 0
     if options.engine != "local":
         return other_engine(options)
@@ -697,6 +732,7 @@ def main(arguments=None):
             command = [sys.executable, "-P", __file__, "--child"]
             command += ["--seed", str(number), "--examples", str(options.examples)]
             command += ["--hangs", str(options.hangs)]
+            command += ["--only", *options.only] if options.only else []
             # In files, not pipes: what it leaves running would hold their ends.
             with (
                 open(Path(folder) / "out", "w+", encoding="utf-8") as out,

@@ -492,3 +492,20 @@ def test_decoders_fill_no_more_than_they_hold(code):
     for f in (-1, code.message_count + 1, 1 << 40):
         with pytest.raises(ValueError, match="f must be in 0"):
             decoder.fill(f)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("code", [*SMALL, *LARGE], ids=[*SMALL_IDS, *LARGE_IDS])
+def test_what_is_said_of_rows_is_what_rows_say(code):
+    """Schemes that know their loads and norms without going through their rows."""
+    sizes = [values.reshape(held.size, -1) for held, values in code.message_rows()]
+    loads = [code._whole_row(worker)[0].size for worker in range(code.n)]
+    assert code.loads.dtype == np.int64
+    assert code.loads.tolist() == loads
+    assert code.load == max(loads)
+    if code.codes_data:
+        return
+    norms = np.array([np.sum(np.abs(values) ** 2) for values in sizes]) / code.wanted
+    np.testing.assert_allclose(code.row_norms, norms, rtol=1e-13)
+    np.testing.assert_allclose(code.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13)
+    np.testing.assert_allclose(np.exp(code.log_row_sums), code.row_sums, rtol=1e-12)

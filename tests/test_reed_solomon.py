@@ -14,6 +14,7 @@ from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
+from fastgc.codes.clusters import DIRECT, Cluster
 from fastgc.codes.roots import stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
@@ -461,3 +462,22 @@ def test_docstring_example():
     failed, tried = doctest.testmod(reed_solomon, extraglobs={"fastgc": fastgc})
     assert tried > 0
     assert failed == 0
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("direct", [0, DIRECT])
+def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
+    """For every small cluster, term by term and by transforms; some larger, of two weights."""
+    monkeypatch.setattr("fastgc.codes.clusters.DIRECT", direct)
+    rng = np.random.default_rng(0)
+    sizes = [(m, k, w) for m in range(1, 10) for k in range(1, 12) for w in range(1, k + 1)]
+    for m, k, w in [*sizes, (96, 80, 33), (60, 77, 41), (100, 100, 40), (64, 64, 16)]:
+        if m * w < k:
+            continue
+        cluster = Cluster(3, 5, m, k, w, 1)
+        values = {d: rng.uniform(0.5, 2, d) for d in cluster.weights}
+        found = sum(cluster.totals(d, values[d]) for d in cluster.weights)
+        for worker in range(m):
+            _, place, weight = cluster.row(3 + worker)
+            each = [values[d][at] for d, at in zip(weight.tolist(), place.tolist(), strict=True)]
+            assert found[worker] == pytest.approx(sum(each), rel=1e-13)

@@ -800,6 +800,19 @@ def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
         assert np.median(blind) < 1e-2  # there is something to see
 
 
+def test_energy_is_of_one_message():
+    code = ReedSolomon(6, stragglers=2)
+    encoder = code.encoder(1, 5)
+    energies = []
+    for size in (1.0, 1.0, 3.0):
+        encoder.reset()
+        for j in code.partitions(1).tolist():
+            encoder.add(j, np.full(5, size))
+        energies.append(encoder.energy)
+    weight = np.sum(np.abs(code.coefficients(1)) ** 2)
+    np.testing.assert_allclose(energies, 5 * weight * np.array([1, 1, 9]), rtol=1e-14)
+
+
 def test_energies_that_say_nothing():
     """Of a worker that lies about it, and where squares are beyond float64."""
     received = Uncoded(2).round(3)

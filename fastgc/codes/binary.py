@@ -84,16 +84,21 @@ class BinaryCode(Code):
         if not (np.isfinite(speed) & (speed > 0)).all():
             raise ValueError(f"speeds must be positive and finite, not {speed}")
         self.speeds = None if speeds is None else speed.tolist()
-        rank = np.argsort(np.argsort(-speed, kind="stable"))
-        self._class = rank % (s + 1)
-        self._start, self._stop = np.empty((2, n), dtype=np.int64)
-        for c in range(s + 1):
-            members = np.flatnonzero(self._class == c)
-            members = members[np.argsort(rank[members])]
-            ends = np.cumsum(_apportion(k, speed[members]))
-            self._start[members] = np.append(0, ends[:-1])
-            self._stop[members] = ends
+        by_speed = np.argsort(-speed, kind="stable")
+        self._class, place = np.empty((2, n), dtype=np.int64)
+        place[by_speed], self._class[by_speed] = np.divmod(np.arange(n), s + 1)
         self._size = np.bincount(self._class)
+        if (speed == speed[0]).all():
+            least, more = np.divmod(k, self._size[self._class])
+            self._start = place * least + np.minimum(place, more)
+            self._stop = self._start + least + (place < more)
+        else:
+            self._start, self._stop = np.empty((2, n), dtype=np.int64)
+            for c in range(s + 1):
+                members = by_speed[c :: s + 1]
+                ends = np.cumsum(_apportion(k, speed[members]))
+                self._start[members] = np.append(0, ends[:-1])
+                self._stop[members] = ends
         self.load = int((self._stop - self._start).max())
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -104,6 +109,14 @@ class BinaryCode(Code):
     @property
     def loads(self) -> NDArray[np.int64]:
         return self._stop - self._start
+
+    @property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self.loads.astype(np.float64)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self.row_sums / self.wanted
 
     @cached_property
     def rule(self) -> Tiling:

@@ -54,7 +54,18 @@ class CellCode(Code):
     @property
     def loads(self) -> NDArray[np.int64]:
         weight = np.diff(self._cuts)
-        return np.array([int(weight[cells].sum()) for cells in self._choices], dtype=np.int64)
+        sizes = np.array(self.message_counts)
+        ends = np.cumsum(sizes)
+        held = np.append(0, np.cumsum(weight[np.concatenate(self._choices)]))
+        return held[ends] - held[ends - sizes]  # type: ignore[no-any-return]
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self.rule.weight[self.rule.cell].astype(np.float64)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self.row_sums / self.wanted
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         rule = self.rule

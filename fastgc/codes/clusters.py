@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 __all__ = ["Cluster", "load_and_stragglers", "shares_of"]
 
+# Products up to which a correlation is added up term by term: a tenth of a second.
+DIRECT = 1 << 26
+
 
 class Cluster(NamedTuple):
     """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
@@ -32,6 +35,31 @@ class Cluster(NamedTuple):
         """First row and weight of each column of the mask (Algorithm 4)."""
         return _columns(self.m, self.k, self.w)
 
+    @property
+    def weights(self) -> list[int]:
+        """Weights of columns: at most two, that of most last."""
+        light, heavy = divmod(self.m * self.w, self.k)
+        return [light + 1, light] if heavy else [light]
+
+    def totals(self, weight: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For each worker the sum of ``values[place]`` over its partitions of this weight. (m,)."""
+        # Columns of this weight, laid end to end, are at begin .. end-1 on their way around the
+        # workers: what a worker meets repeats itself after `weight` workers.
+        light, heavy = divmod(self.m * self.w, self.k)
+        change = heavy * (light + 1)
+        begin, end = (change, self.m * self.w) if weight == light else (0, change)
+        first, last = -(-begin // self.m), end // self.m  # rounds that are of this weight alone
+        found = np.zeros(self.m)
+        if first < last:
+            rotations = (self.m * np.arange(first, last, dtype=np.int64) - begin) % weight
+            periodic = _correlation(np.bincount(rotations, minlength=weight), values)
+            found += np.resize(periodic, self.m)
+        rest = [(begin, min(first * self.m, end)), (max(last * self.m, begin), end)]
+        for lo, hi in rest if first <= last else [(begin, end)]:
+            at = np.arange(lo, hi)
+            found[at % self.m] += values[(at - begin) % weight]
+        return found
+
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w)."""
         # Columns laid end to end go w times around all workers: a worker meets every m-th place.
@@ -41,6 +69,19 @@ class Cluster(NamedTuple):
         weight = light + (beyond < 0)
         held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)
         return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
+
+
+def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``sum_r count[r] values[(i + r) mod d]`` for each i < d; values are not negative."""
+    used = np.flatnonzero(count)
+    found = np.zeros(values.size)
+    if used.size * values.size <= DIRECT or not np.isfinite(values).all():
+        for r in used.tolist():
+            found += count[r] * np.roll(values, -r)
+        return found
+    # Of so many terms none is much smaller than another: each value is in nearly all of them.
+    spectrum = np.conj(np.fft.rfft(count)) * np.fft.rfft(values)
+    return np.maximum(np.fft.irfft(spectrum, values.size), 0.0)
 
 
 @lru_cache(maxsize=64)

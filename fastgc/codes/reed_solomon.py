@@ -220,23 +220,33 @@ class ReedSolomon(Code):
             found.append(square / 2 - 53 * math.log(2))
         return math.exp(min(float(np.median(found)), 709.0))
 
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        workers, held = zip(*((c.m, c.w) for c in self._clusters), strict=True)
+        return np.repeat(np.array(held, dtype=np.int64), workers)
+
+    def _log_totals(self, power: int) -> NDArray[np.float64]:
+        """Logarithms of each row's ``sum_j |B_ij|^power``."""
+        sums = np.full(self.n, -np.inf)
+        for c in self._clusters:
+            mine = slice(c.first_worker, c.first_worker + c.m)
+            for d in c.weights:
+                logs = power * log_tau(c.m, d, c.q)
+                top = logs.max()
+                with np.errstate(divide="ignore"):
+                    total = top + np.log(c.totals(d, np.exp(logs - top)))
+                sums[mine] = np.logaddexp(sums[mine], total)
+        return sums
+
     @cached_property
     def log_row_sums(self) -> NDArray[np.float64]:
-        sums = np.empty(self.n)
-        for c in self._clusters:
-            offset, weight = c.columns()
-            total = np.full(c.m, -np.inf)
-            for d in np.unique(weight):
-                logs = log_tau(c.m, int(d), c.q)
-                top = logs.max()
-                begin = np.bincount(offset[weight == d], minlength=c.m).astype(float)
-                part = np.zeros(c.m)
-                for place, size in enumerate(np.exp(logs - top)):
-                    part += size * np.roll(begin, place)
-                with np.errstate(divide="ignore"):
-                    total = np.logaddexp(total, top + np.log(part))
-            sums[c.first_worker : c.first_worker + c.m] = total
-        return sums
+        return self._log_totals(1)
+
+    @cached_property
+    def row_norms(self) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):
+            norms: NDArray[np.float64] = np.exp(self._log_totals(2) - math.log(self.wanted))
+        return norms
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
