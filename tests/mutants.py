@@ -1348,12 +1348,6 @@ MUTANTS = [
         "    if unit != 1.0:\n        factors /= unit",
         "    if unit != unit:\n        factors /= unit",
     ),
-    M(
-        "scale5",
-        "half",
-        "return good and not (check and not np.isfinite(out).all())",
-        "return good",
-    ),
     M("scale6", "half", "_SCALES.get(end) if read else 0.0", "_SCALES.get(end)"),
     M("scale7", "half", "max(float(sums.max()), -float(sums.min()))", "float(sums.max())"),
     M("scale8", "half", "scale = _SCALES.get(bits)\n", "scale = _SCALES.get(bits, 1.0)\n"),

@@ -821,6 +821,10 @@ def test_energies_that_say_nothing():
         received.receive(0, np.ones(3), energy=energy)
         received.receive(1, 1e-9 * np.ones(3), energy=energy)
         assert received.trust().growth == pytest.approx(expected, rel=0.5)
+    received.reset()
+    received.receive(0, np.ones(3), energy=300.0)
+    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # of all or of none
+    assert received.trust().growth == pytest.approx(1)
 
 
 def test_trust_of_zero():

@@ -178,14 +178,17 @@ def cancellation_is_seen(engine: Engine) -> None:
     size = rng.standard_normal((WORKERS, 1))
     shards = (size - size.mean()) * rng.standard_normal(50) + 1e-9 * rng.standard_normal((4, 50))
     code = codes.FractionalRepetition(WORKERS, stragglers=WORKERS - 1)
-    theta, out, notes = np.full(50, 1.1), np.empty(50), Notes()
-    with engine(code, list(shards), np.multiply, 50, tracker=notes) as cluster:
-        cluster.step(theta, out)
-    (predicted,) = notes.predicted
+    theta, out = np.full(50, 1.1), np.empty(50)
     truth = (shards * theta).astype(np.longdouble).sum(axis=0)
-    error = float(np.linalg.norm(out - truth) / np.linalg.norm(truth))
-    assert 1e-9 < predicted < 1e-5, f"a relative error of {predicted:.0e} was predicted"
-    assert error < 10 * predicted
+    forced: dict[str, Any] = {"survivors": lambda round: [2]}
+    for options in ({}, forced):
+        notes = Notes()
+        with engine(code, list(shards), np.multiply, 50, tracker=notes, **options) as cluster:
+            cluster.step(theta, out)
+        (predicted,) = notes.predicted
+        error = float(np.linalg.norm(out - truth) / np.linalg.norm(truth))
+        assert 1e-9 < predicted < 1e-5, f"a relative error of {predicted:.0e} was predicted"
+        assert error < 10 * predicted
 
 
 def chosen_survivors_give_the_same_bits(engine: Engine) -> None:
