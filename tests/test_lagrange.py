@@ -10,7 +10,9 @@ from strength import much
 
 from fastgc import InstabilityWarning, LagrangeCode, NotDecodableError, interpolation
 from fastgc.codes import lagrange
+from fastgc.delays import Exponential
 from fastgc.models import least_squares_gradient
+from fastgc.simulation import simulate
 
 
 def random_data(samples, features, outputs=None, seed=0):
@@ -339,3 +341,23 @@ def test_limits_that_are_none():
     assert not LagrangeCode(6, load=2, messages=2, limit=None).gated
     assert not LagrangeCode(6, load=2).gated
     assert LagrangeCode(6, load=2, messages=2).gated
+
+
+@pytest.mark.any_backend
+def test_simulations_and_recovery_wait_as_rounds_do():
+    code = LagrangeCode(40, load=4, messages=4)
+    options = {"rounds": 60, "seed": 1, "cost": 0.1}
+    found = {
+        method: simulate(code, Exponential(1.0), method=method, **options)
+        for method in ("auto", "round", "kernel")
+    }
+    np.testing.assert_array_equal(found["auto"].times, found["round"].times)
+    np.testing.assert_array_equal(found["auto"].messages, found["round"].messages)
+    assert (found["auto"].times > found["kernel"].times).any()  # there is something to wait for
+    waited = 0
+    for heard in code.random_arrivals(40, 0):
+        rnd = code.round(3)
+        ready = [rnd.receive(code.sender(m)[0], np.ones(3)) for m in heard]
+        assert ready.index(True) == len(heard) - 1
+        waited += len(heard) > code.threshold
+    assert waited
