@@ -1462,7 +1462,6 @@ MUTANTS = [
         "if np.linalg.norm(wrong - mine @ change) <= math.sqrt(wrong.size):",
         "if np.linalg.norm(wrong - mine @ change) <= 1e-9 * math.sqrt(wrong.size):",
     ),
-    M("liar5", "parity", "if any(set(each) <= set(some) for each in found):", "if False:"),
     M("liar6", "parity", "if self.liars > 1 and covered.any():", "if False:"),
     M(
         "liar7",

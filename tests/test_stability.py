@@ -31,6 +31,8 @@ from fastgc import (
     stability,
 )
 from fastgc._twofold import exact_sum, two_product
+from fastgc.models import least_squares_gradient
+from fastgc.stability import measured
 from fastgc.stability.measured import Experiment, relative_error
 from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
@@ -273,6 +275,28 @@ def test_bounds_of_messages_of_more_precision(data):
     assert bound <= 2.0**-23 * math.sqrt(code.k) + 2 * stability.error_bound(
         code, F, vector=vector, streaming=True
     )
+
+
+@pytest.mark.parametrize(("n", "load"), [(7, 2), (20, 4), (30, 6)])
+def test_bounds_of_computations_of_less_precision_than_messages(n, load):
+    """Codes of the data amplify the rounding of float32 computations, whatever is sent."""
+    with warnings.catch_warnings(action="ignore", category=InstabilityWarning):
+        code = LagrangeCode(n, load=load)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y, theta = (
+            rng.standard_normal(shape).astype(np.float32) for shape in ((n, 4), (n,), (4,))
+        )
+        computed = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
+        F = rng.permutation(n)[: code.threshold]
+        wide = {"message_dtype": np.float64}
+        messages = [code.encode(w, [computed[j] for j in code.partitions(w)], **wide) for w in F]
+        decoded = code.decode(F, messages).astype(np.float32)
+        exact = measured._exact_least_squares(X, y, theta)
+        error = np.linalg.norm((decoded - exact[0]) - exact[1])
+        unit = math.sqrt(code.k) * measured._largest_pair(X, y, theta, 1)
+        bound = stability.error_bound(code, F, terms=5, gradient_dtype=np.float32)
+        assert error / unit <= bound < 1e4 * 2.0**-24 * stability.amplification(code, F)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -233,6 +233,26 @@ def test_leja_order_is_the_same_everywhere(m, at_each_level):
             np.testing.assert_array_equal(leja_order(nodes), expected)
 
 
+def test_leja_orders_of_symmetric_nodes_are_the_same_everywhere(at_each_level):
+    """Many that are equally far but for the last bits, which none may look at in its own way."""
+    rng = np.random.default_rng(4)
+    for trial in range(much(3000, 600)):
+        m = int(rng.integers(2, 40))
+        side = int(rng.integers(2, 6))
+        grid = np.arange(side) + 1j * np.arange(side)[:, None]
+        nodes = [
+            interpolation.roots_of_unity(m),
+            np.append(interpolation.roots_of_unity(m), 0),
+            grid.ravel(),
+            np.linspace(-1, 1, m) + 0j,
+        ][trial % 4]
+        nodes = rng.permutation(nodes) * np.exp(2j * np.pi * rng.random())
+        with kernels.use_backend("numpy"):
+            expected = leja_order(nodes)
+        for _ in at_each_level():
+            np.testing.assert_array_equal(leja_order(nodes), expected)
+
+
 @pytest.mark.parametrize("m", [33, 79, 101])
 def test_leja_order_of_nodes_far_from_zero_is_greedy(m):
     """Where there is no node, at the end of the last vector, is nothing that is far away."""
