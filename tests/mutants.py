@@ -1538,7 +1538,7 @@ MUTANTS = [
         "                except OSError:  # too many",
         "                except MemoryError:  # too many",
     ),
-    M("plan11", "loads", "-s * k\n        mean = 0.0", "-s * (k - 1)\n        mean = 0.0"),
+    M("plan11", "loads", "-s * k\n        mean = 0.0", "-s * (k + 1)\n        mean = 0.0"),
     M(
         "plan12",
         "loads",

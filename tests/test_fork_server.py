@@ -183,6 +183,27 @@ def test_a_server_that_never_starts_is_an_error(monkeypatch):
     np.testing.assert_array_equal(out, 2.0)
 
 
+def test_servers_that_are_killed_while_they_start_are_none_that_fail(monkeypatch):
+    """However many are: nothing is wrong with the program."""
+    if worker_processes.server():
+        worker_processes.end()
+    begin, started = fork_server._BEGIN, []
+
+    class Struck(fork_server._Server):
+        def __init__(self, *arguments):
+            started.append(self)
+            struck = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+            monkeypatch.setattr(fork_server, "_BEGIN", struck if len(started) < 6 else begin)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(fork_server, "_Server", Struck)
+    out = np.empty(2)
+    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
+        cluster.step(np.ones(2), out)
+    np.testing.assert_array_equal(out, 2.0)
+    assert len(started) == 6
+
+
 # ---------------------------------------------------------------- what workers may do
 
 

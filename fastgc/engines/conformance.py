@@ -106,6 +106,12 @@ def returning(theta: Array, shard: float, out: Array) -> Array:
     return shard * theta
 
 
+def writing_and_returning(theta: Array, shard: float, out: Array) -> Array:
+    """Write what it should, and return something else."""
+    np.multiply(theta, shard, out=out)
+    return 2 * out
+
+
 def leaving_out(theta: Array, shard: float, out: Array) -> None:
     """Write all but two elements."""
     out[:2], out[4:] = shard, shard
@@ -299,6 +305,7 @@ def gradients_must_be_written(engine: Engine) -> None:
     """One that returns what it computed, or writes a part of it, is an error that says so."""
     for gradient, size, texts in (
         (returning, 3, ("returned ndarray", "out[:] = ")),
+        (writing_and_returning, 3, ("returned ndarray", "out[:] = ")),
         (leaving_out, 5, ("did not write 2 of the 5", "out[2]")),
         (adding, 3, ("did not write 3 of the 3", "out[0]")),
     ):
