@@ -263,6 +263,21 @@ def test_messages_without_their_scale_are_refused():
         code.decode(range(3), np.ones((3, 0), np.float16))
 
 
+@pytest.mark.any_backend
+def test_scales_of_messages_that_are_not_read():
+    """Whatever they are: one class of workers is enough, and the others are garbage."""
+    code = BinaryCode(6, stragglers=1)
+    g = np.random.default_rng(0).integers(-9, 9, (6, 4)).astype(np.float32)
+    messages = [code.encode(i, g[code.partitions(i)], message_dtype=np.float16) for i in range(6)]
+    used = np.flatnonzero(code.decoding_vector(range(6)))
+    assert 0 < used.size < 6
+    for i in set(range(6)).difference(used.tolist()):
+        messages[i] = np.full(5, np.inf, np.float16)
+    for given in (messages, np.stack(messages)):
+        np.testing.assert_array_equal(code.decode(range(6), given), g.sum(axis=0))
+    np.testing.assert_array_equal(code.bind(np.stack(messages))(range(6)), g.sum(axis=0))
+
+
 @EVERY_HALF
 @pytest.mark.any_backend
 def test_what_has_no_half_precision(half):
