@@ -273,8 +273,8 @@ def test_scales_of_messages_that_are_not_read():
     assert 0 < used.size < 6
     for i in set(range(6)).difference(used.tolist()):
         messages[i] = np.full(5, np.inf, np.float16)
-    for given in (messages, np.stack(messages)):
-        np.testing.assert_array_equal(code.decode(range(6), given), g.sum(axis=0))
+    for sent in (messages, np.stack(messages)):
+        np.testing.assert_array_equal(code.decode(range(6), sent), g.sum(axis=0))
     np.testing.assert_array_equal(code.bind(np.stack(messages))(range(6)), g.sum(axis=0))
 
 
