@@ -33,6 +33,11 @@ class Converted:
         return reals.astype(np.float32).view(np.complex64)
 
 
+def sent(values, dtype):
+    """A message of these values: those of float16 end in their scale."""
+    return fastgc.Uncoded(1).encode(0, [values], message_dtype=dtype)
+
+
 @pytest.mark.parametrize(("p", "dtype"), SIZES, ids=lambda v: getattr(v, "__name__", str(v)))
 @pytest.mark.parametrize("form", FORMS)
 def test_decode(benchmark, note, p, dtype, form):
@@ -41,7 +46,8 @@ def test_decode(benchmark, note, p, dtype, form):
     code = fastgc.ReedSolomon(N, stragglers=S)
     survivors = rng.permutation(N)[:F].astype(np.int64)
     wide = np.result_type(dtype, np.float32)  # the gradient's
-    messages = [rng.standard_normal(p, dtype=wide).astype(dtype) for _ in range(F)]
+    messages = [sent(rng.standard_normal(p, dtype=wide), np.dtype(dtype)) for _ in range(F)]
+    scales = [code.format(p, wide, dtype).scale(0, message) for message in messages]
     stacked = None
     if "stacked" in form:
         stacked = np.stack(messages)
@@ -55,7 +61,7 @@ def test_decode(benchmark, note, p, dtype, form):
         others = forms(coef, views, None if stacked is None else stacked.view(coef.dtype))
     else:
         total = np.empty(p // 2, coef.dtype)
-        blocks = multiply_add(coef, [Converted(m) for m in messages], total, 8192)
+        blocks = multiply_add(coef, [Converted(m[:p]) for m in messages], total, 8192)
         others = {"convert, multiply, add by blocks": blocks}
     rivals = Rivals(others, REPEATS[p])
 
@@ -67,10 +73,11 @@ def test_decode(benchmark, note, p, dtype, form):
         def call():
             rnd.gradient(out=out)
     elif form == "kernel":
-        rows = kernels.Rows.of(messages, p, messages[0].dtype)
+        rows = kernels.Rows.of([message[:p] for message in messages], p, messages[0].dtype)
+        scaled = vector * np.array(scales)
 
         def call():
-            kernels.combine(kernels.PACKED, rows, vector, out)
+            kernels.combine(kernels.PACKED, rows, scaled, out)
     else:
         given, checked = messages if stacked is None else stacked, "checked" in form
 
@@ -82,7 +89,9 @@ def test_decode(benchmark, note, p, dtype, form):
     read = in_turns(benchmark, call, reader, 3 * REPEATS[p])
 
     few = slice(0, 100)
-    pairs = np.array([m[few] for m in messages]).astype(np.float64).view(complex)
+    heads = zip(messages, scales, strict=True)
+    pairs = np.array([message[few].astype(float) * scale for message, scale in heads])
+    pairs = pairs.view(complex)
     truth = (vector.astype(np.clongdouble) @ pairs.astype(np.clongdouble)).astype(complex)
     truth = truth.view(float)
     note(

@@ -1,7 +1,7 @@
 """What a round costs each engine, beside a bare loop on the same library that moves the same bytes.
 
-Gradients take no time, 16 workers, the first 13 messages suffice. Each program measures both loops
-in turns and prints JSON: a row for each size, medians in seconds.
+Gradients are zeros, written anew each time; 16 workers, the first 13 messages suffice. Each program
+measures both loops in turns and prints JSON: a row for each size, medians in seconds.
 """
 
 import importlib.util

@@ -7,24 +7,9 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import (
-    Output,
-    as_array,
-    as_rows,
-    at_least,
-    check_output,
-    check_workers,
-    view_of,
-)
+from .._arrays import Output, as_array, as_rows, at_least, check_output, check_workers, view_of
 from ..errors import NotDecodableError
-from .decoding import (
-    BoundDecoder,
-    Decoder,
-    best_vector,
-    combine,
-    message_format,
-    warn_of_doubt,
-)
+from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
 from .encoding import Encoder, encode
 from .precision import Precise
 from .round import Round, Watch
