@@ -475,7 +475,8 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
         if m * w < k:
             continue
         cluster = Cluster(3, 5, m, k, w, 1)
-        values = {d: rng.uniform(0.5, 2, d) for d in cluster.weights}
+        wide = rng.integers(2)  # of values that transforms would lose the smallest of
+        values = {d: rng.uniform(0.5, 2, d) ** (1 + 40 * wide) for d in cluster.weights}
         found = sum(cluster.totals(d, values[d]) for d in cluster.weights)
         for worker in range(m):
             _, place, weight = cluster.row(3 + worker)

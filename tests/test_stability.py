@@ -277,6 +277,17 @@ def test_bounds_of_messages_of_more_precision(data):
     )
 
 
+def test_bounds_know_gradients_by_what_they_are_decoded_to():
+    code, F = BinaryCode(6, stragglers=2), range(4)
+    single = stability.error_bound(code, F, gradient_dtype=np.float32)
+    assert single > 1e6 * stability.error_bound(code, F)
+    assert stability.error_bound(code, F, "bfloat16", gradient_dtype="bfloat16") == (
+        stability.error_bound(code, F, "bfloat16")
+    )
+    with pytest.raises(TypeError, match="dtypes"):
+        stability.error_bound(code, F, gradient_dtype=np.int64)
+
+
 @pytest.mark.parametrize(("n", "load"), [(7, 2), (20, 4), (30, 6)])
 def test_bounds_of_computations_of_less_precision_than_messages(n, load):
     """Codes of the data amplify the rounding of float32 computations, whatever is sent."""

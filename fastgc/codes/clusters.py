@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 __all__ = ["Cluster", "load_and_stragglers", "shares_of"]
 
-# Products up to which a correlation is added up term by term: a tenth of a second.
-DIRECT = 1 << 26
+# Products up to which a correlation is added up term by term, a third of a second; and how much
+# larger one value may be than another where it is not.
+DIRECT, EVEN = 1 << 26, 1e3
 
 
 class Cluster(NamedTuple):
@@ -75,11 +76,12 @@ def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArr
     """``sum_r count[r] values[(i + r) mod d]`` for each i < d; values are not negative."""
     used = np.flatnonzero(count)
     found = np.zeros(values.size)
-    if used.size * values.size <= DIRECT or not np.isfinite(values).all():
+    # Errors of transforms are as large as those of the largest sum.
+    even = values.max() <= EVEN * values.min() < np.inf
+    if used.size * values.size <= DIRECT or not even:
         for r in used.tolist():
             found += count[r] * np.roll(values, -r)
         return found
-    # Of so many terms none is much smaller than another: each value is in nearly all of them.
     spectrum = np.conj(np.fft.rfft(count)) * np.fft.rfft(values)
     return np.maximum(np.fft.irfft(spectrum, values.size), 0.0)
 

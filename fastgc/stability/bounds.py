@@ -126,8 +126,8 @@ def error_bound(
         features. These codes amplify its rounding like that of the coding. The unit is then
         ``sqrt(k) max_jj' || |X_j|' (|X_j'| |theta| + |y_j'|) ||``.
     gradient_dtype : numpy dtype, optional
-        Of partial gradients and of what is decoded, where messages are of more precision: of
-        float64, for gradients of float32.
+        Of partial gradients, where messages are of more precision: float32, where these are of
+        float64.
 
     Returns
     -------
@@ -150,12 +150,9 @@ def error_bound(
     vector = _checked(code, vector, checked)
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
-    if gradient_dtype is not None:
-        code.format(1, gradient_dtype, dtype)  # refuses what does not go together
-    found, _ = assess(
-        code, checked, vector, dtype, gradient_dtype, streaming=streaming, terms=terms
-    )
-    return found.bound
+    decoded = None if gradient_dtype is None else code.format(1, gradient_dtype, dtype)
+    kinds = dtype, None if decoded is None else decoded.gradient_dtype
+    return assess(code, checked, vector, *kinds, streaming=streaming, terms=terms)[0].bound
 
 
 class Assessment(NamedTuple):
@@ -171,7 +168,7 @@ def assess(
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     dtype: DTypeLike,
-    gradient_dtype: DTypeLike | None,
+    gradient_dtype: np.dtype[Any] | None,
     *,
     streaming: bool = False,
     terms: int = 0,
@@ -185,7 +182,7 @@ def assess(
         deviation = np.abs(code.deviation(survivors, vector)).astype(np.float64)
         lacking = deviation.reshape(-1, code.pieces).sum(axis=0)
         lacking += _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
-        coarse = 0.0 if gradient_dtype is None else unit_roundoff(np.dtype(gradient_dtype))
+        coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
         rounding = _roundings(code, dtype, coarse, used.size, streaming, terms) @ factors
         bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(code.k)
         if coarse > unit_roundoff(check_dtype(dtype, halves=True)):
