@@ -48,7 +48,11 @@ def _bench(title: str, *names: str, note: str = "") -> Section:
 
 
 SECTIONS = (
-    Section("Codes side by side", "fastgc codes --markdown"),
+    Section(
+        "Codes side by side",
+        "fastgc codes -n 24 -s 5 --markdown",
+        "An even load, at which LCC-MMC-2 exists, too.",
+    ),
     Section(
         "Codes and loads, ranked for a delay model",
         "fastgc plan -n 40 --memory 10 --cost 0.0002 --markdown",
@@ -61,6 +65,13 @@ SECTIONS = (
         "Precision",
         "fastgc stability --markdown",
         "LU is the O(f³) solve.",
+    ),
+    Section(
+        "Binary against complex, at equal load",
+        "fastgc stability rs,rs-clustered,binary,fractional --sizes 256/32,256/128,1000/100 "
+        "--equal load --markdown",
+        "Each code tolerates as many stragglers as it can at no larger a load than rs, s is their "
+        "number, and so many are silent.",
     ),
     Section(
         "Precision, stragglers chosen by an adversary",
@@ -86,6 +97,7 @@ SECTIONS = (
     _bench("Loops at the master", "hot_loop"),
     _bench("Vandermonde systems", "vandermonde"),
     _bench("Lagrange kernels", "interpolation"),
+    _bench("Decoding Lagrange codes, by stage", "lagrange_decoding"),
     _bench("Numba", "numba"),
     _bench("Simulated rounds", "completion"),
     _bench(
@@ -127,6 +139,18 @@ SECTIONS = (
     Section(
         "Sixty-three workers of MPI",
         "mpiexec -n 64 fastgc train --engine mpi -n 63 -s 6 --rounds 50",
+    ),
+    Section(
+        "Workers of unequal speed",
+        "python benches/assignments.py",
+        note="The unit of the simulated times is that of a partition on a worker of speed 1.",
+    ),
+    Section(
+        "The experiment of Li et al., with delays that are made",
+        "mpiexec -n 51 python benches/li_experiment.py",
+        "Seconds of all rounds, beside those that `simulate` says and the paper's. The ranks share "
+        "this machine's cores, which adds a few milliseconds to each message. "
+        "`--features 8000 --points 100` is the paper's size, for a core for each rank.",
     ),
     Section("The papers' figures", "fastgc reproduce all --markdown"),
 )
@@ -188,15 +212,22 @@ def chosen(words: Iterable[str]) -> list[Section]:
     return [s for s in SECTIONS if not words or any(s in sections for sections in found.values())]
 
 
+def _with_this_python(words: list[str]) -> list[str]:
+    """A command of Python's by the interpreter that runs this, and what is installed for it."""
+    name, *rest = words
+    python = [sys.executable, "-P"]  # not the folder's
+    return [*python, *rest] if name == "python" else [*python, "-m", *words]
+
+
 def run(section: Section, pictures: Path | None) -> tuple[str, str]:
     """Return what the command of a section shows, as Markdown, and what went wrong, if anything."""
     name, *words = shlex.split(section.command)
-    python = [sys.executable, "-P", "-m"]  # what is installed, not the folder's
-    command = [*python, name, *words]
+    command = _with_this_python([name, *words])
     if name == "mpiexec":
-        at = words.index("fastgc")
+        at = next(i for i, word in enumerate(words) if word in ("fastgc", "python"))
         beside = Path(sys.executable).with_name(name)
-        command = [str(beside) if beside.exists() else name, *words[:at], *python, *words[at:]]
+        mpiexec = str(beside) if beside.exists() else name
+        command = [mpiexec, *words[:at], *_with_this_python(words[at:])]
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "tables.md"
         if name == "pytest":

@@ -524,6 +524,45 @@ def _workers(info):
     return info["auto"]
 
 
+def _lagrange_decoding(done):
+    """A row for each number of polynomials: the stages of a decoding vector, and of a gradient."""
+    found = [b for b in done.values() if "polynomials" in b.extra_info]
+    if not found:
+        return None
+    sizes = [name for name in found[0].extra_info["stages"] if name.startswith("p=")]
+    rows = [
+        [
+            "polynomials",
+            "messages",
+            "vector",
+            "weights",
+            "basis",
+            "Python",
+            *(f"gradient, {size}" for size in sizes),
+            "choice, if all came",
+        ]
+    ]
+    for bench in found:
+        info, time = bench.extra_info, bench.stats.median
+        stages = info["stages"]
+        rest = max(time - stages["weights"] - stages["basis"], 0)
+        cells = [time, stages["weights"], stages["basis"], rest, *(stages[size] for size in sizes)]
+        rows.append(
+            [
+                info["polynomials"],
+                str(info["messages"]),
+                *map(_time, cells),
+                _time(stages["choice"]),
+            ]
+        )
+    return (
+        "Decoding Lagrange codes of 40 workers with ten computations each, by how many polynomials "
+        "a message sums: the decoding vector and what it consists of, and with it the gradient of "
+        "p elements",
+        rows,
+    )
+
+
 def _batch(done):
     found = [b for b in done.values() if "batch" in b.extra_info]
     if not found:
@@ -546,6 +585,7 @@ TABLES = (
     _cache,
     _vandermonde,
     _lagrange,
+    _lagrange_decoding,
     _streaming,
     _completion,
     _numba,

@@ -32,6 +32,7 @@ __all__ = [
     "check_vector",
     "check_workers",
     "is_half",
+    "is_integer",
     "refuse_masks",
     "store",
     "unit_roundoff",
@@ -52,15 +53,28 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and (dtype.char == "e" or dtype.name == "bfloat16")
 
 
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    """Whether it is of integers, of any size, signed or not."""
+    return dtype.kind in "iu"
+
+
 @lru_cache(maxsize=16)  # which takes a twentieth of the time
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
-    """Largest relative error of one rounding."""
+    """Largest relative error of one rounding; 0 of integers."""
+    if is_integer(dtype):
+        return 0.0
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
-def check_dtype(dtype: DTypeLike, halves: bool = False) -> np.dtype[Any]:
-    """A dtype gradients may have (or `halves`, as messages and their parts), or TypeError."""
+def check_dtype(dtype: DTypeLike, halves: bool = False, integers: bool = False) -> np.dtype[Any]:
+    """A dtype gradients may have, or TypeError.
+
+    With `halves` also those of messages and their parts, with `integers` also integers, which some
+    codes take.
+    """
     checked = _dtype(dtype)
+    if integers and is_integer(checked) and checked.isnative:
+        return checked
     if checked not in GRADIENT_DTYPES and not (halves and is_half(checked)):
         names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *(halves * ["float16", "bfloat16"])])
         what = "gradients and messages" if halves else "gradients"
@@ -327,13 +341,23 @@ def check_finite(what: str, array: NDArray[Any]) -> None:
         raise ValueError(f"{what}[{place}] is {array[at]}: {what} must be finite")
 
 
-def check_workers(what: str, workers: ArrayLike) -> NDArray[np.int64]:
-    """`workers` as an int64 vector; their range and distinctness are for the caller."""
+def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64]:
+    """`workers` as an int64 vector; their range and distinctness are for the caller.
+
+    They are numbers, or `count` booleans, which become the places of those that are True.
+    """
     array = as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
     if array.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    if array.dtype.kind == "b":
+        if array.size != count:
+            raise ValueError(
+                f"{what} must be numbers, or {count} booleans that say who is among them, not "
+                f"{array.size} booleans"
+            )
+        return np.flatnonzero(array)
     if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"{what} must be integers (worker numbers), not {array.dtype}")
+        raise TypeError(f"{what} must be integers (worker numbers) or booleans, not {array.dtype}")
     return array.astype(np.int64)

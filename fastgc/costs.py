@@ -22,7 +22,9 @@ class Figures(NamedTuple):
     Attributes
     ----------
     load : int
-        Partitions per worker.
+        Partitions per worker, of the worker that has most.
+    mean_load : float
+        Partitions per worker, on average.
     stragglers : int or None
         Workers that may be wholly silent; None if that is not known.
     messages : int
@@ -44,6 +46,7 @@ class Figures(NamedTuple):
     """
 
     load: int
+    mean_load: float
     stragglers: int | None
     messages: int
     threshold: int | None
@@ -90,6 +93,7 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     form = code.message_size(P) * code.message_dtype().itemsize / (P * 8)
     return Figures(
         code.load,
+        float(code.loads.mean()),
         code.stragglers,
         code.message_count,
         code.threshold,

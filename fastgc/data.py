@@ -1,4 +1,4 @@
-"""Labelled data for classification: reading it, splitting it, cutting it into partitions."""
+"""Data for classification and regression: reading, splitting, cutting into partitions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,32 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._arrays import at_least, refuse_masks
 
-__all__ = ["Dataset", "MiniBatches", "load", "partition", "read_idx"]
+__all__ = ["TASKS", "Dataset", "MiniBatches", "glyphs", "load", "partition", "read_idx"]
 
 Samples = NDArray[np.floating[Any]]
 Labels = NDArray[np.intp]
+Targets = NDArray[np.floating[Any]]
+Task = Literal["auto", "classification", "regression"]
 
+TASKS = ("auto", "classification", "regression")
+
+_POINTS = 5  # of a character of `glyphs`
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training set and a test set of labelled samples.
+    """A training set and a test set of samples, with classes or with real-valued targets.
+
+    The type of ``y`` says which: integers are classes, floats are targets. Integers that are meant
+    as targets are given as ``y.astype(float)``.
 
     Parameters
     ----------
@@ -38,59 +46,53 @@ class Dataset:
         What the data is called in logs and plots.
     X_train, X_test : array of float32 or float64, shape (N, features)
         One sample a row, all entries finite.
-    y_train, y_test : array of int, shape (N,)
-        Class of each sample; every class in 0 .. ``classes - 1`` occurs in one of the two.
+    y_train, y_test : array of int, shape (N,), or of float32 or float64, (N,) or (N, outputs)
+        Class of each sample; every class in 0 .. ``classes - 1`` occurs in one of the two. Or
+        targets of each sample, all finite.
 
     Raises
     ------
     ValueError
         If a shape, a length, a label or an entry is not as above, or a set is empty.
+    TypeError
+        If something is not a NumPy array, or a masked one.
     """
 
     name: str
     X_train: Samples = field(repr=False)
-    y_train: Labels = field(repr=False)
+    y_train: NDArray[Any] = field(repr=False)
     X_test: Samples = field(repr=False)
-    y_test: Labels = field(repr=False)
+    y_test: NDArray[Any] = field(repr=False)
 
     def __post_init__(self) -> None:
         for part, X, y in (
             ("training", self.X_train, self.y_train),
             ("test", self.X_test, self.y_test),
         ):
-            where = f"{self.name}: {part} set"
-            if not (isinstance(X, np.ndarray) and isinstance(y, np.ndarray)):
-                raise TypeError(
-                    f"{where}: expected NumPy arrays, got {type(X).__name__} and {type(y).__name__}"
-                )
-            refuse_masks(f"{where}: X", X)
-            refuse_masks(f"{where}: y", y)
-            if X.ndim != 2 or y.ndim != 1:
-                raise ValueError(
-                    f"{where}: expected X of shape (N, features) and y of shape (N,), "
-                    f"got {X.shape} and {y.shape}"
-                )
-            if len(X) != len(y):
-                raise ValueError(f"{where}: {len(X)} samples but {len(y)} labels")
-            if X.size == 0:
-                raise ValueError(f"{where} is empty: X has shape {X.shape}")
-            if X.dtype not in (np.float32, np.float64) or y.dtype.kind not in "iu":
-                raise ValueError(
-                    f"{where}: expected float32 or float64 samples and integer labels, "
-                    f"got {X.dtype} and {y.dtype}"
-                )
-            if not np.isfinite(X).all():
-                raise ValueError(f"{where} holds NaN or Inf")
+            _check_set(f"{self.name}: {part} set", X, y)
         if self.X_train.shape[1] != self.X_test.shape[1]:
             raise ValueError(
                 f"{self.name}: {self.X_train.shape[1]} features in the training set "
                 f"but {self.X_test.shape[1]} in the test set"
             )
+        if (self.y_train.dtype.kind == "f") != (self.y_test.dtype.kind == "f"):
+            raise ValueError(
+                f"{self.name}: expected integer labels in both sets or float targets in both, "
+                f"got {self.y_train.dtype} and {self.y_test.dtype}"
+            )
+        if self.task == "regression":
+            if self.y_train.shape[1:] != self.y_test.shape[1:]:
+                raise ValueError(
+                    f"{self.name}: targets of shape {self.y_train.shape} in the training set "
+                    f"but {self.y_test.shape} in the test set"
+                )
+            return
         present = np.union1d(self.y_train, self.y_test)
         if present[0] != 0 or present[-1] != len(present) - 1:
             raise ValueError(
                 f"{self.name}: labels must be 0 .. classes - 1 without a gap, "
-                f"got {len(present)} labels from {present[0]} to {present[-1]}"
+                f"got {len(present)} labels from {present[0]} to {present[-1]}; if they are "
+                "targets, make them floats"
             )
 
     @property
@@ -99,9 +101,54 @@ class Dataset:
         return int(self.X_train.shape[1])
 
     @property
+    def task(self) -> Literal["classification", "regression"]:
+        """What the labels are for: ``"classification"``, or ``"regression"`` if they are floats."""
+        return "regression" if self.y_train.dtype.kind == "f" else "classification"
+
+    @property
     def classes(self) -> int:
-        """Number of classes in the two sets together."""
+        """Number of classes in the two sets together; ValueError if there are targets."""
+        if self.task == "regression":
+            raise ValueError(f"{self.name} has real-valued targets, and so no classes")
         return 1 + int(max(self.y_train.max(), self.y_test.max()))
+
+    @property
+    def outputs(self) -> int:
+        """Targets per sample; ValueError if there are classes."""
+        if self.task == "classification":
+            raise ValueError(f"{self.name} has classes, and so no real-valued targets")
+        return math.prod(self.y_train.shape[1:])
+
+
+def _check_set(where: str, X: Any, y: Any) -> None:
+    """Raise what `Dataset` says of one of its sets."""
+    if not (isinstance(X, np.ndarray) and isinstance(y, np.ndarray)):
+        raise TypeError(
+            f"{where}: expected NumPy arrays, got {type(X).__name__} and {type(y).__name__}"
+        )
+    refuse_masks(f"{where}: X", X)
+    refuse_masks(f"{where}: y", y)
+    real = y.dtype in (np.float32, np.float64)
+    if X.dtype not in (np.float32, np.float64) or not (real or y.dtype.kind in "iu"):
+        raise ValueError(
+            f"{where}: expected float32 or float64 samples, and integer labels or float32 or "
+            f"float64 targets, got {X.dtype} and {y.dtype}"
+        )
+    if X.ndim != 2 or y.ndim not in ((1, 2) if real else (1,)):
+        raise ValueError(
+            f"{where}: expected X of shape (N, features) and y of shape (N,)"
+            f"{' or (N, outputs)' * real}, got {X.shape} and {y.shape}"
+        )
+    if len(X) != len(y):
+        raise ValueError(
+            f"{where}: {len(X)} samples but {len(y)} {'targets' if real else 'labels'}"
+        )
+    if X.size == 0 or y.size == 0:
+        raise ValueError(f"{where} is empty: X has shape {X.shape}, y {y.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError(f"{where} holds NaN or Inf")
+    if real and not np.isfinite(y).all():
+        raise ValueError(f"{where}: targets hold NaN or Inf")
 
 
 def load(
@@ -110,6 +157,7 @@ def load(
     test_fraction: float = 0.2,
     seed: int = 0,
     dtype: DTypeLike = np.float64,
+    task: Task = "auto",
 ) -> Dataset:
     """Read a data set.
 
@@ -126,15 +174,24 @@ def load(
         - one idx file of images, its labels file beside it, which are split.
 
         Samples of more than one axis are flattened. ``uint8`` samples are divided by 255, and the
-        digits by 16, so that pixels lie in [0, 1]; other samples keep their values. Labels
-        (integers, whole numbers or strings) are renumbered 0 .. classes - 1 in sorted order.
+        digits by 16, so that pixels lie in [0, 1]; other samples keep their values. Of ``y``,
+        `task` says what it is.
     test_fraction : float
         Share of the samples, in (0, 1), that goes to the test set where the source is not split
         already; each class keeps its share to within one sample or so.
     seed : int
         Seed of the split.
     dtype : dtype
-        float32 or float64, the type of the samples.
+        float32 or float64, the type of the samples, and of targets.
+    task : {"auto", "classification", "regression"}
+        What ``y`` is:
+
+        - ``"classification"``: classes, one a sample, integers, whole numbers or strings, which are
+          renumbered 0 .. classes - 1 in sorted order;
+        - ``"regression"``: targets, real numbers of shape (N,) or (N, outputs), which keep their
+          values, also where they are whole;
+        - ``"auto"``: targets if they are floats with fractions or in more than one column, else
+          classes. Integers become targets only where they are called so.
 
     Returns
     -------
@@ -149,11 +206,11 @@ def load(
     ImportError
         If the digits are asked for and scikit-learn is not installed.
     """
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}")
+    dtype = _sample_dtype(dtype)
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, not {task!r}")
     seed = at_least("seed", seed, 0)
     path = Path(source)
     if source == "digits":
@@ -171,26 +228,100 @@ def load(
         name, arrays = path.name, (read_idx(path), read_idx(_labels_beside(path)))
 
     samples = [_samples(X, dtype, path) for X in arrays[::2]]
-    labels = _renumbered(arrays[1::2], path)
-    for X, y in zip(samples, labels, strict=True):
+    labels = arrays[1::2]
+    real = task == "regression" or (task == "auto" and any(map(_has_fractions, labels)))
+    known: list[Any] = _targets(labels, dtype, path) if real else _renumbered(labels, path)
+    for X, y in zip(samples, known, strict=True):
         if len(X) != len(y):
             raise ValueError(f"{path}: {len(X)} samples but {len(y)} labels")
     if len(samples) == 1:
-        train, test = _split(labels[0], test_fraction, seed, path)
-        X, y = samples[0], labels[0]
+        X, y = samples[0], known[0]
+        alike = np.zeros(len(y), np.intp) if real else y  # targets are no strata
+        train, test = _split(alike, test_fraction, seed, path)
         return Dataset(name, X[train], y[train], X[test], y[test])
-    return Dataset(name, samples[0], labels[0], samples[1], labels[1])
+    return Dataset(name, samples[0], known[0], samples[1], known[1])
 
 
-def partition(X: Samples, y: Labels, k: int) -> list[tuple[Samples, Labels]]:
+def glyphs(
+    train: int = 12_000,
+    test: int = 10_000,
+    *,
+    classes: int = 10,
+    seed: int = 0,
+    dtype: DTypeLike = np.float64,
+) -> Dataset:
+    """Images of made-up characters, in the place of MNIST's digits and of their size.
+
+    A character is five points, drawn uniformly from the middle 14 x 14 of 28 x 28 pixels and joined
+    in a fixed order: one for each class. In a sample of it each point is moved (by 1 pixel, in
+    either direction), the whole is sheared (by 0.2), stretched (by 10 % each way), turned (by 0.2
+    radians) and moved (by 1 pixel): all of these are normal numbers of that standard deviation. It
+    is drawn with a pen whose ink falls off as a Gaussian, of a width uniform in 0.7 to 1.3 pixels;
+    ink adds up, to 1 at most, and is rounded to a multiple of 1 / 255. As in MNIST, all ink is in
+    the middle 20 x 20 pixels, and what falls outside is cut off. Classes are even, to one sample,
+    in the two sets together.
+
+    Parameters
+    ----------
+    train, test : int
+        Samples in each set, at least 1, and at least `classes` in both together.
+    classes : int
+        Characters, at least 2.
+    seed : int
+        Of everything, the characters among it: not negative.
+    dtype : dtype
+        float32 or float64, the type of the samples.
+
+    Returns
+    -------
+    Dataset
+        Of 784 features in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a number is too small, or the dtype another.
+    TypeError
+        If a number is not an integer.
+    """
+    train, test = at_least("train", train, 1), at_least("test", test, 1)
+    classes, seed = at_least("classes", classes, 2), at_least("seed", seed, 0)
+    kind = _sample_dtype(dtype)
+    total = train + test
+    if total < classes:
+        raise ValueError(f"{total} samples cannot show all of {classes} classes")
+    rng = np.random.default_rng(seed)
+    shapes = rng.uniform(-7, 7, (classes, _POINTS, 2))
+    y = rng.permutation(np.arange(total) % classes)
+    points = shapes[y] + rng.standard_normal((total, _POINTS, 2))
+    points[..., 0] += rng.normal(0, 0.2, (total, 1)) * points[..., 1]
+    points *= rng.normal(1, 0.1, (total, 1, 2))
+    turned = (points @ [1, 1j]) * np.exp(1j * rng.normal(0, 0.2, (total, 1)))
+    points = np.stack((turned.real, turned.imag), axis=-1) + rng.normal(0, 1, (total, 1, 2))
+    width = rng.uniform(0.7, 1.3, (total, 1, 1, 1))
+    # six steps of the pen from each point to the next
+    time = np.linspace(0, _POINTS - 1, 6 * (_POINTS - 1) + 1)
+    joined = np.maximum(1 - np.abs(time[:, np.newaxis] - np.arange(_POINTS)), 0)
+    pixels = np.arange(20) - 9.5
+    X = np.zeros((total, 28, 28), dtype=kind)
+    for some in np.array_split(np.arange(total), -(-total // 1000)):
+        pen = joined @ points[some]
+        ink = np.exp(-(((pen[..., np.newaxis] - pixels) / width[some]) ** 2) / 2)
+        X[some, 4:24, 4:24] = ink[:, :, 1].swapaxes(1, 2) @ ink[:, :, 0]
+    # in 256 steps: arithmetic is slow on the traces of ink far from the pen
+    X = np.rint(255 * np.minimum(X, 1)).reshape(total, -1) / 255
+    return Dataset("glyphs", X[:train], y[:train], X[train:], y[train:])
+
+
+def partition(X: Samples, y: NDArray[Any], k: int) -> list[tuple[Samples, NDArray[Any]]]:
     """Cut samples into k contiguous partitions, as even as possible, the larger ones first.
 
     Parameters
     ----------
     X : array, shape (N, features)
         Samples.
-    y : array, shape (N,)
-        Their labels.
+    y : array, shape (N,) or (N, outputs)
+        Their labels or targets.
     k : int
         Number of partitions, 1 <= k <= N.
 
@@ -317,6 +448,14 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     return entries.astype(dtype.newbyteorder("="))
 
 
+def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """A dtype that samples may have, or ValueError."""
+    checked = np.dtype(dtype)
+    if checked not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {checked}")
+    return checked
+
+
 def _digits() -> tuple[NDArray[Any], ...]:
     missing = 'the digits come with scikit-learn: pip install "fastgc[train]"'
     package = importlib.util.find_spec("sklearn")
@@ -403,6 +542,25 @@ def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
     return rows
 
 
+def _has_fractions(y: NDArray[Any]) -> bool:
+    """Whether labels can only be targets: floats in columns, or not all whole numbers."""
+    if y.dtype.kind != "f":
+        return False
+    return y.ndim > 1 or bool((np.isfinite(y) & (y != np.rint(y))).any())
+
+
+def _targets(labels: tuple[NDArray[Any], ...], dtype: np.dtype[Any], path: Path) -> list[Targets]:
+    """Turn targets into floats, never sharing memory with them."""
+    for y in labels:
+        if y.ndim not in (1, 2) or y.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{path}: expected targets as real numbers of shape (N,) or (N, outputs), "
+                f"got {y.dtype} of shape {y.shape}"
+            )
+    with np.errstate(over="ignore"):  # what does not fit becomes Inf, which `Dataset` refuses
+        return [y.astype(dtype, order="C") for y in labels]
+
+
 def _renumbered(labels: tuple[NDArray[Any], ...], path: Path) -> list[Labels]:
     """Renumber the labels 0 .. classes - 1 over all sets together."""
     for y in labels:
@@ -410,9 +568,13 @@ def _renumbered(labels: tuple[NDArray[Any], ...], path: Path) -> list[Labels]:
             raise ValueError(
                 f"{path}: expected one label per sample, integers or strings, "
                 f"got {y.dtype} of shape {y.shape}"
+                + '; task="regression" takes numbers as targets'
+                * (y.dtype.kind in "iuf")
             )
         if y.dtype.kind == "f" and not (np.isfinite(y) & (y == np.rint(y))).all():
-            raise ValueError(f"{path}: labels must be whole numbers, not fractions, NaN or Inf")
+            raise ValueError(
+                f"{path}: labels of classes must be whole numbers, not fractions, NaN or Inf"
+            )
     inverse = np.unique(np.concatenate(labels), return_inverse=True)[1].astype(np.intp, copy=False)
     return np.split(inverse, np.cumsum([len(y) for y in labels])[:-1])
 

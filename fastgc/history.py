@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["History", "Record", "Spent", "equal_loss", "read_json", "write_json"]
+__all__ = [
+    "MISCLASSIFIED",
+    "History",
+    "Record",
+    "Spent",
+    "equal_error",
+    "equal_loss",
+    "read_json",
+    "write_json",
+]
+
+MISCLASSIFIED = "error"  # the measure that is a fraction, shown in percent
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,8 @@ class Record:
     loss : float
         Mean training loss after the round.
     test_error : float
-        Fraction of the test set misclassified after the round.
+        Fraction of the test set misclassified after the round; or what `History.measure` says,
+        of regression the root mean squared error.
     rounding : float
         Estimated relative error of the decoded gradient; NaN without a tracker.
     received : tuple of int
@@ -117,6 +129,9 @@ class History:
     rounds : list of Record
     theta : (p,) array
         The trained parameters.
+    measure : str
+        What `Record.test_error` is: "error", the fraction misclassified, or "RMSE", the root mean
+        squared error in units of the targets, or what a model of one's own calls it.
     """
 
     name: str
@@ -126,6 +141,7 @@ class History:
     seed: int
     rounds: list[Record] = field(default_factory=list)
     theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
+    measure: str = MISCLASSIFIED
 
     def seconds_to(self, test_error: float) -> float:
         """Seconds of training until the test error was this low; inf if it never was."""
@@ -166,21 +182,30 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
     """
     with open(os.fspath(path), encoding="utf-8") as file:
         try:
-            listed = json.load(file)
-            return [
+            histories = [
                 History(**(each | {"rounds": [record_of(row) for row in each["rounds"]]}))
-                for each in listed
+                for each in json.load(file)
             ]
+            if not all(isinstance(history.measure, str) for history in histories):
+                raise TypeError
+            return histories
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError(f"{path} holds no history of runs of training") from None
 
 
 def equal_loss(histories: Sequence[History]) -> float:
     """The lowest training loss that all of these runs reached; inf if one has none but NaN."""
-    return max(
-        min((r.loss for r in history.rounds if not math.isnan(r.loss)), default=math.inf)
-        for history in histories
-    )
+    return _lowest_of_all(histories, "loss")
+
+
+def equal_error(histories: Sequence[History]) -> float:
+    """The lowest test error that all of these runs reached; inf if one has none but NaN."""
+    return _lowest_of_all(histories, "test_error")
+
+
+def _lowest_of_all(histories: Sequence[History], name: str) -> float:
+    values = [[getattr(r, name) for r in history.rounds] for history in histories]
+    return max(min((v for v in each if not math.isnan(v)), default=math.inf) for each in values)
 
 
 def json_ready(value: Any) -> Any:

@@ -31,9 +31,18 @@ from ._arrays import (
     check_line,
     check_numbers,
     check_output,
+    check_workers,
 )
 
-__all__ = ["basis", "chebyshev", "evaluate", "functional", "roots_of_unity", "weights"]
+__all__ = [
+    "Functionals",
+    "basis",
+    "chebyshev",
+    "evaluate",
+    "functional",
+    "roots_of_unity",
+    "weights",
+]
 
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 _FARTHEST = 2.0**240  # of points from nodes: four such factors stay within a double
@@ -49,8 +58,8 @@ class _Nodes(NamedTuple):
     points: NDArray[Any]
 
 
-def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
-    """Check, scale, and multiply the differences of the nodes."""
+def _scaled(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], float]:
+    """Check, and multiply by a power of two, which comes last."""
     largest = farthest = np.abs(nodes.view(_FLOAT)).max()
     if points is not nodes:
         if nodes.dtype is not points.dtype:
@@ -65,7 +74,12 @@ def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
         )
     # ldexp would overflow for the scale of subnormal numbers
     scale = math.ldexp(1.0, min(-math.frexp(largest or farthest)[1], 1023))
-    points, nodes = points * scale, nodes * scale
+    return nodes * scale, points * scale, scale
+
+
+def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
+    """Check, scale, and multiply the differences of the nodes."""
+    nodes, points, scale = _scaled(nodes, points)
     product = np.empty_like(nodes)
     exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
     kernels.lagrange_products(nodes, nodes, product, exponent, hit)
@@ -170,6 +184,78 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     out = np.empty_like(prepared.nodes)
     kernels.lagrange_basis(*prepared, out)
     return out
+
+
+class Functionals:
+    """`functional` of any of some nodes, for hot loops: nodes and points are prepared once.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+    points : (p,) array_like
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `functional`.
+
+    Examples
+    --------
+    >>> from fastgc import interpolation
+    >>> nodes, points = interpolation.chebyshev(5), interpolation.chebyshev(2)
+    >>> of = interpolation.Functionals(nodes, points)
+    >>> bool((of([4, 0, 2]) == interpolation.functional(nodes[[4, 0, 2]], points)).all())
+    True
+    """
+
+    __slots__ = ("_given", "_nodes", "_own", "_plain", "_points")
+
+    def __init__(self, nodes: ArrayLike, points: ArrayLike) -> None:
+        self._given = check_line("nodes", nodes).copy(), check_line("points", points).copy()
+        prepared = _prepare(*self._given)  # refuses nodes that coincide
+        self._nodes, self._points = prepared.nodes, prepared.points
+        self._own = np.arange(self._nodes.size)
+        # From the least nodes alone points may lie too far away: that `functional` will see.
+        size = np.abs(self._nodes[self._nodes != 0])
+        self._plain = bool((size >= np.abs(self._points).max() / _FARTHEST).all())
+
+    def __call__(self, chosen: ArrayLike) -> NDArray[Any]:
+        """Coefficients for the chosen nodes.
+
+        Parameters
+        ----------
+        chosen : (f,) integer array, or (nodes,) bool array
+            Numbers of nodes, each once, one at least; or whether each is chosen.
+
+        Returns
+        -------
+        (f,) float64 or complex128 array
+
+        Raises
+        ------
+        TypeError
+            If they are neither integers nor booleans.
+        ValueError
+            If one is chosen twice or does not exist, or none is.
+        """
+        numbers = check_workers("chosen", chosen, self._own.size)
+        if not numbers.size or numbers.view(np.uint64).max() >= self._own.size:
+            raise ValueError(
+                f"chosen must be numbers of nodes, 0 to {self._own.size - 1}, not {chosen!r}"
+            )
+        if not self._plain:
+            nodes, points = self._given
+            return functional(nodes[numbers], points)
+        nodes = self._nodes.take(numbers)
+        product = np.empty_like(nodes)
+        exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
+        kernels.lagrange_products(nodes, nodes, product, exponent, hit)
+        if hit.tobytes() != self._own[: nodes.size].tobytes():
+            raise ValueError(f"chosen must name each node once, not {chosen!r}")
+        out = np.empty_like(nodes)
+        kernels.lagrange_basis(nodes, 1.0 / product, -exponent, self._points, out)
+        return out
 
 
 def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .history import MISCLASSIFIED
 from .panels import Line, Panel
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def error_curves(
     ----------
     histories : sequence
         Runs, each with a ``name`` and ``rounds``; a round has its ``time`` in seconds since
-        training began and its ``error_curves``, a fraction. Rounds whose test error is None or NaN
-        were not tested and are left out. A run without a tested round appears in the legend only.
+        training began and its ``test_error``. That is a fraction, unless an attribute ``measure``
+        of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test error is
+        None, NaN or infinite are left out. A run without a tested round appears in the legend only.
     ax : matplotlib Axes, optional
         Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
     time_axis : bool
@@ -93,10 +95,17 @@ def error_curves(
     Raises
     ------
     ValueError
-        If no run has a tested round.
+        If no run has a tested round, or runs differ in their measure.
     ImportError
         If matplotlib is not installed.
     """
+    measures = {str(getattr(history, "measure", MISCLASSIFIED)) for history in histories}
+    if len(measures) > 1:
+        raise ValueError(
+            f"runs that differ in their measure, {', '.join(sorted(measures))}, "
+            "do not go in one picture"
+        )
+    percent = measures <= {MISCLASSIFIED}
     curves = [(history.name, *_curve(history, time_axis)) for history in histories]
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
@@ -111,10 +120,11 @@ def error_curves(
     errors = [error for _, _, y in curves for error in y]
     if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
         ax.set_yscale("log")
-        _plain_decades(ax.yaxis, percent=True)
+        _plain_decades(ax.yaxis, percent=percent)
     else:
         ax.set_ylim(bottom=0)
-        _percent(ax.yaxis)
+        if percent:
+            _percent(ax.yaxis)
     if log_x is None:
         log_x = max(ends) > _WIDE * min(ends) > 0
     if log_x:
@@ -123,7 +133,7 @@ def error_curves(
     else:
         ax.set_xlim(left=0)
     ax.set_xlabel("wall-clock time (s)" if time_axis else "round")
-    ax.set_ylabel("test error")
+    ax.set_ylabel(f"test {measures.pop()}")
     _plain_frame(ax)
     ax.legend(frameon=False)
     return ax
@@ -142,7 +152,7 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
     Raises
     ------
     ValueError
-        If the suffix is another one, or no run has a tested round.
+        If the suffix is another one, or as `error_curves` says.
     ImportError
         If matplotlib is not installed.
     """
@@ -453,7 +463,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]]:
     x, y = [], []
     for number, tested in enumerate(history.rounds, start=1):
-        if tested.test_error is not None and not math.isnan(tested.test_error):
+        if tested.test_error is not None and math.isfinite(tested.test_error):
             x.append(tested.time if time_axis else float(number))
             y.append(tested.test_error)
     return x, y

@@ -16,6 +16,8 @@ try:
 except ImportError as error:
     raise ImportError('progress bars need rich: pip install "fastgc[cli]"') from error
 
+from .history import MISCLASSIFIED
+
 if TYPE_CHECKING:
     from .history import History, Record
 
@@ -37,12 +39,12 @@ LONGEST_NAME = 30
 
 @contextmanager
 def training_bar(
-    name: str, rounds: int, workers: int, done: int = 0
+    name: str, rounds: int, workers: int, done: int = 0, measure: str = MISCLASSIFIED
 ) -> Iterator[Callable[[Record], None]]:
     """Show a bar for the length of a run; yields the function to call with each record.
 
-    It says the round, the training loss, the test error, the workers waited for and the time
-    decoding took.
+    It says the round, the training loss, the test error (`History.measure`), the workers waited for
+    and the time decoding took.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -53,8 +55,9 @@ def training_bar(
         task = progress.add_task(name, total=rounds, completed=done, state="starting workers")
 
         def show(record: Record) -> None:
+            loss = f"{record.loss:.3f}" if measure == MISCLASSIFIED else f"{record.loss:.3g}"
             state = (
-                f"loss {record.loss:.3f}  error {100 * record.test_error:.2f}%  "
+                f"loss {loss}  {measure} {_measured(record.test_error, measure)}  "
                 f"{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
             )
             if record.residual > APPROXIMATE:
@@ -107,12 +110,13 @@ def markdown_table(
 
 
 def comparison_table(histories: Sequence[History], target: float) -> Table:
-    """Summarise runs, one a row.
+    """Summarise runs, one a row, with the time to a test error (`History.measure`) of `target`.
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
     error predicted for one of them stands in the place of decoding. Where workers died, or
     gradients were approximations, their numbers have columns.
     """
+    measure = histories[0].measure
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
     tracked = not all(np.isnan(r.rounding) for history in histories for r in history.rounds)
@@ -130,8 +134,8 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     space = "\n" if died or any(rough) else " "
     for heading in (
         "time s",
-        f"to {100 * target:g}%",
-        "error",
+        f"to {100 * target:g}%" if measure == MISCLASSIFIED else f"to {target:.3g}",
+        measure,
         "loss",
         "workers",
         "msgs",
@@ -149,8 +153,8 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             history.name,
             _seconds(last.time),
             _seconds(seconds) if np.isfinite(seconds) else "never",
-            f"{100 * last.test_error:.2f}%",
-            f"{last.loss:.4f}",
+            _measured(last.test_error, measure),
+            f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
             f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
             f"{np.mean([r.messages for r in rounds]):.1f}",
             f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
@@ -182,6 +186,11 @@ def spending_table(histories: Sequence[History], loss: float) -> Table:
         rows.append([history.name, str(spent.rounds), *cells])
     head = ["method", "rounds", "time s", "communication", "computation"]
     return rich_table(f"to a training loss of {loss:.4g}", head, rows)
+
+
+def _measured(error: float, measure: str) -> str:
+    """A test error, in percent if it is a fraction."""
+    return f"{100 * error:.2f}%" if measure == MISCLASSIFIED else f"{error:.3g}"
 
 
 def _seconds(time: float) -> str:

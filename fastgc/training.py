@@ -24,8 +24,17 @@ from .engines import Cluster, RoundReport
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
 from .engines.worker import partial_gradient
 from .errors import CheckpointError
-from .history import History, Record, Spent, equal_loss, read_json, record_of, write_json
-from .models import LeastSquares, Model, SoftmaxRegression
+from .history import (
+    MISCLASSIFIED,
+    History,
+    Record,
+    Spent,
+    equal_loss,
+    read_json,
+    record_of,
+    write_json,
+)
+from .models import LeastSquares, LinearRegression, Model, SoftmaxRegression
 from .optimizers import GCADA, Nesterov, Optimizer
 
 if TYPE_CHECKING:
@@ -74,10 +83,11 @@ def train(
     code : Code
         The scheme; ``code.n`` workers are started, and ended again.
     data : Dataset, "digits" or path
-        What `fastgc.data.load` takes.
+        What `fastgc.data.load` takes. Whole numbers in a file are classes; where they are to be
+        predicted, give ``fastgc.data.load(path, task="regression")``.
     model : Model, optional
-        Default: softmax regression, or least squares for codes that need it (`LagrangeCode`).
-        Training starts from zero.
+        Default: for classes softmax regression, or least squares for codes that need it
+        (`LagrangeCode`); for real-valued targets linear regression. Training starts from zero.
     optimizer : Optimizer, optional
         Gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
         rate. With `CADA` or `GCADA` only the workers that it selects compute: the code is a
@@ -129,8 +139,8 @@ def train(
     ------
     ValueError
         If arguments do not go together: coded data and a model whose gradient is not quadratic in
-        them, an adaptive method and a code without its groups, mini-batches larger than a
-        partition, more rounds than the run to decode as has.
+        them, classes and a model of targets or the reverse, an adaptive method and a code without
+        its groups, mini-batches larger than a partition, more rounds than the run to decode as has.
     TypeError
         If an argument is of a wrong type; a `checkpoint` asks for an optimizer with methods
         ``state`` and ``restore``.
@@ -173,15 +183,12 @@ def train(
         return History(name, repr(code), getattr(data, "name", str(data)), described(delays), seed)
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
-    if model is None:
-        kind: type[LeastSquares | SoftmaxRegression] = (
-            LeastSquares if code.codes_data else SoftmaxRegression
-        )
-        model = kind(dataset.features, dataset.classes)
+    model = _default_model(code, dataset) if model is None else model
+    measure = _measure(model, dataset)
     if code.codes_data and not model.quadratic:
         raise ValueError(
             f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
-            f"LeastSquares with it, not {type(model).__name__}"
+            f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
         )
     batches = None
     if batch is not None:
@@ -194,7 +201,7 @@ def train(
     shards = code.encode_data(*prepared)
     optimizer.reset(np.zeros(model.size, dtype=X.dtype))
     gradient = np.empty(model.size, dtype=X.dtype)
-    history = History(name, repr(code), dataset.name, described(delays), seed)
+    history = History(name, repr(code), dataset.name, described(delays), seed, measure=measure)
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
 
@@ -223,7 +230,7 @@ def train(
         if progress and first <= rounds:
             from .progress import training_bar
 
-            show = stack.enter_context(training_bar(history.name, rounds, code.n, done))
+            show = stack.enter_context(training_bar(history.name, rounds, code.n, done, measure))
         if first > rounds and serve is None:  # or other processes would wait for a cluster
             history.theta = optimizer.theta.copy()
             return history
@@ -314,6 +321,32 @@ def _engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
     if not callable(engine):
         raise TypeError(f"engine must be a name or callable, not {type(engine).__name__}")
     return engine
+
+
+def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
+    if dataset.task == "regression":
+        return LinearRegression(dataset.features, dataset.outputs)
+    if code.codes_data:
+        return LeastSquares(dataset.features, dataset.classes)
+    return SoftmaxRegression(dataset.features, dataset.classes)
+
+
+def _measure(model: Model, dataset: datasets.Dataset) -> str:
+    """What the model's error is, if it is one of such data."""
+    measure: str = getattr(model, "measure", MISCLASSIFIED)
+    if not isinstance(measure, str):
+        raise TypeError(f"measure of {type(model).__name__} must be a name, not {measure!r}")
+    if isinstance(model, LinearRegression) and dataset.task == "classification":
+        raise ValueError(
+            f"{dataset.name} has classes and {type(model).__name__} needs targets: "
+            'load(…, task="regression") keeps numbers as they are'
+        )
+    if isinstance(model, LeastSquares | SoftmaxRegression) and dataset.task == "regression":
+        raise ValueError(
+            f"{dataset.name} has real-valued targets and {type(model).__name__} needs classes: "
+            "train LinearRegression"
+        )
+    return measure
 
 
 def check_batch(code: Code, batch: int, samples: int) -> None:

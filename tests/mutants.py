@@ -640,8 +640,8 @@ MUTANTS = [
     M(
         "sim12",
         "closed_forms",
-        "return t / self.load - self.cost",
-        "return (t - self.cost) / self.load",
+        "return t / done - self.cost",
+        "return (t - self.cost) / done",
     ),
     M(
         "sim13",
@@ -654,6 +654,24 @@ MUTANTS = [
         "closed_forms",
         "if most <= 1:",
         "if most < 1:",
+    ),
+    M(
+        "sim15",
+        "closed_forms",
+        "return t - self.cost * done",
+        "return (t - self.cost * done) * self.load / done",
+    ),
+    M(
+        "sim16",
+        "coverage",
+        "ends = np.arange(1, self.n + 1) * self.block - 1",
+        "ends = np.arange(1, self.n + 1) * self.block",
+    ),
+    M(
+        "sim17",
+        "coverage",
+        "(self.lost + self.farthest - 1) // self.block",
+        "(self.lost + self.farthest) // self.block",
     ),
     # ------------------------------------------------------------------ delays
     M(
@@ -855,7 +873,7 @@ MUTANTS = [
     M(
         "model1",
         "models",
-        "weights = slice(0, self.features * self.classes)",
+        "weights = slice(0, self.features * self._columns)",
         "weights = slice(0, self.size)",
     ),
     M(
@@ -867,14 +885,97 @@ MUTANTS = [
     M(
         "model3",
         "models",
-        "return _largest_eigenvalue(X) / 2",
-        "return _largest_eigenvalue(X) / 4",
+        "return super().smoothness(X) / 2",
+        "return super().smoothness(X) / 4",
     ),
     M(
         "model4",
         "models",
         "if len(y) and not 0 <= y.min() <= y.max() < self.classes:",
         "if len(y) and not y.max() < self.classes:",
+    ),
+    M(
+        "model5",
+        "models",
+        "math.sqrt(2 * self.loss(theta, X, y) / self.outputs)",
+        "math.sqrt(2 * self.loss(theta, X, y))",
+    ),
+    M(
+        "model6",
+        "models",
+        "A = np.ones((len(X), X.shape[1] + bias))",
+        "A = np.ones((len(X), X.shape[1] + 1))",
+    ),
+    M(
+        "model7",
+        "models",
+        "        if self.bias:\n            residual.sum",
+        "        if True:\n            residual.sum",
+    ),
+    M(
+        "data6",
+        "data",
+        'real = task == "regression" or (task == "auto" and any(map(_has_fractions, labels)))',
+        'real = task == "regression" or (task == "auto" and all(map(_has_fractions, labels)))',
+    ),
+    M(
+        "data7",
+        "data",
+        "alike = np.zeros(len(y), np.intp) if real else y",
+        "alike = np.zeros(len(y), np.intp)",
+    ),
+    M(
+        "data8",
+        "data",
+        'if y.dtype.kind != "f":\n        return False',
+        'if y.dtype.kind == "U":\n        return False',
+    ),
+    M(
+        "train11",
+        "training",
+        "described(delays), seed, measure=measure)",
+        "described(delays), seed)",
+    ),
+    M("zhu1", "reproduce", "level * (self.start - self.lowest)", "level * self.start"),
+    M(
+        "zhu2",
+        "reproduce",
+        "c = stated / groups**2 if scaled else stated",
+        "c = stated / groups if scaled else stated",
+    ),
+    M("zhu3", "reproduce", 'if options.keys() == {"age"}:', "if options:"),
+    M("zhu4", "reproduce", "return chosen[MAX_AGE:], float", "return chosen[:-MAX_AGE], float"),
+    M("zhu5", "reproduce", "chosen[at, method.selected] = True", "chosen[at] = True"),
+    M("zhu6", "reproduce", "vectors / (size + 1)", "vectors / size"),
+    M(
+        "zhu7",
+        "reproduce",
+        "MAX_AGE, BATCH, STEPS, LEVEL = 10, 20, 300, 0.05",
+        "MAX_AGE, BATCH, STEPS, LEVEL = 10, 20, 300, 0.04",
+    ),
+    M(
+        "plot1",
+        "plotting",
+        "_plain_decades(ax.yaxis, percent=percent)",
+        "_plain_decades(ax.yaxis, percent=True)",
+    ),
+    M(
+        "plot2",
+        "plotting",
+        "tested.test_error is not None and math.isfinite(tested.test_error)",
+        "tested.test_error is not None and not math.isnan(tested.test_error)",
+    ),
+    M(
+        "cli1",
+        "cli",
+        "reached = equal_error(histories) if target is None else target",
+        "reached = 0.05 if target is None else target",
+    ),
+    M(
+        "cli2",
+        "cli",
+        "LinearRegression(dataset.features, dataset.outputs, bias=bias)",
+        "LinearRegression(dataset.features, dataset.outputs)",
     ),
     # ------------------------------------------------------------------ codes: Reed-Solomon
     M(
@@ -1126,8 +1227,128 @@ MUTANTS = [
     M(
         "random1",
         "repetition codes",
-        "np.random.default_rng([seed, worker])",
-        "np.random.default_rng(seed + worker)",
+        "return _mixed(key + (workers.astype(np.uint64) + np.uint64(1)) * _STEP)",
+        "return key + (workers.astype(np.uint64) + np.uint64(1)) * _STEP",
+    ),
+    M(
+        "random2",
+        "codes repetition",
+        "np.put_along_axis(new, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)",
+        "np.put_along_axis(new, order[:, 1:], ordered[:, 1:] >= ordered[:, :-1], axis=1)",
+    ),
+    M(
+        "together1",
+        "simulation codes",
+        "shares[np.repeat(self.sends_together, counts)] = 1.0",
+        "shares[np.repeat(self.sends_together, counts)] *= 1.0",
+    ),
+    M(
+        "together2",
+        "repetition",
+        "count = self.message_counts[worker] if together[worker] else 1",
+        "count = 1",
+    ),
+    M(
+        "together3",
+        "engine_simulated conformance",
+        "over = given.ready and not (worker == last and self._together[worker])",
+        "over = given.ready",
+    ),
+    M(
+        "shares1",
+        "simulation codes",
+        "sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)",
+        "sent = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)",
+    ),
+    M(
+        "cluster1",
+        "reed_solomon codes",
+        "alike = c._replace(first_worker=0, first_partition=0)",
+        "alike = c._replace(first_worker=0, first_partition=0, k=0)",
+    ),
+    M(
+        "tiling1",
+        "binary codes",
+        "return self._root(0) == self._root(self._k)",
+        "return start == stop",
+    ),
+    M(
+        "assign1",
+        "assign",
+        "names = sorted(found, key=lambda name: found[name].mean)",
+        "names = sorted(found)",
+    ),
+    M(
+        "assign2",
+        "binary",
+        'slowest = np.argsort(total, kind="stable")[: dealt.size]',
+        "slowest = np.arange(dealt.size)",
+    ),
+    M(
+        "assign3",
+        "binary",
+        "np.maximum.at(fastest, block, speed[fast])",
+        "np.add.at(fastest, block, speed[fast])",
+    ),
+    M(
+        "assign4",
+        "binary",
+        "ends[2 * pair], ends[2 * pair + 2]",
+        "ends[2 * pair], ends[2 * pair + 1]",
+    ),
+    M(
+        "assign5",
+        "reed_solomon",
+        "waited = np.array([np.sort(each)[stragglers] for each in members])",
+        "waited = np.array([np.sort(each)[0] for each in members])",
+    ),
+    M(
+        "assign6",
+        "plan cli",
+        '"binary": [f",assignment={each}" for each in ASSIGNMENTS if each != "uniform"],',
+        '"binary": [""],',
+    ),
+    M(
+        "fair1",
+        "stability",
+        "s = next((s for s in every if nearest(s) == s and figure(s) <= most), -1)",
+        "s = next((s for s in every if nearest(s) == s and figure(s) < most), -1)",
+    ),
+    M(
+        "fair2",
+        "stability",
+        "s = nearest(bisect.bisect_right(every, most, key=figure) - 1)",
+        "s = nearest(bisect.bisect_left(every, most, key=figure) - 1)",
+    ),
+    M(
+        "fair3",
+        "stability",
+        "return max(first, nearest(min(max(reference.stragglers, first), s)))",
+        "return nearest(s)",
+    ),
+    M(
+        "fair4",
+        "stability",
+        "first = bisect.bisect_left(every, figure(s), key=figure)",
+        "first = 0",
+    ),
+    M(
+        "fair5",
+        "cli stability",
+        'if part == "table" and equal != "stragglers" and text != chosen[0]:',
+        "if False:",
+    ),
+    M(
+        "integer1",
+        "integers",
+        "if is_integer(out.dtype) and (vector != np.rint(vector)).any():",
+        "if False:",
+    ),
+    M(
+        "rec1",
+        "codes errors",
+        "return np.flatnonzero(array)",
+        "return np.flatnonzero(~array)",
     ),
     # ------------------------------------------------------------------ engines
     M(
@@ -1329,7 +1550,7 @@ MUTANTS = [
     M(
         "plan9",
         "optimum",
-        "alpha = float(found.x) if found.fun < times[-1] else 1.0",
+        "alpha = float(found.x) if found.fun < times[-1] else room",
         "alpha = float(found.x)",
     ),
     M(
@@ -1337,6 +1558,23 @@ MUTANTS = [
         "loads",
         'loads[np.argsort(loads - ideal, kind="stable")[: total - loads.sum()]] += 1',
         'loads[np.argsort(ideal - loads, kind="stable")[: total - loads.sum()]] += 1',
+    ),
+    M("fraction1", "optimum", "room = math.floor(held * (1 + _SHORT))", "room = math.floor(held)"),
+    M(
+        "fraction2",
+        "optimum",
+        "return min(max_load / k, 1.0)",
+        "return min(max_load / max(n, 1), 1.0)",
+    ),
+    M("boolean1", "codes", "return np.flatnonzero(array)", "return np.flatnonzero(~array)"),
+    M("boolean2", "codes", "if array.size != count:", "if array.size > count:"),
+    M("halbawi1", "reproduce", "sums *= scale", "pass", "clocked"),
+    M("halbawi2", "reproduce", "    lowest += [min(errors)", "    [min(errors)", "halbawi"),
+    M(
+        "halbawi3",
+        "reproduce",
+        "np.flatnonzero(errors <= target)",
+        "np.flatnonzero(errors < target)",
     ),
     # -------------------------------------- scales, energies, gates, liars: what nobody sees
     M("scale1", "half", "_MOST, _ZERO = 255, 0x7E00 + 256", "_MOST, _ZERO = 100, 0x7E00 + 256"),
@@ -1416,8 +1654,8 @@ MUTANTS = [
     M(
         "gate3",
         "lagrange simulation",
-        "if tally.add(heard[-1]) and not self.awaits_more(np.array(heard)):",
-        "if tally.add(heard[-1]):",
+        "if ready[-1] and not self.awaits_more(np.array(heard)):",
+        "if ready[-1]:",
     ),
     M(
         "gate4",

@@ -12,7 +12,12 @@ import fastgc
 from fastgc import interpolation, kernels, vandermonde
 from fastgc._arrays import as_array, view_of
 from fastgc.engines.local import LocalCluster
-from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
+from fastgc.models import (
+    LeastSquares,
+    LinearRegression,
+    SoftmaxRegression,
+    least_squares_gradient,
+)
 from fastgc.optimizers import SGD
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
@@ -295,8 +300,14 @@ def test_functions_of_numbers(lend):
 @pytest.mark.any_backend
 def test_models(lend):
     rng = np.random.default_rng(1)
-    X, y = rng.standard_normal((9, 3)), rng.integers(0, 4, 9)
-    for model in (SoftmaxRegression(3, 4), LeastSquares(3, 4)):
+    X, labels = rng.standard_normal((9, 3)), rng.integers(0, 4, 9)
+    targets = rng.standard_normal((9, 4))
+    for model, y in (
+        (SoftmaxRegression(3, 4), labels),
+        (LeastSquares(3, 4), labels),
+        (LinearRegression(3, 4), targets),
+        (LinearRegression(3, bias=False), targets[:, 0]),
+    ):
         theta = rng.standard_normal(model.size)
         given = lend(theta), lend(X), lend(y)
         gradient = canary(theta)
@@ -306,7 +317,7 @@ def test_models(lend):
         np.testing.assert_array_equal(model.gradient(*given), gradient)
         for quantity in (model.loss, model.error):
             assert quantity(*given) == quantity(theta, X, y)
-    E = np.eye(4)[y]
+    E = np.eye(4)[labels]
     theta = rng.standard_normal((3, 4))
     np.testing.assert_array_equal(
         least_squares_gradient(lend(theta), lend(X), lend(E)), least_squares_gradient(theta, X, E)

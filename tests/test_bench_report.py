@@ -8,6 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
+
+from fastgc.cli import app
 
 pytestmark = pytest.mark.any_backend
 
@@ -142,17 +145,25 @@ def test_without_such_benchmarks_there_are_no_pictures(tmp_path):
 
 def test_every_benchmark_with_a_table_is_in_a_section():
     named = set(re.findall(r"benches/(\w+)\.py", " ".join(s.command for s in report.SECTIONS)))
-    there = {path.stem for path in BENCHES.glob("test_*.py")}
+    there = {path.stem for path in BENCHES.glob("test_*.py")} | {"assignments", "li_experiment"}
     assert named == there - {"test_kernels"}  # of which no table is made
 
 
 def test_sections_by_words():
     assert report.chosen([]) == list(report.SECTIONS)
     (codes,) = report.chosen(["Fastgc Codes"])
-    assert codes.command == "fastgc codes --markdown"
+    assert codes.command == "fastgc codes -n 24 -s 5 --markdown"
     assert report.chosen(["test_engines", "fastgc codes"])[0] is codes
     with pytest.raises(ValueError, match="nosuch"):
         report.chosen(["nosuch"])
+
+
+def test_codes_are_compared_at_one_load():
+    """All that exist at it, at the least; others are named."""
+    (section,) = report.chosen(["fastgc codes"])
+    result = CliRunner().invoke(app, [*section.command.split()[1:], "--trials", "1"])
+    assert "\nCompared at a load of 6; uncoded, ignore at 1; ye-abbe at 7.\n" in result.stdout
+    assert "lcc-mmc-2" in result.stdout
 
 
 def test_results_are_written_by_one_command(tmp_path, monkeypatch, capsys):

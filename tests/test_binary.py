@@ -1,5 +1,6 @@
 """Charalambides et al.: the worked example, the algorithms as printed, and unequal workers."""
 
+import bisect
 import itertools
 
 import numpy as np
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
 
-from fastgc import BinaryCode, FractionalRepetition
+from fastgc import BinaryCode, FractionalRepetition, NotDecodableError
+from fastgc.codes.binary import ASSIGNMENTS
 from fastgc.codes.rules import Tiling
 
 pytestmark = pytest.mark.any_backend
@@ -100,13 +102,17 @@ def test_decodes_from_any_n_minus_s(data):
     s = data.draw(st.integers(0, n - 1))
     k = data.draw(st.integers(-(-n // (s + 1)), 3 * n))
     speeds = data.draw(st.none() | st.lists(st.floats(0.01, 100), min_size=n, max_size=n))
-    code = BinaryCode(n, k, stragglers=s, speeds=speeds)
+    assignment = None if speeds is None else data.draw(st.sampled_from(ASSIGNMENTS))
+    code = BinaryCode(n, k, stragglers=s, speeds=speeds, assignment=assignment)
     assert (code.loads > 0).all()
-    assert code.loads.sum() == (s + 1) * k
+    held = np.bincount(np.concatenate([code.partitions(i) for i in range(n)]), minlength=k)
+    assert held.min() >= s + 1
+    if assignment in (None, "classes", "uniform") or n % (s + 1) == 0:
+        assert held.max() == s + 1
     F = data.draw(st.permutations(range(n)))[: n - s]
     vector = code.decoding_vector(F)
     np.testing.assert_array_equal(vector @ code.matrix()[F], 1)  # exactly: sums of small integers
-    assert set(vector) <= {0, 1}  # a complete class there is
+    assert set(vector) <= {0, 1}  # nothing need be subtracted
 
 
 def test_classes_are_complete_first():
@@ -142,22 +148,154 @@ def test_two_types_of_machines(alpha, beta, t1, t2):
     J2 = (s + 1) * k * beta * t1 / (alpha * t2 + beta * t1) / tau2
     assert J1 * t1 == pytest.approx(J2 * t2)
     kind = np.random.default_rng(0).permutation([1] * tau1 + [2] * tau2)
-    code = BinaryCode(n, k, stragglers=s, speeds=np.where(kind == 1, 1 / t1, 1 / t2))
+    speeds = np.where(kind == 1, 1 / t1, 1 / t2)
+    code = BinaryCode(n, k, stragglers=s, speeds=speeds, assignment="classes")
     assert J1.is_integer()
     assert (code.loads == np.where(kind == 1, J1, J2)).all()
 
 
 def test_any_number_of_types():
     speeds = np.repeat([8.0, 4.0, 2.0, 1.0], [3, 6, 6, 6])
-    code = BinaryCode(21, 66, stragglers=2, speeds=speeds)
+    code = BinaryCode(21, 66, stragglers=2, speeds=speeds, assignment="classes")
     np.testing.assert_array_equal(code.loads, speeds * 3)
     # rounded, where it does not come out even, by less than one partition
-    code = BinaryCode(21, 100, stragglers=2, speeds=speeds)
+    code = BinaryCode(21, 100, stragglers=2, speeds=speeds, assignment="classes")
     assert np.abs(code.loads - speeds * 100 / 22).max() < 1
-    assert BinaryCode(4, 8, stragglers=0, speeds=[1e308] * 4).loads.tolist() == [2] * 4
     # the slowest still compute one
-    code = BinaryCode(6, 7, stragglers=1, speeds=[1000, 1000, 1, 1, 1, 1])
+    code = BinaryCode(6, 7, stragglers=1, speeds=[1000, 1000, 1, 1, 1, 1], assignment="classes")
     assert code.loads.tolist() == [5, 5, 1, 1, 1, 1]
+
+
+@given(st.data())
+@settings(max_examples=much(100, 40), deadline=None)
+def test_classes_are_about_equally_fast(data):
+    """Where s + 1 divides n, as fast as each other up to the speeds dealt in one turn."""
+    s, turns = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 6))
+    n = (s + 1) * turns
+    speeds = np.array(data.draw(st.lists(st.floats(0.1, 10), min_size=n, max_size=n)))
+    k = 10_000
+    code = BinaryCode(n, k, stragglers=s, speeds=speeds, assignment="classes")
+    sums = np.bincount(code._class, speeds)
+    assert np.bincount(code._class).tolist() == [turns] * (s + 1)
+    dealt = np.sort(speeds).reshape(turns, s + 1)
+    assert np.ptp(sums) <= (dealt[:, -1] - dealt[:, 0]).max() + 1e-12
+    # and each class ends at one time: eq. (2), to a partition
+    assert np.abs(code.loads - k * speeds / sums[code._class]).max() < 1 + 1e-9
+
+
+def test_classes_end_together_where_they_can():
+    code = BinaryCode(8, 252, stragglers=1, speeds=range(8, 0, -1), assignment="classes")
+    np.testing.assert_array_equal(code.loads, 14 * np.arange(8, 0, -1))
+
+
+def sets_that_suffice(code):
+    """Of each set of workers, as bits, whether its rows span the vector of ones: by ranks."""
+    B = code.matrix()
+    for lost in itertools.combinations(range(code.n), code.stragglers):
+        rows = np.delete(B, lost, axis=0)
+        rank = np.linalg.matrix_rank(rows)
+        yield rank == np.linalg.matrix_rank(np.vstack([rows, np.ones(code.k)]))
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("n", range(1, 10))
+def test_any_s_workers_may_straggle(n, assignment):
+    """All n, all s, all sets; by the code's own vectors, and for some of the codes by ranks."""
+    rng = np.random.default_rng(n)
+    for s in range(n):
+        least = -(-n // (s + 1))
+        for k, speeds in ((least, rng.uniform(1, 4, n)), (2 * n + 1, rng.lognormal(0, 1, n))):
+            code = BinaryCode(n, k, stragglers=s, speeds=speeds, assignment=assignment)
+            B, rule = code.matrix(), code.rule
+            assert (code.loads > 0).all()
+            assert (B.sum(axis=0) >= s + 1).all()
+            for F in itertools.combinations(range(n), n - s):
+                F = np.array(F)
+                assert not rule.missing(F)
+                np.testing.assert_array_equal(code.vector(F) @ B[F], 1)
+            if n in (5, 8) and k == least:
+                assert all(sets_that_suffice(code))
+
+
+@pytest.mark.parametrize("assignment", ["spread", "aligned"])
+def test_blocks_are_decoded_from_every_set_that_suffices(assignment):
+    """And by as few messages as any path takes."""
+    for n, s in itertools.chain.from_iterable(((n, s) for s in range(n)) for n in range(1, 7)):
+        code = BinaryCode(n, stragglers=s, speeds=range(1, n + 1), assignment=assignment)
+        B, rule = code.matrix(), code.rule
+        for f in range(n + 1):
+            for F in map(np.array, itertools.combinations(range(n), f)):
+                F = F.astype(int)
+                path = rule.path(F)
+                if path is None:
+                    with pytest.raises(NotDecodableError):
+                        code.vector(F)
+                else:
+                    vector = code.vector(F)
+                    np.testing.assert_array_equal(vector @ B[F], 1)
+                    assert vector.sum() == len(path)
+
+
+def test_fastest_hold_different_blocks():
+    """Sixteen workers, s = 3: four blocks; and where s + 1 does not divide n."""
+    speeds = np.arange(16.0, 0, -1)
+    spread = BinaryCode(16, 580, stragglers=3, speeds=speeds)
+    assert spread.assignment == "spread"
+    B = spread.matrix()
+    for turn in range(4):
+        np.testing.assert_array_equal(B[4 * turn : 4 * turn + 4].sum(axis=0), 1)
+    np.testing.assert_array_equal(spread.loads[:4], speeds[:4] * 10)  # by their fastest holders
+    aligned = BinaryCode(16, 400, stragglers=3, speeds=speeds, assignment="aligned")
+    for turn in range(4):
+        assert len(np.unique(aligned.matrix()[4 * turn : 4 * turn + 4], axis=0)) == 1
+    np.testing.assert_array_equal(aligned.loads[::4], np.array([16, 12, 8, 4]) * 10)
+    # n = 14: four blocks, and the two slowest hold two each
+    code = BinaryCode(14, 460, stragglers=3, speeds=speeds[:14])
+    B = code.matrix()
+    np.testing.assert_array_equal(B.sum(axis=0), 4)
+    assert (np.abs(np.diff(B, axis=1)).sum(axis=0) > 0).sum() == 3  # places where any is cut
+    blocks = np.split(B, np.flatnonzero(np.abs(np.diff(B, axis=1)).sum(axis=0)) + 1, axis=1)
+    held = np.array([block[:, 0] for block in blocks]).sum(axis=0)
+    assert held.tolist() == [1] * 12 + [2, 2]
+    # n = 13, s = 5: of three blocks two would have one holder of them alone: two blocks instead
+    code = BinaryCode(13, 26, stragglers=4, speeds=speeds[:13])
+    assert np.unique(code._start).size == 3
+    code = BinaryCode(17, 34, stragglers=7, speeds=[1.0] * 17)
+    assert np.unique(code._start).size == 2
+    assert code.matrix().sum(axis=0).min() == 8
+
+
+def test_speeds_may_be_as_far_apart_as_floats():
+    for assignment in ASSIGNMENTS:
+        far = BinaryCode(2, 4, stragglers=1, speeds=[1e308, 1e-308], assignment=assignment)
+        assert far.loads.tolist() == [4, 4]
+        even = BinaryCode(4, 8, stragglers=0, speeds=[1e308] * 4, assignment=assignment)
+        assert even.loads.tolist() == [2] * 4
+
+
+def mean_by_hand(code, unit):
+    """Mean time of rounds in which worker i takes unit[r, i] a partition, by their rule alone."""
+    times = []
+    for end in unit * code.loads:
+        order = np.argsort(end)
+        enough = bisect.bisect_left(range(code.n), 0, key=lambda f: -code.rule.missing(order[:f]))
+        times.append(end[order[enough - 1]])
+    return np.mean(times)
+
+
+@pytest.mark.parametrize(("s", "share", "gain"), [(1, 0.9, 0.9), (4, 0.5, 0.85), (4, 0.1, 0.7)])
+def test_spread_is_faster(s, share, gain):
+    """Than classes and than no speeds, whether delays vary or not."""
+    rng = np.random.default_rng(3)
+    n, k, rounds = 20, 200, 60
+    speeds = rng.uniform(1, 4, n)
+    unit = (share + (1 - share) * rng.standard_exponential((rounds, n))) / speeds
+    spread, classes, uniform = (
+        mean_by_hand(BinaryCode(n, k, stragglers=s, speeds=speeds, assignment=assignment), unit)
+        for assignment in ("spread", "classes", "uniform")
+    )
+    assert spread < gain * classes
+    assert spread < uniform
 
 
 @pytest.mark.parametrize(
@@ -171,6 +309,14 @@ def test_any_number_of_types():
         ({"n": 3, "stragglers": 1, "speeds": 3}, "3 workers need 3 speeds"),
         ({"n": 3, "stragglers": 1, "speeds": [1, 2, 0]}, "positive and finite"),
         ({"n": 3, "stragglers": 1, "speeds": [1, 2, np.inf]}, "positive and finite"),
+        (
+            {"n": 3, "stragglers": 1, "speeds": [1, 2, 3], "assignment": "fair"},
+            "assignment must be one of spread, aligned, classes, uniform, not 'fair'",
+        ),
+        (
+            {"n": 3, "stragglers": 1, "assignment": "spread"},
+            "assignment='spread' needs speeds=",
+        ),
     ],
 )
 def test_impossible(arguments, says):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -132,12 +133,22 @@ def test_table_of_codes():
     lines = [line for line in markdown.stdout.splitlines() if line.startswith("|")]
     assert len(lines) == 4
     assert len({line.count("|") for line in lines}) == 1
-    assert lines[2].startswith("| Reed-Solomon (`rs`) | 2 | 7/8 | 7.0 | 7.0 | 1 |")
+    assert lines[2].startswith("| Reed-Solomon (`rs`) | 2 | 2 | 7/8 | 7.0 | 7.0 | 1 |")
     figures = json.loads(run("codes", "binary", "-n", "6", "-s", "1", "--json").stdout)["binary"]
     assert figures["threshold"] == 5
-    assert figures["load"] == 2
+    assert (figures["load"], figures["mean_load"]) == (2, 2.0)
     assert figures["worst_error"] < 1e-14
     assert 3 <= figures["mean_messages"] == figures["communication_load"] <= 5
+
+
+def test_table_of_codes_says_which_loads_differ():
+    names = "rs,uncoded,lcc,lcc-mmc-2,uc-mmc,ignore"
+    result = run("codes", names, "-n", "10", "-s", "2", "--trials", "1")
+    assert result.stdout.endswith(
+        "Compared at a load of 3; uncoded, ignore at 1; lcc-mmc-2 at 4.\n"
+    )
+    even = run("codes", "rs,lcc,lcc-mmc-2", "-n", "8", "-s", "1", "--trials", "1", "--markdown")
+    assert "Compared" not in even.stdout
 
 
 def test_table_of_codes_leaves_out_what_does_not_exist():
@@ -182,7 +193,7 @@ def test_lists_of_codes():
         (["--code", "rs:root=4"], "not coprime"),
         (
             ["--code", "rs:roots=1"],
-            "rs takes stragglers, load, root, packed, clusters, strict, once each",
+            "rs takes stragglers, load, root, packed, clusters, speeds, strict, once each",
         ),
         (["--code", "rs:root"], "once each; expected key=value"),
         (["--code", "rs:clusters=9"], "clusters must be"),
@@ -213,9 +224,116 @@ def test_errors_are_one_line_and_nothing_runs(arguments, says):
     assert "Traceback" not in result.output
 
 
-# ------------------------------------------------------------------------------ adaptive methods
+# ---------------------------------------------------------------------------------- regression
 
 SIMULATED = ("--engine", "simulated", "--delays", "exponential:mean=0.001")
+
+
+@pytest.fixture
+def targets(tmp_path):
+    """Files of targets: floats in two columns, and integers."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X @ rng.standard_normal((3, 2)) + 1 + 0.1 * rng.standard_normal((60, 2))
+    np.savez(tmp_path / "floats.npz", X=X, y=y)
+    np.savez(tmp_path / "whole.npz", X=X, y=np.rint(50 * y[:, 0]).astype(int))
+    return tmp_path
+
+
+def test_regression_is_told_in_rmse(targets):
+    history, plot = targets / "runs.json", targets / "runs.svg"
+    result = run(
+        *("train", "--data", str(targets / "floats.npz"), "--code", "lcc:load=2", "-n", "4"),
+        *("--rounds", "20", "--compare", "rs", "--json", str(history), "--plot", str(plot)),
+        *SIMULATED,
+    )
+    assert result.exit_code == 0, result.output
+    y = fastgc.data.load(targets / "floats.npz").y_test
+    spread = np.sqrt(np.mean(np.var(y, axis=0)))
+    assert f"12 test samples, 2 targets (standard deviation {spread:.4g} in" in result.output
+    runs = json.loads(history.read_text())
+    assert [each["measure"] for each in runs] == ["RMSE"] * 2
+    lowest = max(min(r["test_error"] for r in each["rounds"]) for each in runs)
+    head = next(line for line in result.stdout.splitlines() if "RMSE" in line)
+    assert head.split()[:5] == ["scheme", "time", "s", "to", f"{lowest:.3g}"]
+    assert "%" not in result.stdout
+    assert "never" not in result.stdout
+    drawn = plot.read_text()
+    assert "<!-- test RMSE -->" in drawn
+    assert "%" not in "".join(line for line in drawn.splitlines() if "<!--" in line)
+
+
+def test_whole_numbers_are_targets_where_told(targets):
+    history = targets / "runs.json"
+    common = ("train", "--data", str(targets / "whole.npz"), "-n", "4", "--rounds", "2", *SIMULATED)
+    result = run(*common)
+    assert "classes; model softmax" in result.output
+    assert "if y are numbers to predict, say --task regression" in result.output
+    assert "say --task" not in run(*common, "--task", "classification").output
+    result = run(*common, "--task", "regression", "--no-bias", "--json", str(history), "--target",
+                 "40")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "1 target (standard" in result.output
+    assert "model least-squares without a bias" in result.output
+    assert "say --task" not in result.output
+    assert "to 40" in result.stdout
+    found = fastgc.data.load(targets / "whole.npz", task="regression")
+    model = fastgc.models.LinearRegression(3, bias=False)
+    same = fastgc.train(
+        fastgc.Uncoded(4), found, model=model, rounds=2, engine="simulated", optimizer=None
+    )
+    [told] = json.loads(history.read_text())
+    assert told["rounds"][-1]["test_error"] == pytest.approx(same.rounds[-1].test_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "least-squares"])
+def test_classifiers_without_a_bias(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    np.savez(tmp_path / "two.npz", X=rng.standard_normal((60, 3)) + y[:, None] + 1, y=y)
+    history = tmp_path / "runs.json"
+    result = run("train", "--data", str(tmp_path / "two.npz"), "-n", "4", "--rounds", "3",
+                 "--model", kind, "--no-bias", "--json", str(history), *SIMULATED)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    dataset = fastgc.data.load(tmp_path / "two.npz")
+    classifiers = {
+        "softmax": fastgc.models.SoftmaxRegression,
+        "least-squares": fastgc.models.LeastSquares,
+    }
+    losses = []
+    for bias in (False, True):
+        model = classifiers[kind](3, 2, bias=bias)
+        same = fastgc.train(fastgc.Uncoded(4), dataset, model=model, rounds=3, engine="simulated")
+        losses.append(same.rounds[-1].loss)
+    [told] = json.loads(history.read_text())
+    assert told["rounds"][-1]["loss"] == pytest.approx(losses[0], rel=1e-9)
+    assert abs(losses[0] - losses[1]) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--data", "floats.npz", "--model", "softmax"],
+            "floats has real-valued targets, and soft",
+        ),
+        (["--data", "floats.npz", "--task", "classification"], "expected one label per sample"),
+        (["--task", "regress"], "--task must be one of auto, classification, regression"),
+        (["--target", "1.5"], "--target is a fraction of the test set here, not 1.5"),
+        (["--target", "-1"], "--target"),
+    ],
+)
+def test_regression_errors_are_one_line_and_nothing_runs(targets, monkeypatch, arguments, says):
+    monkeypatch.chdir(targets)
+    result = run("train", *arguments, *SIMULATED, "--json", "written.json")
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+    assert "loss" not in result.output
+    assert not Path("written.json").exists()
+
+
+# ------------------------------------------------------------------------------ adaptive methods
 
 
 def listed(text):
@@ -553,10 +671,38 @@ def test_stability_table_json_and_csv(tmp_path):
     assert path.read_text().count("\n") == 25
     table = run(*arguments, *options)
     assert table.stdout.count("float32, adversarial stragglers") == 1
-    assert table.stdout.count("binary ") == 8
-    assert max(map(len, table.stdout.splitlines()[:30])) <= 80
+    assert table.stdout.count("binary ") == 8 + 2
+    assert max(map(len, table.stdout.splitlines()[:40])) <= 80
     markdown = run(*arguments, *options, "--markdown").stdout
     assert "| Reed-Solomon, by Björck–Pereyra, Leja order | 16 | 4 |" in markdown
+
+
+def test_tables_say_which_clustered_codes_are_not():
+    """With fewer than 2 s + 2 workers there is one cluster: another name for the same code."""
+    said = "rs-clustered, n=6, s=4: one cluster, the same code as without clusters"
+    plan = ("plan", "rs-clustered", "-n", "6", "--delays", "exponential:mean=1", "--cost", "1e-4")
+    assert said in run(*plan, "--memory", "5", "--rounds", "50").output
+    assert said in run("codes", "rs-clustered", "-n", "6", "-s", "4", "--trials", "2").output
+    assert "one cluster" not in run("codes", "rs-clustered", "-n", "6", "-s", "2").output
+
+
+def test_stability_at_equal_load():
+    arguments = ("stability", "rs,rs-clustered,binary,fractional", "--sizes", "16/8", "--trials")
+    rows = json.loads(run(*arguments, "3", "--equal", "load", "--json").stdout)
+    assert [(row["code"], row["stragglers"], row["load"]) for row in rows] == [
+        ("rs", 8, 9),
+        ("rs-clustered", 8, 9),
+        ("binary", 7, 8),
+        ("fractional", 7, 8),
+    ]
+    result = run(*arguments, "3", "--equal", "load")
+    assert "loads, messages and times of decoding; equal: load" in result.output
+    assert result.output.count("one cluster, the same code as without clusters") == 1
+    assert "fractional" in run(*arguments, "3").stderr  # for 8 stragglers there is none
+    # what the first code cannot be compared with is said
+    result = run("stability", "fractional,rs", "--sizes", "16/4,16/3", "--equal", "load")
+    assert result.exit_code == 0
+    assert "rs, n=16, s=4: --equal compares with fractional, which could not" in result.stderr
 
 
 def test_stability_says_what_does_not_exist():
@@ -583,6 +729,7 @@ def test_stability_says_what_does_not_exist():
         (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
         (["rs", "--dtype", "float7"], "float7"),
         (["rs", "--dtype", "int64"], "must be of one of the dtypes float32, float64"),
+        (["rs", "--equal", "weight"], "--equal must be stragglers, load, mean_load, messages"),
         (["rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
         (["rs", "--plot", "out.bmp"], "must end in .png"),
     ],
@@ -773,6 +920,24 @@ PLANNED = {
     "mean_exists",
     "measured",
 }
+
+
+def test_plan_by_speeds():
+    late = ("--delays", "exponential:mean=1e-9")
+    small = ("-n", "4", "-k", "20", "--rounds", "20", "--cost", "0.001", *late)
+    shown = run("plan", "binary", *small, "--speeds", "4/4/1/1").stdout
+    assert re.search(r"^binary: assignment=\w+$", shown, re.MULTILINE)
+    assert "assignment" not in run("plan", "binary", *small).stdout
+    found = json.loads(run("plan", "binary", *small, "--speeds", "4/4/1/1", "--json").stdout)
+    assert found["choices"][0]["wait"] == pytest.approx(2e-3, rel=1e-3)  # speeds of 10 in all
+    for speeds, says in (
+        ("4/4/1", "--speeds must be one for each of 4 workers, not 3"),
+        ("4/4/x/1", "--speeds must be numbers, as in 4/4/2/1, not '4/4/x/1'"),
+        ("4/4/0/1", "--speeds must be positive and finite, not '4/4/0/1'"),
+    ):
+        result = run("plan", "binary", *small, "--speeds", speeds)
+        assert result.exit_code == 2
+        assert says in result.stderr
 
 
 def test_plan_table_markdown_json_and_plot(tmp_path):

@@ -1,5 +1,6 @@
 """Closed forms: against enumeration, exact fractions, multiprecision integrals and samples."""
 
+import contextlib
 import itertools
 import math
 from collections import Counter
@@ -26,7 +27,9 @@ from fastgc.simulation import (
     adaptive_loads,
     completions_pmf,
     coupon_mean,
+    coupon_tail_bound,
     coupon_threshold,
+    coverage_probability,
     fastest_of_groups_mean,
     least_threshold,
     mds_threshold,
@@ -74,15 +77,15 @@ MODELS = [
 TIMES = np.array([-1, 0, 0.05, 0.11, 0.2, 0.33, 0.5, 0.77, 1.3, 4, 60])
 
 
-def done(t, share, load, delays, cost=0.0):
-    """P(a worker has done this share of its computations by t)."""
+def done(t, count, delays, cost=0.0):
+    """P(a worker has done so many computations by t): late once, or in each of them."""
     if delays.per == "round":
-        return delays.cdf(t / share - cost * load)
-    return delays.cdf(t / share / load - cost)
+        return delays.cdf(t - cost * count)
+    return delays.cdf(t / count - cost)
 
 
 def workers_drawn(delays, loads, rounds, cost=0.0, seed=0):
-    """Time of each worker's whole work in many rounds."""
+    """Time in which each worker does so many computations, in many rounds."""
     drawn = delays.draw(np.random.default_rng(seed), rounds, len(loads))
     loads = np.asarray(loads)
     return drawn + cost * loads if delays.per == "round" else (drawn + cost) * loads
@@ -99,7 +102,7 @@ def assert_mean(mean, samples):
 @pytest.mark.parametrize("delays", MODELS, ids=repr)
 @pytest.mark.parametrize(("n", "threshold", "load", "cost"), [(1, 1, 1, 0), (6, 4, 3, 0.02)])
 def test_threshold_cdf_is_the_sum(delays, n, threshold, load, cost):
-    p = done(TIMES, 1, load, delays, cost)
+    p = done(TIMES, load, delays, cost)
     terms = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(threshold, n + 1)]
     cdf = threshold_cdf(TIMES, n, threshold, delays, load, cost=cost)
     np.testing.assert_allclose(cdf, sum(terms), rtol=1e-12, atol=1e-15)
@@ -149,7 +152,7 @@ def test_completions_pmf(delays, load, batch):
     assert pmf.shape == (TIMES.size, load // batch + 1)
     np.testing.assert_allclose(pmf.sum(axis=1), 1, rtol=1e-14)
     assert (pmf >= 0).all()
-    at_least = [done(TIMES, s / load, load, delays, 0.01) for s in range(batch, load + 1, batch)]
+    at_least = [done(TIMES, s, delays, 0.01) for s in range(batch, load + 1, batch)]
     tails = pmf[:, ::-1].cumsum(axis=1)[:, -2::-1]
     np.testing.assert_allclose(tails, np.transpose(at_least), rtol=1e-12, atol=1e-15)
 
@@ -212,8 +215,8 @@ def test_total_mean_is_the_integral(delays):
         return mpmath.mpf(float(1 - total_cdf(float(t), n, r, threshold, delays)))
 
     mean = total_mean(n, r, threshold, delays)
-    scale = r if delays.per == "computation" else 1
-    kinks = [float(delays.quantile(0)) * scale * s / r for s in range(1, r + 1)]
+    scales = range(1, r + 1) if delays.per == "computation" else [1]
+    kinks = [float(delays.quantile(0)) * scale for scale in scales]
     edges = sorted({0.0, *kinks, *(mean * 2.0**j for j in range(-6, 14))})
     end = edges[-1]
     mpmath.mp.dps = 15
@@ -227,9 +230,9 @@ def test_total_mean_is_the_integral(delays):
 @pytest.mark.parametrize(("batch", "threshold"), [(1, 13), (2, 7), (5, 3)])
 def test_total_mean_against_samples(delays, batch, threshold):
     n, load, rounds, cost = 5, 5, 40_000, 0.03
-    works = workers_drawn(delays, [load] * n, rounds, cost)
-    shares = np.arange(batch, load + 1, batch) / load
-    arrivals = np.sort((works[:, :, np.newaxis] * shares).reshape(rounds, -1), axis=1)
+    sent = range(batch, load + 1, batch)
+    arrivals = np.hstack([workers_drawn(delays, [done] * n, rounds, cost) for done in sent])
+    arrivals.sort(axis=1)
     mean = total_mean(n, load, threshold, delays, batch=batch, cost=cost)
     assert_mean(mean, arrivals[:, threshold - 1])
 
@@ -257,10 +260,22 @@ def test_means_of_scales_far_apart(weight, f):
 
 
 def test_total_mean_of_late_starts():
-    # Nine of ten messages: all halves, and the fourth of five workers.
-    delays = ShiftedExponential(1e6, 1, per="round")
+    # Nine of ten messages: all first ones, and the second one of the fourth of five workers.
     late = 1 / 5 + 1 / 4 + 1 / 3 + 1 / 2
-    assert total_mean(5, 2, 9, delays) - 1e6 == pytest.approx(late, rel=1e-6)
+    delays = ShiftedExponential(1e6, 1)
+    assert total_mean(5, 2, 9, delays) / 2 - 1e6 == pytest.approx(late, rel=1e-6)
+    delays = ShiftedExponential(1e6, 1, per="round")
+    found = total_mean(5, 2, 9, delays, cost=1e6)
+    assert found - 3e6 == pytest.approx(late, rel=1e-6)
+
+
+@pytest.mark.parametrize("delays", MODELS[:-1], ids=repr)
+def test_messages_come_when_simulated_ones_do(delays):
+    """Late by its delay a worker is once, not a little before each message."""
+    code = fastgc.LagrangeCode(5, load=5, messages=5, limit=None, nodes="roots")
+    run = fastgc.simulation.simulate(code, delays, cost=0.03, rounds=10_000, seed=1)
+    mean = total_mean(5, 5, code.threshold, delays, cost=0.03)
+    assert abs(run.mean - mean) < 4 * run.standard_error
 
 
 # --------------------------------------------------------------- workers of different loads
@@ -385,6 +400,112 @@ def test_coupon_mean_is_what_the_code_waits_for():
         batches = [int(code.partitions(worker)[0]) for worker in range(n)]
         waits.append(1 + max(batches.index(b) for b in set(batches)))
     assert_mean(coupon_mean(k, load, n), np.array(waits))
+
+
+# ------------------------------------------------------------------------------------- coverage
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_coverage_probability_by_counting_all_placements(n, k):
+    for loads in itertools.product(range(k + 1), repeat=n):
+        choices = [list(itertools.combinations(range(k), load)) for load in loads]
+        placements = list(itertools.product(*choices))
+        good = sum(len(set().union(*placement)) == k for placement in placements)
+        found = coverage_probability(loads, k)
+        assert found == pytest.approx(good / len(placements), rel=1e-14, abs=0)
+
+
+def by_inclusion_and_exclusion(loads, k):
+    kinds = Counter(loads)
+    return sum(
+        (-1) ** j
+        * math.comb(k, j)
+        * math.prod(Fraction(math.comb(k - j, r), math.comb(k, r)) ** c for r, c in kinds.items())
+        for j in range(k + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("loads", "k"),
+    [
+        ([1] * 100, 10),  # batches of table II
+        ([1] * 50, 50),  # 3e-21
+        ([1] * 50, 51),  # never
+        ([100, 3, 90] * 3, 100),
+        ([32] * 86 + [33] * 9 + [37] * 5, 500),  # figure 5
+    ],
+)
+def test_coverage_probability_by_inclusion_and_exclusion(loads, k):
+    exact = float(by_inclusion_and_exclusion(loads, k))
+    assert coverage_probability(loads, k) == pytest.approx(exact, rel=2e-12, abs=0)
+
+
+def test_coverage_probability_is_that_of_the_codes():
+    """Over their seeds: of loads that differ, and of batches."""
+    seeds = much(2000, 300)
+    for make, loads, k in (
+        (lambda seed: fastgc.CouponCollector(5, 6, loads=[3, 1, 4, 2, 2], seed=seed), 0, 6),
+        (lambda seed: fastgc.CouponCollector(9, 10, load=2, seed=seed), [1] * 9, 5),
+    ):
+        made = 0
+        for seed in range(seeds):
+            with contextlib.suppress(ValueError):
+                make(seed)
+                made += 1
+        p = coverage_probability(loads or [3, 1, 4, 2, 2], k)
+        assert abs(made - seeds * p) < 4 * math.sqrt(seeds * p * (1 - p))
+
+
+@pytest.mark.parametrize(
+    ("loads", "k", "says"),
+    [
+        ([], 3, "loads must be integers, one for each worker"),
+        ([1.5], 3, "loads must be integers, one for each worker"),
+        ([1, 4], 3, r"loads must be in 0 \.\. k = 3, not 1 \.\. 4"),
+        ([-1, 2], 3, r"loads must be in 0 \.\. k = 3, not -1 \.\. 2"),
+        ([1], 0, "k must be at least 1"),
+        ([10**5], 10**6, "k = 1000000 is too large for loads up to 100000: simulate"),
+    ],
+)
+def test_impossible_coverage(loads, k, says):
+    with pytest.raises(ValueError, match=says):
+        coverage_probability(loads, k)
+
+
+def still_collecting(k, draws):
+    """Exact probability that k coupons take more than so many draws."""
+    return sum(
+        (-1) ** (j + 1) * math.comb(k, j) * Fraction(k - j, k) ** draws for j in range(1, k + 1)
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8, 20, 40])
+def test_coupon_tail_bound_is_one(k):
+    """Against P(M >= t) for each number of draws t, with the largest excess that rounds up to it.
+
+    The printed bound, k^-excess, fails for k = 2: P(M >= 2) = 1.
+    """
+    scale = k * math.log(k) or 1.0
+    printed = []
+    for t in range(max(1, math.ceil(scale)), 8 * k + 12):
+        excess = t / scale - 1
+        exact = still_collecting(k, t - 1)
+        bound = coupon_tail_bound(k, excess * (1 - 1e-12))
+        assert exact <= bound <= 1
+        printed.append(exact <= k**-excess or k == 1)
+        if k > 7:
+            assert bound < 1.001 * k**-excess + 1e-300
+            assert bound < 40 * exact  # and no idle one
+    assert all(printed) == (k != 2)
+    assert coupon_tail_bound(k, 0.0) == 1
+
+
+@given(k=st.integers(1, 12), excess=st.floats(0, 30))
+@settings(max_examples=much(300, 60), deadline=None)
+def test_coupon_tail_bound_holds_anywhere(k, excess):
+    draws = max(1, math.ceil((1 + excess) * k * math.log(k)))
+    assert still_collecting(k, draws - 1) <= coupon_tail_bound(k, excess) * (1 + 1e-12)
 
 
 # ----------------------------------------------------------------------------- CADA and G-CADA

@@ -19,7 +19,17 @@ from code_table import (
 )
 from strength import much
 
-from fastgc import BinaryCode, Grouped, LagrangeCode, NotDecodableError, ReedSolomon, Uncoded
+from fastgc import (
+    BinaryCode,
+    Grouped,
+    LagrangeCode,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    stability,
+    train,
+)
+from fastgc.data import Dataset
 from fastgc.stability import worst_survivors
 
 EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
@@ -37,6 +47,104 @@ def prefixes(code):
     """Every set of messages in which each worker's own come in order."""
     for sent in itertools.product(*(range(count + 1) for count in code.message_counts)):
         yield [code.message_number(w, t) for w, count in enumerate(sent) for t in range(count)]
+
+
+# ------------------------------------------------------------------------ who came, as booleans
+
+
+def answers(code, job, survivors, messages):
+    """What every verb that takes survivors says of these."""
+    gradient = np.empty(job.p)
+    bound = code.bind(np.array(job.messages), gradient)
+    vector = code.decoding_vector(survivors)
+    found = [
+        vector,
+        code.decoding_vector(survivors, out=np.empty_like(vector)),
+        code.decoder()(survivors).copy(),
+        code.decode(survivors, messages, p=job.p),
+        code.combine(vector, survivors, messages, p=job.p),
+        bound(survivors).copy(),
+        *code.best_vector(survivors),
+        code.residual(survivors),
+        code.residual(survivors, vector),
+        np.array(code.trust(survivors)),
+        stability.amplification(code, survivors),
+        stability.residual(code, survivors),
+        stability.error_bound(code, survivors),
+        np.array(stability.measured_error(code, survivors)),
+    ]
+    if code.pieces == 1:
+        found.append(code.decoding_vector(survivors, log=True))
+    return found
+
+
+@EVERY_SMALL
+@pytest.mark.any_backend
+def test_booleans_are_the_numbers_of_those_that_came(code):
+    job, rng = Job(code), np.random.default_rng(0)
+    everyone = np.ones(code.message_count, dtype=bool)
+    told = 0
+    for missing in range(code.message_count):
+        came = everyone.copy()
+        came[rng.permutation(code.message_count)[:missing]] = False
+        numbers = np.flatnonzero(came)
+        assert code.decodable(came) == code.decodable(came.tolist()) == code.decodable(numbers)
+        if not code.decodable(numbers):
+            for survivors in (came, numbers):
+                with pytest.raises(NotDecodableError):
+                    code.decoding_vector(survivors)
+        elif told < 2:
+            told += 1
+            messages = [job.messages[m] for m in numbers]
+            pairs = zip(
+                answers(code, job, came, messages),
+                answers(code, job, numbers, messages),
+                strict=True,
+            )
+            for by_booleans, by_numbers in pairs:
+                np.testing.assert_array_equal(by_booleans, by_numbers)
+    assert told
+    for came in (everyone[1:], np.append(everyone, True)):
+        for verb in (
+            code.decodable,
+            code.decoding_vector,
+            code.decoder(),
+            code.best_vector,
+            code.residual,
+            code.trust,
+            partial(code.decode, messages=job.messages),
+            partial(code.decode, messages=job.messages, partial="best"),
+            partial(stability.amplification, code),
+        ):
+            with pytest.raises(ValueError, match=rf"or {everyone.size} booleans .* {came.size} b"):
+                verb(came)
+
+
+@pytest.mark.any_backend
+def test_booleans_as_members_of_streams_and_survivors_of_rounds():
+    code = ReedSolomon(7, stragglers=2)
+    came = np.array([1, 1, 0, 1, 1, 0, 1], dtype=bool)
+    stream = code.stream(came)
+    np.testing.assert_array_equal(stream.members, np.flatnonzero(came))
+    np.testing.assert_array_equal(stream.vector(came), stream.vector())
+    with pytest.raises(ValueError, match="members must be numbers, or 7 booleans"):
+        stream.reset(came[1:])
+    with pytest.raises(ValueError, match="worker 5 is missing"):
+        code.stream(np.ones(7, dtype=bool)).vector(~np.array([0, 0, 0, 0, 0, 1, 0], dtype=bool))
+    masks = np.array([came, ~np.eye(7, dtype=bool)[0]])
+    X, y = np.random.default_rng(0).standard_normal((14, 3)), np.arange(14) % 2
+    samples = Dataset("few", X, y, X, y)  # the digits would need scikit-learn
+    history = train(
+        code,
+        samples,
+        rounds=2,
+        engine="simulated",
+        survivors=lambda number: masks[number],
+        seed=0,
+    )
+    assert [list(r.received) for r in history.rounds] == [
+        np.flatnonzero(mask).tolist() for mask in masks
+    ]
 
 
 # ------------------------------------------------------------------------ exhaustively, if small
@@ -505,6 +613,8 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     assert code.load == max(loads)
     if code.codes_data:
         return
+    for each in (code.row_norms, code.row_sums, code.log_row_sums):
+        assert each.dtype == np.float64
     norms = np.array([np.sum(np.abs(values) ** 2) for values in sizes]) / code.wanted
     np.testing.assert_allclose(code.row_norms, norms, rtol=1e-13)
     np.testing.assert_allclose(code.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13)

@@ -15,6 +15,7 @@ SIMULATED = [
     conformance.less_precise_messages_are_decoded,
     conformance.chosen_survivors_give_the_same_bits,
     conformance.recorded_survivors_give_the_same_bits,
+    conformance.messages_sent_together_wait_for_the_last,
     conformance.rounds_are_numbered,
     conformance.only_those_asked_take_part,
     conformance.gradients_must_be_written,

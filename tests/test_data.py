@@ -187,8 +187,8 @@ def test_npz_to_be_split(tmp_path, x):
         ({"X": np.ones((2, 2), complex), "y": [0, 1]}, "real numbers .*complex128"),
         ({"X": np.ones((2, 2)), "y": [[0], [1]]}, r"one label per sample.*shape \(2, 1\)"),
         ({"X": np.ones((2, 2)), "y": [0, 1j]}, "one label per sample.*complex128"),
-        ({"X": np.ones((2, 2)), "y": [0.5, 1]}, "labels must be whole numbers"),
-        ({"X": np.ones((2, 2)), "y": [np.nan, 1]}, "labels must be whole numbers"),
+        ({"X": np.ones((2, 2)), "y": [np.nan, 1]}, "labels of classes must be whole numbers"),
+        ({"X": np.ones((2, 2)), "y": [np.inf, 1]}, "labels of classes must be whole numbers"),
         ({"X": np.array([[1, np.nan], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
         ({"X": np.array([[1, np.inf], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
         ({"X": np.ones((1, 2)), "y": [0]}, "1 samples cannot be split"),
@@ -237,6 +237,49 @@ def test_test_fraction_out_of_range(fraction):
 def test_dtype_rejected(dtype):
     with pytest.raises(ValueError, match="dtype must be float32 or float64"):
         load(dtype=dtype)
+
+
+def test_glyphs():
+    made = data.glyphs(300, 205, seed=1)
+    assert (made.name, made.features, made.classes) == ("glyphs", 784, 10)
+    assert (len(made.X_train), len(made.X_test)) == (300, 205)
+    X = np.concatenate([made.X_train, made.X_test])
+    y = np.concatenate([made.y_train, made.y_test])
+    assert set(np.bincount(y)) == {50, 51}
+    assert (X.min(), X.max()) == (0, 1)
+    np.testing.assert_allclose(255 * X, np.rint(255 * X), atol=1e-12)
+    images = X.reshape(-1, 28, 28)
+    inside = images[:, 4:24, 4:24]
+    assert np.count_nonzero(inside) == np.count_nonzero(images)
+    edges = inside.sum(axis=0)
+    assert min(edges[0].sum(), edges[-1].sum(), edges[:, 0].sum(), edges[:, -1].sum()) > 0
+    # samples of a character are nearer to it than to others, for the most part
+    means = np.array([made.X_train[made.y_train == c].mean(axis=0) for c in range(10)])
+    distances = ((made.X_test[:, np.newaxis] - means) ** 2).sum(axis=2)
+    assert 0.05 < np.mean(distances.argmin(axis=1) != made.y_test) < 0.5
+    single = data.glyphs(300, 205, seed=1, dtype=np.float32)
+    assert single.X_train.dtype == np.float32
+    np.testing.assert_allclose(single.X_train, made.X_train, atol=1.01 / 255)
+    assert np.mean(np.abs(single.X_train - made.X_train) > 1e-6) < 1e-4
+    np.testing.assert_array_equal(data.glyphs(300, 205, seed=1).X_test, made.X_test)
+    assert np.abs(data.glyphs(300, 205, seed=2).X_test - made.X_test).mean() > 0.01
+    assert data.glyphs(2, 1, classes=3).classes == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"train": 0}, ValueError, "train must be at least 1, not 0"),
+        ({"test": 2.0}, TypeError, "test must be an integer"),
+        ({"classes": 1}, ValueError, "classes must be at least 2, not 1"),
+        ({"seed": -1}, ValueError, "seed must be at least 0, not -1"),
+        ({"train": 3, "test": 2}, ValueError, "5 samples cannot show all of 10 classes"),
+        ({"dtype": np.float16}, ValueError, "dtype must be float32 or float64, got float16"),
+    ],
+)
+def test_glyphs_that_cannot_be(options, error, says):
+    with pytest.raises(error, match=says):
+        data.glyphs(**options)
 
 
 def test_digits():
@@ -332,7 +375,9 @@ def test_dataset_counts_classes_over_both_sets():
         ({"y_train": np.array([0, 1])}, "training set: 3 samples but 2 labels"),
         ({"X_test": np.zeros((0, 2)), "y_test": np.zeros(0, int)}, "test set is empty"),
         ({"X_test": np.zeros((1, 2), int)}, "test set: expected float32 or float64 .*got int64"),
-        ({"y_test": np.array([1.0])}, "integer labels, got float64 and float64"),
+        ({"y_test": np.array([1.0])}, "in both sets or float targets in both, got int64 and flo"),
+        ({"y_test": np.array([True])}, "integer labels or float32 or float64 targets, got .* bool"),
+        ({"y_test": np.array(["1"])}, "integer labels or float32 or float64 targets, got .* <U1"),
         ({"X_test": np.array([[1, np.nan]])}, "test set holds NaN"),
         ({"X_test": np.ones((1, 3))}, "2 features in the training set but 3 in the test set"),
         ({"y_train": np.array([0, 1, 3])}, "without a gap, got 3 labels from 0 to 3"),
@@ -344,6 +389,113 @@ def test_dataset_counts_classes_over_both_sets():
 def test_dataset_rejects(changes, message):
     with pytest.raises(ValueError, match=f"toy: .*{message}"):
         toy(**changes)
+
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("y", "outputs"),
+    [
+        (np.linspace(-2, 3, 10), 1),
+        (np.linspace(-2, 3, 10).astype("f4")[:, None], 1),
+        (np.linspace(-2, 3, 20).astype("f2").reshape(10, 2), 2),
+        (np.arange(30.0).reshape(10, 3), 3),  # whole, but in columns
+    ],
+    ids=["(n,)", "(n, 1)", "(n, 2)", "whole (n, 3)"],
+)
+def test_floats_with_fractions_or_columns_are_targets(tmp_path, y, outputs, dtype):
+    X = np.arange(20.0).reshape(10, 2)
+    path = save(tmp_path / "reg.npz", X=X, y=y)
+    found = load(path, dtype=dtype, test_fraction=0.3)
+    assert (found.task, found.outputs, found.features) == ("regression", outputs, 2)
+    assert found.y_train.dtype == found.y_test.dtype == dtype
+    assert found.y_train.shape == (7, *y.shape[1:])
+    # each sample has kept its target
+    for rows, targets in ((found.X_train, found.y_train), (found.X_test, found.y_test)):
+        np.testing.assert_array_equal(targets, y[(rows[:, 0] / 2).astype(int)].astype(dtype))
+    with pytest.raises(ValueError, match="reg has real-valued targets, and so no classes"):
+        found.classes  # noqa: B018
+    with pytest.raises(ValueError, match=r"labels of classes must be whole|one label per sample"):
+        load(path, task="classification")
+
+
+@pytest.mark.parametrize("y", [[7, 3, 3, 9, 7], [7.0, 3.0, 3.0, 9.0, 7.0]], ids=["ints", "floats"])
+def test_whole_numbers_are_classes_unless_called_targets(tmp_path, y):
+    path = save(tmp_path / "whole.npz", X_train=np.eye(5)[:3], y_train=y[:3], X_test=np.eye(5)[3:],
+                y_test=y[3:])  # fmt: skip
+    for task in ("auto", "classification"):
+        found = load(path, task=task)
+        assert (found.task, found.classes) == ("classification", 3)
+        np.testing.assert_array_equal(found.y_train, [1, 0, 0])
+        with pytest.raises(ValueError, match="has classes, and so no real-valued targets"):
+            found.outputs  # noqa: B018
+    found = load(path, task="regression")
+    assert (found.task, found.outputs) == ("regression", 1)
+    np.testing.assert_array_equal(found.y_train, [7, 3, 3])
+    np.testing.assert_array_equal(found.y_test, [9, 7])
+
+
+def test_fractions_in_one_of_two_sets_make_both_targets(tmp_path):
+    X = np.eye(4)
+    path = save(tmp_path / "two.npz", X_train=X, y_train=np.arange(4), X_test=X, y_test=[0.5] * 4)
+    found = load(path)
+    np.testing.assert_array_equal(found.y_train, np.arange(4.0))
+
+
+def test_targets_of_idx_files(tmp_path):
+    write_mnist(tmp_path, MNIST_DASHES)
+    for name, y in (("train", [0.25, -1]), ("t10k", [7])):
+        (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(idx_bytes(np.array(y, "f4")))
+    found = load(tmp_path)
+    np.testing.assert_array_equal(found.y_train, [0.25, -1])
+    np.testing.assert_array_equal(found.y_test, [7])
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "message"),
+    [
+        ([0.5, np.nan, 1], "auto", "NaN or Inf"),
+        ([0.5, np.inf, 1], "regression", "NaN or Inf"),
+        ([1e300, 0.5, 1], "regression", "NaN or Inf"),  # in float32
+        (["a", "b", "c"], "regression", r"real numbers of shape \(N,\) or \(N, outputs\), got <U1"),
+        ([0, 1j, 2], "regression", "targets as real numbers .* got complex128"),
+        (np.ones((3, 1, 1)), "regression", r"or \(N, outputs\), got float64 of shape \(3, 1, 1\)"),
+        (np.ones((3, 2), int), "auto", r'got int64 of shape \(3, 2\); task="regression" takes'),
+        (np.ones((3, 0)), "regression", r"is empty: X has shape \(2, 2\), y \(2, 0\)"),
+        ([0.5, 1], "regression", "3 samples but 2 labels"),
+        ([1, 2, 3], "regress", "task must be one of auto, classification, regression, not 'regre"),
+    ],
+)
+def test_targets_that_are_none(tmp_path, y, task, message):
+    path = save(tmp_path / "broken.npz", X=np.ones((3, 2)), y=y)
+    with pytest.raises(ValueError, match=message):
+        load(path, task=task, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_test": np.ones((1, 2))}, r"targets of shape \(3,\) in the training set but \(1, 2\)"),
+        ({"y_test": np.array([1])}, "in both sets or float targets in both, got float32 and int64"),
+        ({"y_test": np.array([np.nan])}, "test set: targets hold NaN or Inf"),
+        ({"y_train": np.ones((3, 1, 1))}, r"training set: .* y of shape \(N,\) or \(N, outputs\)"),
+        ({"y_train": np.ones(2)}, "training set: 3 samples but 2 targets"),
+        ({"y_train": np.ones((3, 0)), "y_test": np.ones((1, 0))}, "training set is empty"),
+        ({"y_test": np.ones(1, np.float16)}, "float32 or float64 targets, got float64 and float16"),
+    ],
+)
+def test_dataset_of_targets_rejects(changes, message):
+    targets = {"y_train": np.array([0.5, 1, 2], "f4"), "y_test": np.array([1.5])}
+    assert toy(**targets).task == "regression"
+    with pytest.raises(ValueError, match=f"toy: .*{message}"):
+        toy(**(targets | changes))
 
 
 # --- partition -----------------------------------------------------------------------------------

@@ -557,6 +557,7 @@ def test_death_of_the_master_leaves_nothing(program, number):
         Uncoded(3, load=2),
         Uncoded(2, 4, load=3),
         RandomAssignment(4, load=[3, 2, 2, 1], seed=3),
+        RandomAssignment(4, load=[3, 2, 2, 1], send="together", seed=3),
         CouponCollector(5, 4, load=2),
         BinaryCode(5, stragglers=2),
     ],

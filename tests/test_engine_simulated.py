@@ -36,6 +36,7 @@ CODES = [
     Uncoded(3, 6, load=3),
     CouponCollector(8, load=3, seed=2),
     RandomAssignment(4, load=[3, 2, 2, 1], seed=3),
+    CouponCollector(4, loads=[3, 2, 2, 1], send="together", seed=3),
     LagrangeCode(4, load=2, messages=2, nodes="roots"),
     Grouped([ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1), Uncoded(2, load=2)]),
 ]

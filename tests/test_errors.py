@@ -103,16 +103,25 @@ def test_checks_of_arrays():
     np.testing.assert_array_equal(check_vector("x", [1.0, 2.0], np.dtype(float), 2), [1, 2])
     with pytest.raises(TypeError, match="message 3 must have dtype float64, not float32"):
         check_vector("message", given.astype(np.float32), np.dtype(float), 4, number=3)
-    assert check_workers("survivors", range(3)).dtype == np.int64
-    assert check_workers("survivors", []).dtype == np.int64
+    numbers = np.arange(3)
+    assert check_workers("survivors", numbers, 4) is numbers
+    assert check_workers("survivors", range(3), 4).dtype == np.int64
+    assert check_workers("survivors", [], 4).dtype == np.int64
     for dtype in (np.int8, np.uint16, np.uint64):
-        assert check_workers("survivors", np.arange(3, dtype=dtype)).tolist() == [0, 1, 2]
-    for workers in ([0.0], [True], ["0"]):
-        with pytest.raises(TypeError, match=r"survivors must be integers \(worker numbers\)"):
-            check_workers("survivors", workers)
-    for workers in (3, [[0]]):
+        assert check_workers("survivors", np.arange(3, dtype=dtype), 4).tolist() == [0, 1, 2]
+    for workers in ([0.0], ["0"], [None]):
+        with pytest.raises(TypeError, match=r"integers \(worker numbers\) or booleans, not"):
+            check_workers("survivors", workers, 4)
+    for workers in (3, True, [[0]], [[True] * 4]):
         with pytest.raises(ValueError, match="survivors must be one-dimensional"):
-            check_workers("survivors", workers)
+            check_workers("survivors", workers, 4)
+    for came in ([True, False, False, True], np.array([1, 0, 0, 1], dtype=bool)):
+        found = check_workers("survivors", came, 4)
+        assert found.dtype == np.int64
+        assert found.tolist() == [0, 3]
+    for came in ([True], [False] * 5, np.ones(0, dtype=bool)):
+        with pytest.raises(ValueError, match=f"4 booleans that say .*, not {len(came)} booleans"):
+            check_workers("survivors", came, 4)
 
 
 # ----------------------------------------------------------------------------------- encode

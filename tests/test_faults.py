@@ -22,6 +22,7 @@ from fastgc import (
     Grouped,
     NonFiniteMessageError,
     NotDecodableError,
+    RandomAssignment,
     ReedSolomon,
     Uncoded,
     WorkerFailedError,
@@ -941,3 +942,34 @@ def test_chosen_messages_are_decoded_in_the_order_in_which_they_were_chosen():
     out = np.empty(1)
     cluster = script(REAL, [NOTHING, [message(0, 0)], [message(2, 0)]], survivors=lambda _: [2, 0])
     assert cluster.step(np.ones(1), out).survivors.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("send", ["each", "together"])
+def test_a_worker_computes_all_before_it_sends(send):
+    """What has been computed by when each message is there; in a new round all is computed anew."""
+    code = RandomAssignment(3, 4, load=3, send=send, seed=2)
+    size, seen = 5, []
+
+    def gradient(theta, shard, out):
+        seen.append(shard)
+        out[:] = shard * theta
+
+    float64 = np.dtype(np.float64)
+    task = Task(code, [1.0, 2.0, 4.0, 8.0], gradient, None, size, float64, size, float64, True)
+    worker = Worker(1, task, task.data(1))
+    shards = [2.0**j for j in code.partitions(1).tolist()]
+    for number, first in ((0, 0), (1, 0), (2, 1)):
+        theta = np.full(size, 1.0 + number)
+        for index in range(first, 3):
+            message, energy = worker.message(theta, index, number)
+            computed = shards[first:] if send == "together" else shards[first : index + 1]
+            assert seen == computed
+            np.testing.assert_array_equal(message, shards[index] * theta)
+            assert energy == pytest.approx(np.sum(message**2))
+        seen.clear()
+    waits = [worker.sleep_before(index, 0.6) for index in range(3)]
+    assert waits == ([0.6, 0.0, 0.0] if send == "together" else pytest.approx([0.2] * 3))
+    worker.message(np.ones(size), 0, 3)  # a round that is left after its first message
+    seen.clear()
+    message, _ = worker.message(np.full(size, 3.0), 0, 4)
+    np.testing.assert_array_equal(message, shards[0] * 3.0)

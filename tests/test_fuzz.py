@@ -273,7 +273,7 @@ def _samples(rng, outputs=0):
 def _model(kind, name, prepared=False):
     def make(rng):
         model = kind(FEATURES, 3, l2=0.1)
-        X, y = _samples(rng)
+        X, y = _samples(rng, 3 if kind is models.LinearRegression else 0)
         theta = rng.standard_normal(model.size)
         have = {"theta": theta, "X": X, "y": y, "out": np.zeros(model.size), "gradient": theta + 1}
         have["shard"] = tuple(model.prepare(X, y))
@@ -450,6 +450,7 @@ def _solve(rng):
 
 PARETO, LATE = delays.Pareto(1.0, 2.5), delays.ShiftedExponential(0.5, 2.0)
 MIXED = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(12)])
+PAIR = delays.Heterogeneous([delays.ShiftedExponential(0.5, 1.0 + i) for i in range(2)])
 LINE = np.linspace(-1.0, 1.0, 5)
 
 NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
@@ -532,6 +533,8 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "interpolation.evaluate": _plain(
         interpolation.evaluate, nodes=LINE, values=LINE**2, points=LINE[:3] / 3
     ),
+    "Functionals": _plain(interpolation.Functionals, nodes=LINE, points=LINE / 3),
+    "Functionals.__call__": _plain(interpolation.Functionals(LINE, LINE / 3), chosen=[3, 0, 1]),
     "interpolation.functional": _plain(interpolation.functional, nodes=LINE, points=LINE / 3),
     "interpolation.weights": _plain(interpolation.weights, nodes=LINE),
     "simulation.simulate": _plain(
@@ -555,8 +558,15 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
 }
 
 REST: dict[str, Callable[[np.random.Generator], Call]] = {
-    "BinaryCode": _plain(BinaryCode, n=7, k=9, stragglers=2, speeds=[1.0, 2, 3, 1, 1, 5, 2]),
-    "CouponCollector": _plain(CouponCollector, n=8, k=8, load=3, loads=None, seed=2),
+    "BinaryCode": _plain(
+        BinaryCode,
+        n=7,
+        k=9,
+        stragglers=2,
+        speeds=[1.0, 2, 3, 1, 1, 5, 2],
+        assignment="aligned",
+    ),
+    "CouponCollector": _plain(CouponCollector, n=8, k=8, load=3, loads=None, send="each", seed=2),
     "CyclicRepetition": _plain(
         CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
     ),
@@ -568,7 +578,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "LinearCode": _plain(
         LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, cache=4, strict=False
     ),
-    "RandomAssignment": _plain(RandomAssignment, n=3, k=5, load=[3, 4, 1], seed=4),
+    "RandomAssignment": _plain(RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4),
     "ReedSolomon": _plain(
         ReedSolomon,
         n=6,
@@ -578,6 +588,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         root="stable",
         packed=True,
         clusters=1,
+        speeds=[1.0, 2, 3, 1, 1, 5],
         strict=False,
     ),
     "Uncoded": _plain(Uncoded, n=4, k=8, load=2, tolerance=0.25, rescale=True),
@@ -609,8 +620,9 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "MiniBatches.__call__": _plain(
         partial(data.MiniBatches(2), (LINE[:, None] * LINE, LINE)), partition=3, round=4
     ),
-    "data.load": _plain(data.load, source="nowhere.npz", test_fraction=0.2, seed=0),
+    "data.load": _plain(data.load, source="nowhere.npz", test_fraction=0.2, seed=0, task="auto"),
     "data.read_idx": _plain(data.read_idx, path="nowhere"),
+    "data.glyphs": _plain(data.glyphs, train=5, test=3, classes=3, seed=0),
     "data.partition": _plain(data.partition, X=np.ones((7, 2)), y=np.arange(7), k=3),
     "Exponential": _plain(delays.Exponential, mean=2.0, per="round"),
     "Pareto": _plain(delays.Pareto, scale=1.0, shape=2.0, per="round"),
@@ -658,17 +670,29 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "interpolation.roots_of_unity": _plain(interpolation.roots_of_unity, m=5, offset=0.5),
     **{
         f"{kind.__name__}.{name}": _model(kind, name)
-        for kind in (models.LeastSquares, models.SoftmaxRegression)
-        for name in (
-            *("gradient", "learning_rate", "loss", "partial_gradient", "prepare", "smoothness"),
-        )
+        for kind in (models.LeastSquares, models.LinearRegression, models.SoftmaxRegression)
+        for name in ("gradient", "loss", "prepare")
+    },
+    **{
+        f"SoftmaxRegression.{name}": _model(models.SoftmaxRegression, name)
+        for name in ("learning_rate", "partial_gradient", "smoothness")
+    },
+    **{
+        f"LinearRegression.{name}": _model(models.LinearRegression, name)
+        for name in ("error", "predict")
+    },
+    "_Quadratic.partial_gradient": _model(models.LinearRegression, "partial_gradient"),
+    **{
+        f"_Linear.{name}": _model(models.LeastSquares, name)
+        for name in ("add_regularisation", "learning_rate", "smoothness")
     },
     **{
         f"_LinearClassifier.{name}": _model(models.SoftmaxRegression, name)
-        for name in ("add_regularisation", "error", "predict")
+        for name in ("error", "predict")
     },
-    "LeastSquares": _plain(models.LeastSquares, features=3, classes=2, l2=0.5),
-    "SoftmaxRegression": _plain(models.SoftmaxRegression, features=3, classes=2, l2=0.5),
+    "LeastSquares": _plain(models.LeastSquares, features=3, classes=2, l2=0.5, bias=True),
+    "LinearRegression": _plain(models.LinearRegression, features=3, outputs=2, l2=0.5, bias=True),
+    "SoftmaxRegression": _plain(models.SoftmaxRegression, features=3, classes=2, l2=0.5, bias=True),
     "models.least_squares_gradient": lambda rng: (
         lambda X, y: Call(
             models.least_squares_gradient,
@@ -691,6 +715,16 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "Recording.read": _plain(planning.Recording.read, path="nowhere.json"),
     "Recording.to_dict": _plain(planning.Recording(np.ones((3, 2)), 0.25).to_dict),
+    "planning.assign": _plain(
+        partial(planning.assign, delays=LATE),
+        speeds=[1.0, 2, 3, 1, 1],
+        k=9,
+        stragglers=2,
+        cost=None,
+        rounds=20,
+        seed=0,
+        interrupted=True,
+    ),
     "planning.balanced_loads": _plain(planning.balanced_loads, rates=[1.0, 2.0, 3.0], k=7),
     "planning.equal_time_loads": _plain(
         planning.equal_time_loads, times=[1.0, 2.0, 3.0], k=7, stragglers=1
@@ -699,13 +733,19 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "planning.generalised_bcc": _plain(
         partial(planning.generalised_bcc, delays=MIXED), k=6, needed=None, limit=None
     ),
+    "planning.least_time_loads": _plain(
+        partial(planning.least_time_loads, delays=PAIR), needed=3, limit=None
+    ),
     "planning.optimal_loads": _plain(
         planning.optimal_loads, needed=5, shifts=[0.5, 1.0], rates=[1.0, 2.0], limit=None
     ),
     "planning.limit_time": _plain(
         partial(planning.limit_time, delays=PARETO), alpha=0.5, work=1.0, n=0
     ),
-    "planning.optimal_fraction": _plain(partial(planning.optimal_fraction, PARETO), work=1.0, n=0),
+    "planning.code_parameters": _plain(planning.code_parameters, alpha=0.5, n=6, k=9),
+    "planning.optimal_fraction": _plain(
+        partial(planning.optimal_fraction, PARETO), work=1.0, n=6, max_load=4, k=9
+    ),
     "planning.optimal_threshold": _plain(
         partial(planning.optimal_threshold, delays=PARETO), n=6, cost=0.1, k=6, max_load=4
     ),
@@ -714,6 +754,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "planning.plan": _plain(
         partial(planning.plan, delays=LATE),
+        speeds=None,
         n=4,
         cost=0.1,
         k=4,
@@ -736,7 +777,33 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "simulation.completions_pmf": _plain(
         partial(simulation.completions_pmf, delays=LATE), t=LINE + 2, load=3, batch=1, cost=0.1
     ),
+    "simulation.coupon_tail_bound": _plain(simulation.coupon_tail_bound, k=6, excess=0.5),
+    "simulation.coverage_probability": _plain(
+        simulation.coverage_probability, loads=[2, 3, 1, 4], k=6
+    ),
     "simulation.coupon_mean": _plain(simulation.coupon_mean, k=6, load=2, n=12),
+    "simulation.covered_cdf": _plain(
+        partial(simulation.covered_cdf, delays=LATE),
+        t=LINE + 2,
+        n=3,
+        load=3,
+        k=6,
+        needed=5,
+        batch=1,
+        cost=0.1,
+    ),
+    **{
+        f"simulation.{name}": _plain(
+            partial(getattr(simulation, name), delays=LATE),
+            n=3,
+            load=3,
+            k=6,
+            needed=5,
+            batch=1,
+            cost=0.1,
+        )
+        for name in ("covered_mean", "covered_messages")
+    },
     "simulation.fastest_of_groups_mean": _plain(
         partial(simulation.fastest_of_groups_mean, delays=LATE), groups=3, size=2
     ),
@@ -780,6 +847,13 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "StabilityTracker": _plain(
         stability.StabilityTracker, limit=1e-3, action="warn", measure_every=2
+    ),
+    "stability.matched": _plain(
+        partial(stability.matched, lambda s: BinaryCode(5, stragglers=s)),
+        reference=stability.compare({"b": BinaryCode(5, stragglers=1)}, sets=1)[0],
+        held="load",
+        sets=2,
+        seed=0,
     ),
     "stability.compare": _plain(
         partial(stability.compare, {"b": BinaryCode(5, stragglers=1)}),
@@ -828,6 +902,7 @@ REASONS = {
     "History.spent": "of a history, which fastgc.train makes: test_training.py",
     "History.to_dict": "takes nothing",
     "Record": "made by fastgc.train",
+    "history.equal_error": "of histories, which fastgc.train makes: test_training.py",
     "history.equal_loss": "of histories, which fastgc.train makes: test_training.py",
     "history.read_json": "of files, damaged or not: test_training.py",
     "history.write_json": "writes a file",

@@ -236,3 +236,52 @@ def test_roots_far_around_the_circle():
     np.testing.assert_array_equal(interpolation.roots_of_unity(8, 0.5 + 8), expected)
     far = interpolation.roots_of_unity(8, 2.0**100)
     np.testing.assert_array_equal(far, interpolation.roots_of_unity(8))
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 3e200])
+def test_prepared_functionals_are_the_same(complex_, scale):
+    """To the last bit, whichever nodes are chosen."""
+    rng = np.random.default_rng(7)
+    nodes = nodes_of(rng, 23, complex_) * scale
+    nodes[5] = 0
+    points = rng.uniform(-1.5, 1.5, 6) * scale
+    of = interpolation.Functionals(nodes, points)
+    for size in (1, 2, 7, 22, 23):
+        chosen = rng.permutation(23)[:size]
+        np.testing.assert_array_equal(of(chosen), functional(nodes[chosen], points))
+    np.testing.assert_array_equal(of([5]), np.array([6]))  # a constant, at six points
+    nodes[:], points[:] = 1, 2  # it has its own
+    assert np.isfinite(of([0, 1])).all()
+
+
+def test_prepared_functionals_of_the_least_nodes():
+    """Which alone are so near each other that the points are too far from them."""
+    nodes, points = np.array([1.0, 2.0**-245, 2.0**-244]), np.array([0.5, 1.0])
+    of = interpolation.Functionals(nodes, points)
+    np.testing.assert_array_equal(of([0, 2]), functional(nodes[[0, 2]], points))
+    with pytest.raises(ValueError, match=r"more than 2\^240 times as far as the nodes"):
+        of([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ([], "chosen must be numbers of nodes, 0 to 3"),
+        ([0, 4], r"chosen must be numbers of nodes, 0 to 3, not \[0, 4\]"),
+        ([-1], "chosen must be numbers of nodes"),
+        ([2, 0, 2], "chosen must name each node once"),
+        ([[0, 1]], "chosen must be one-dimensional"),
+    ],
+)
+def test_prepared_functionals_refuse(chosen, says):
+    of = interpolation.Functionals(chebyshev(4), [0.1])
+    np.testing.assert_array_equal(of(np.array([True, False, True, True])), of([0, 2, 3]))
+    with pytest.raises(ValueError, match="chosen must be numbers, or 4 booleans"):
+        of(np.ones(3, dtype=bool))
+    with pytest.raises(ValueError, match=says):
+        of(chosen)
+    with pytest.raises(TypeError, match="chosen must be integers"):
+        of([0.5])
+    with pytest.raises(ValueError, match="nodes 0 and 1 are both"):
+        interpolation.Functionals([1.0, 1.0], [0.1])

@@ -1,6 +1,7 @@
 """Models: gradients against differences, against mpmath, and against sums of their parts."""
 
 import pickle
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc.data import partition
-from fastgc.models import LeastSquares, SoftmaxRegression, least_squares_gradient
+from fastgc.models import (
+    LeastSquares,
+    LinearRegression,
+    SoftmaxRegression,
+    least_squares_gradient,
+)
 
 pytestmark = pytest.mark.any_backend
 
@@ -279,6 +285,107 @@ def test_least_squares_of_complex_data_does_not_conjugate():
     theta = rng.standard_normal(6)
     expected = X.T @ (X @ theta.reshape(3, 2) - y)
     np.testing.assert_allclose(least_squares_gradient(theta, X, y), expected.ravel())
+
+
+# ----------------------------------------------------------------------------------- regression
+
+
+def regression(outputs, bias=True, samples=11, dtype=np.float64, l2=0.0):
+    rng = np.random.default_rng(outputs)
+    model = LinearRegression(4, outputs, l2=l2, bias=bias)
+    X = rng.normal(size=(samples, 4)).astype(dtype)
+    y = rng.normal(size=(samples, outputs) if outputs > 1 else samples).astype(dtype)
+    return model, rng.normal(size=model.size).astype(dtype), X, y
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_regression_by_its_definition(outputs, bias, dtype):
+    """In exact arithmetic."""
+    model, theta, X, y = regression(outputs, bias, samples=5, dtype=dtype)
+    assert model.size == (4 + bias) * outputs
+    F = np.vectorize(Fraction, otypes=[object])
+    A = np.hstack([F(X.astype(float)), np.full((5, int(bias)), Fraction(1))])
+    residual = A @ F(theta.astype(float)).reshape(-1, outputs) - F(y.astype(float)).reshape(5, -1)
+    square = sum((residual**2).ravel())
+    rtol = 1e-5 if dtype == np.float32 else 1e-13
+    assert model.loss(theta, X, y) == pytest.approx(float(square) / 10, rel=rtol)
+    assert model.error(theta, X, y) == pytest.approx((float(square) / 5 / outputs) ** 0.5, rel=rtol)
+    gradient = model.gradient(theta, X, y)
+    assert gradient.dtype == dtype
+    exact = (A.T @ residual).astype(float).ravel()
+    np.testing.assert_allclose(gradient, exact, rtol=0, atol=10 * rtol * abs(exact).max())
+    predicted = residual.astype(float) + y.reshape(5, -1)
+    np.testing.assert_allclose(model.predict(theta, X), predicted, atol=10 * rtol)
+    parts = np.zeros((2, model.size), dtype)
+    for part, shard in zip(parts, partition(*model.prepare(X, y), 2), strict=True):
+        model.partial_gradient(theta, shard, part)
+    np.testing.assert_allclose(parts.sum(axis=0), exact, rtol=0, atol=10 * rtol * abs(exact).max())
+
+
+def test_targets_of_any_real_type_and_in_a_column():
+    model, theta, X, y = regression(1)
+    whole = np.rint(4 * y)
+    expected = model.gradient(theta, X, whole)
+    for same in (whole.astype("i1"), whole.astype("f4"), whole[:, None], whole.tolist()):
+        np.testing.assert_array_equal(model.gradient(theta, X, same), expected)
+        assert model.loss(theta, X, same) == model.loss(theta, X, whole)
+    A, Y = model.prepare(X.astype("f4"), whole)
+    assert A.dtype == Y.dtype == np.float32
+    assert Y.shape == (11, 1)
+
+
+@pytest.mark.parametrize("kind", [LinearRegression, LeastSquares, SoftmaxRegression])
+def test_bias_is_a_feature_of_ones(kind):
+    """With samples that have such a column, a model without a bias is the one with it."""
+    with_bias, without = kind(4, 3), kind(5, 3, bias=False)
+    assert (with_bias.size, kind(4, 3, bias=False).size) == (without.size, 12)
+    rng = np.random.default_rng(0)
+    X, theta = rng.normal(size=(20, 4)), rng.normal(size=15)
+    A = np.hstack([np.ones((20, 1)), X])
+    moved = theta.reshape(5, 3)[[4, 0, 1, 2, 3]].ravel()
+    y = rng.normal(size=(20, 3)) if kind is LinearRegression else rng.integers(0, 3, 20)
+    gradient = with_bias.gradient(theta, X, y).reshape(5, 3)[[4, 0, 1, 2, 3]].ravel()
+    np.testing.assert_allclose(without.gradient(moved, A, y), gradient, rtol=1e-10)
+    for name in ("loss", "error"):
+        here, there = getattr(with_bias, name)(theta, X, y), getattr(without, name)(moved, A, y)
+        assert here == pytest.approx(there, rel=1e-12)
+    np.testing.assert_allclose(with_bias.predict(theta, X), without.predict(moved, A), rtol=1e-10)
+    assert with_bias.smoothness(X) == pytest.approx(without.smoothness(A), rel=1e-9)
+    ones = np.ones(15)
+    gradient = np.zeros(15)
+    kind(4, 3, l2=2.0).add_regularisation(ones, gradient)
+    np.testing.assert_array_equal(gradient, [2] * 12 + [0] * 3)
+    gradient = np.zeros(12)
+    kind(4, 3, l2=2.0, bias=False).add_regularisation(ones[:12], gradient)
+    np.testing.assert_array_equal(gradient, 2)
+
+
+@pytest.mark.parametrize("kind", [LinearRegression, LeastSquares, SoftmaxRegression])
+def test_texts_of_models_say_what_is_not_as_by_default(kind):
+    columns = "outputs" if kind is LinearRegression else "classes"
+    assert repr(kind(4, 3)) == f"{kind.__name__}(features=4, {columns}=3, l2=0.0)"
+    assert repr(kind(4, 3, 0.5, False)).endswith(f"{columns}=3, l2=0.5, bias=False)")
+    assert eval(repr(kind(4, 3, 0.5, False))) == kind(4, 3, 0.5, False)
+
+
+def test_regression_refuses():
+    model, theta, X, y = regression(2)
+    for wrong in (y[:, 0], y[:5], y.astype(complex), y.astype(str), y.T):
+        with pytest.raises(ValueError, match=r"y must be .* of shape \(11, 2\), got"):
+            model.loss(theta, X, wrong)
+    with pytest.raises(ValueError, match=r"of shape \(11, 1\) or \(11,\), got float64 of shape"):
+        LinearRegression(4).prepare(X, y)
+    with pytest.raises(ValueError, match="a mean over no samples"):
+        model.error(theta, X[:0], y[:0])
+    with pytest.raises(TypeError, match="bias must be True or False, not 'no'"):
+        LinearRegression(4, bias="no")
+    with pytest.raises(ValueError, match="outputs must be at least 1, not 0"):
+        LinearRegression(4, 0)
+    with pytest.raises(ValueError, match="does not depend on theta"):
+        LinearRegression(4, bias=False).learning_rate(np.zeros((3, 4)))
+    assert LinearRegression(4).learning_rate(np.zeros((3, 4))) == pytest.approx(1)
 
 
 # ---------------------------------------------------------------------------------- smoothness

@@ -1,6 +1,7 @@
 """The number of workers to wait for: against brute force and the numbers of Halbawi et al."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -19,6 +20,7 @@ from fastgc.delays import (
 )
 from fastgc.planning import (
     DecodeCost,
+    code_parameters,
     limit_time,
     optimal_fraction,
     optimal_threshold,
@@ -221,6 +223,91 @@ def test_fraction_of_two_minima(work):
             optimal_fraction(delays, work, decode, N)
 
 
+@pytest.mark.parametrize("work", [0.0, 0.0005, WORK, 0.3])
+@pytest.mark.parametrize("max_load", [1, 12, 40, 79, 200])
+@pytest.mark.parametrize(
+    "decode",
+    [None, DecodeCost(1e-6), DecodeCost(1e-8, "f3"), DecodeCost(1e-4, "fs")],
+    ids=repr,
+)
+def test_fraction_is_the_best_that_a_worker_has_room_for(work, max_load, decode):
+    delays = Pareto(0.01, 1) if decode and decode.order == "fs" else DELAYS
+    room = min(max_load / N, 1.0)
+    # eq. (20), for many fractions
+    alphas = np.linspace(0, room, 50_001)[1:]
+    times = delays.scale * alphas ** (-1 / delays.shape) + work * alphas
+    if decode is not None:
+        f = (1 - alphas) * N
+        products = {"f2": f**2, "f3": f**3, "fs": f * (N - f)}[decode.order]
+        times += decode.seconds * products
+    wanted = float(alphas[np.argmin(times)])
+    if wanted == 1:
+        with pytest.raises(ValueError, match="compute everything"):
+            optimal_fraction(delays, work, decode, N, max_load=max_load)
+        return
+    found = optimal_fraction(delays, work, decode, N, max_load=max_load)
+    assert found <= room
+    assert found == pytest.approx(wanted, abs=4e-5)
+    if wanted == room:
+        assert found == room
+    if max_load >= N:
+        assert found == optimal_fraction(delays, work, decode, N)
+    # as many times of everything, in partitions of another size
+    again = optimal_fraction(delays, work, decode, N, max_load=3 * max_load, k=3 * N)
+    assert again == pytest.approx(found, rel=1e-15)
+
+
+def test_room_in_partitions_of_which_there_need_be_no_workers():
+    assert optimal_fraction(DELAYS, WORK, max_load=1, k=10) == 0.1
+    assert optimal_fraction(DELAYS, WORK, max_load=2, k=10) == optimal_fraction(DELAYS, WORK)
+
+
+def test_parameters_of_a_code_by_enumeration():
+    """Of all loads that fit, those that tolerate most, and of these the least."""
+    seen = set()
+    for n in range(1, 7):
+        for k in range(1, 9):
+            codes = [fastgc.ReedSolomon(n, k, load=w) for w in range(-(-k // n), k + 1)]
+            fractions = {Fraction(i, 9) for i in range(1, 10)}
+            fractions |= {Fraction(w, k) for w in range(1, k + 1)}
+            for exact in sorted(fractions):
+                fit = [code for code in codes if code.load <= exact * k]
+                if not fit:
+                    with pytest.raises(ValueError, match=f"alpha must be at least {-(-k // n)}/"):
+                        code_parameters(float(exact), n, k)
+                    continue
+                most = max(code.stragglers for code in fit)
+                load = min(code.load for code in fit if code.stragglers == most)
+                found = code_parameters(float(exact), n, k)
+                assert found == (load, most, n - most)
+                seen.add(load < math.floor(exact * k))
+                if k == n:
+                    assert found.f == math.ceil((1 - exact) * n) + 1
+                made = fastgc.ReedSolomon(n, k, stragglers=found.stragglers)
+                assert (made.load, made.threshold) == (found.load, found.f)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("n", [1, 7, 80])
+def test_parameters_keep_to_the_memory(n):
+    for k in (1, 3, 7, 49, 80, 1000):
+        for max_load in range(-(-k // n), k + 1):
+            for alpha in (max_load / k, 1 - (k - max_load) / k):  # the latter is often less
+                found = code_parameters(alpha, n, k)
+                assert found.load <= max_load
+                assert found.stragglers == max_load * n // k - 1
+            if max_load < k:
+                most = optimal_fraction(DELAYS, 1e-5, n=n, max_load=max_load, k=k)
+                assert code_parameters(most, n, k) == found
+            if (max_load - 1) * n >= k:
+                assert code_parameters(max_load / k * (1 - 1e-11), n, k).load < max_load
+
+
+def test_parameters_beyond_the_range_of_floats():
+    k = 10**400
+    assert code_parameters(0.5, 4, k) == (k // 2, 1, 3)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -251,6 +338,16 @@ def test_fraction_of_two_minima(work):
         (lambda: limit_time(1, DELAYS, 1, DecodeCost(1)), "decoding takes n >= 1 workers"),
         (lambda: optimal_fraction(DELAYS, 0.0009), r"needs scale < work \* shape = 0\.00099"),
         (lambda: optimal_fraction(DELAYS, 0), "compute everything"),
+        (lambda: optimal_fraction(DELAYS, 1, max_load=0, k=5), "max_load must be at least 1, not"),
+        (lambda: optimal_fraction(DELAYS, 1, n=2, max_load=2, k=5), "must be at least 3, not 2"),
+        (lambda: optimal_fraction(DELAYS, 1, max_load=2), "counts partitions: give k, .* not 0"),
+        (lambda: optimal_fraction(DELAYS, 1, max_load=2, k=-5), "counts partitions: give k"),
+        (lambda: optimal_fraction(DELAYS, 1, k=5), "k=5 is for max_load, which is not given"),
+        (lambda: code_parameters(0, 5), r"alpha must be in \(0, 1\], not 0"),
+        (lambda: code_parameters(1.1, 5), r"alpha must be in \(0, 1\], not 1\.1"),
+        (lambda: code_parameters(math.nan, 5), "alpha must be finite"),
+        (lambda: code_parameters(0.3, 3), r"at least 1/3, .* all of 3 are waited for, not 0\.3"),
+        (lambda: code_parameters(0.3, 0), "n and k must be at least 1, not n=0, k=0"),
         (lambda: optimal_fraction(DELAYS, 0.0009, DecodeCost(1e-6), N), "compute everything"),
     ],
 )
@@ -266,6 +363,10 @@ def test_bad_arguments(call, message):
         (lambda: round_time(2, 5, "none", 1), "delays must be a model of fastgc"),
         (lambda: limit_time(0.5, 3, 1), "delays must be a model of fastgc"),
         (lambda: optimal_fraction(None, 1), "delays must be a model of fastgc"),
+        (lambda: optimal_fraction(DELAYS, 1, max_load=0.1, k=5), "max_load must be an integer"),
+        (lambda: optimal_fraction(DELAYS, 1, max_load=1, k=5.0), "k must be an integer"),
+        (lambda: code_parameters("1", 5), "alpha must be a real number"),
+        (lambda: code_parameters(0.5, 5.0), "n must be an integer"),
         (lambda: optimal_threshold(5, DELAYS, None), "cost must be a real number, not None"),
         (lambda: round_time(2, 5, DELAYS, "3"), "cost must be a real number, not '3'"),
         (lambda: limit_time(None, DELAYS, 1), "alpha must be a real number"),

@@ -266,3 +266,24 @@ def test_names_and_recordings_of_other_types():
         planning.Recording(np.ones((2, 2), complex), 0.0)
     with pytest.raises(TypeError):  # no descriptor of an open file, which would be closed
         planning.Recording.read(1)
+
+
+# ------------------------------------------------------------------------ workers that differ
+
+
+def test_speeds_are_tried_in_every_assignment():
+    speeds = np.array([4.0, 4, 4, 4, 1, 1, 1, 1])
+    options = {"cost": 1 / speeds, "k": 40, "codes": ["binary", "rs-clustered", "rs"], "rounds": 20}
+    plain, found = (planning.plan(8, **options, speeds=v) for v in (None, speeds))
+    before, after = ({choice.name: choice for choice in p.by_code()} for p in (plain, found))
+    assert set(before) == set(after) == {"binary", "rs-clustered", "rs"}
+    # 40 partitions over speeds of 20 in all; even ones are limited by those of speed 1
+    assert before["binary"].wait == pytest.approx(5.0)
+    assert after["binary"].wait == pytest.approx(2.0)
+    assert after["rs-clustered"].wait < before["rs-clustered"].wait
+    assert after["rs"].wait == before["rs"].wait
+    names = {repr(choice.code) for choice in found.choices if choice.code.stragglers == 1}
+    for assignment in ("spread", "aligned", "classes"):
+        assert any(f"assignment='{assignment}'" in name for name in names)
+    with pytest.raises(ValueError, match="8 workers need 8 speeds"):
+        planning.plan(8, speeds=[1, 2])

@@ -40,6 +40,26 @@ def test_lines_are_the_histories():
     assert len(looks) == 2
 
 
+def test_errors_of_regression_are_no_percentages():
+    runs = [history("a", [1, 2], [900.0, 30.0]), history("b", [1, 2], [np.inf, 200.0])]
+    for run in runs:
+        run.measure = "RMSE"
+    ax = plotting.error_curves(runs)
+    assert ax.get_ylabel() == "test RMSE"
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[2, 200]])  # no axis has infinity
+    ax.figure.canvas.draw()
+    ticks = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert "100" in ticks
+    assert not any("%" in tick for tick in ticks)
+    flat = [history("a", [1, 2], [30.0, 29.0])]
+    flat[0].measure = "RMSE"
+    ax = plotting.error_curves(flat)
+    ax.figure.canvas.draw()
+    assert not any("%" in tick.get_text() for tick in ax.get_yticklabels())
+    with pytest.raises(ValueError, match="runs that differ in their measure, RMSE, error, do not"):
+        plotting.error_curves([*runs, FAST])
+
+
 def test_rounds_axis():
     ax = plotting.error_curves([FAST, SLOW], time_axis=False)
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2, 3])
@@ -178,7 +198,8 @@ def rows_of(names, sizes, errors):
 
     return [
         StabilityRow(
-            name, n, n, 3, n // 8, "float64", "random", 7, error, 10 * error, error, 1.0, 1.0, 1.0
+            *(name, n, n, 3, 3.0, n, 1.0, n // 8, "float64", "random", 7, 1e-5),
+            *(error, 10 * error, error, 1.0, 1.0, 1.0),
         )
         for name in names
         for n, error in zip(sizes, errors, strict=True)

@@ -84,16 +84,18 @@ def test_own_code_on_the_command_line(command, folder):
 
 
 def test_precision_is_as_the_command_says(tmp_path):
-    """Each figure within a factor of ten: machines round differently."""
+    """Each figure within a factor of ten: machines round differently, and are not equally fast."""
     text = section("How precise?")
     (command,) = blocks("sh", text)
     said = [line for line in text.splitlines() if line.startswith("|")]
     found = [line for line in run(command, tmp_path).splitlines() if line.startswith("|")]
-    assert len(found) == len(said) > 4
-    assert found[:2] == said[:2]
-    for ours, theirs in zip(said[2:], found[2:], strict=True):
+    assert len(found) == len(said) == 12
+    for ours, theirs in zip(said, found, strict=True):
         (code, *ours), (other, *theirs) = (row.strip("| ").split(" | ") for row in (ours, theirs))
         assert code == other
+        if code in ("code", "---"):
+            assert ours == theirs
+            continue
         assert np.abs(np.log10(np.divide([*map(float, ours)], [*map(float, theirs)]))).max() <= 1
 
 

@@ -482,3 +482,72 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
             _, place, weight = cluster.row(3 + worker)
             each = [values[d][at] for d, at in zip(weight.tolist(), place.tolist(), strict=True)]
             assert found[worker] == pytest.approx(sum(each), rel=1e-13)
+
+
+# ------------------------------------------------------------------------ workers that differ
+
+
+def test_clusters_share_by_speed():
+    """Six fast and six slow workers, s = 1: three to a cluster, of which two are waited for."""
+    code = ReedSolomon(12, 60, stragglers=1, clusters=4, speeds=[4] * 6 + [1] * 6)
+    assert code.loads.tolist() == [16] * 6 + [4] * 6  # 24, 24, 6, 6 partitions, twice each
+    assert code.stragglers == 1
+    # one of a cluster straggles: it is the second of three that counts
+    code = ReedSolomon(6, 36, stragglers=1, clusters=2, speeds=[1, 9, 5, 1, 2, 1])
+    assert code.loads.tolist() == [20] * 3 + [4] * 3
+    # of two, the faster
+    code = ReedSolomon(4, 8, stragglers=1, clusters="auto", speeds=[1, 3, 1, 1])
+    assert (code.clusters, code.loads.tolist()) == (2, [6, 6, 2, 2])
+    # no speeds are even ones
+    for k in (12, 17):
+        even = ReedSolomon(12, k, stragglers=2, clusters=3, speeds=[2.0] * 12)
+        assert np.ptp(even.loads) <= 1
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
+    """All s, all numbers of clusters, all sets."""
+    rng = np.random.default_rng(n)
+    for s in range(n):
+        for clusters in range(1, n // (s + 1) + 1):
+            speeds = rng.uniform(1, 4, n).tolist()
+            code = ReedSolomon(n, n + 3, stragglers=s, clusters=clusters, speeds=speeds)
+            assert code.stragglers >= s
+            B = code.matrix()
+            assert ((B != 0).sum(axis=0) >= s + 1).all()
+            np.testing.assert_array_equal((B != 0).sum(axis=1), code.loads)
+            for F in itertools.combinations(range(n), n - s):
+                vector = code.decoding_vector(F)
+                np.testing.assert_allclose(vector @ B[list(F)], 1, atol=1e-9)
+
+
+def test_clusters_of_like_speed_are_faster():
+    """Ten fast and ten slow workers in two clusters, by order statistics of exponential times."""
+    rng = np.random.default_rng(0)
+    speeds = np.repeat([4.0, 1.0], 10)
+    unit = rng.standard_exponential((2000, 20)) / speeds
+    even = ReedSolomon(20, 100, stragglers=4, clusters=2)
+    fair = ReedSolomon(20, 100, stragglers=4, clusters=2, speeds=speeds.tolist())
+
+    def mean(code):
+        each = (unit * code.loads).reshape(-1, 2, 10)
+        return np.sort(each, axis=2)[:, :, 5].max(axis=1).mean()
+
+    assert fair.stragglers == even.stragglers == 4
+    assert mean(fair) < 0.7 * mean(even)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"load": 3}, "speeds= goes with stragglers= alone"),
+        ({"load": 3, "stragglers": 1}, "speeds= goes with stragglers= alone"),
+        ({"stragglers": 1, "clusters": 4}, r"min\(floor\(n / \(s\+1\)\), k\) = 3, not 4"),
+        ({"stragglers": 1, "k": 1, "clusters": 2}, r"k\) = 1, not 2"),
+        ({"stragglers": 1, "speeds": [1, 2]}, "6 workers need 6 speeds"),
+        ({"stragglers": 1, "speeds": [1, 2, 3, 0, 1, 1]}, "positive and finite"),
+    ],
+)
+def test_speeds_that_cannot_be(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        ReedSolomon(**{"n": 6, "speeds": [1.0] * 6, **arguments})

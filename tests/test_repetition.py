@@ -6,17 +6,22 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy import stats
 from strength import much
 
 from fastgc import (
     CouponCollector,
     CyclicRepetition,
     FractionalRepetition,
+    Grouped,
     NotDecodableError,
     RandomAssignment,
     ReedSolomon,
     Uncoded,
 )
+from fastgc.codes.draws import distinct_draws
+from fastgc.delays import Exponential
+from fastgc.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 
@@ -99,6 +104,97 @@ def test_random_assignment_threshold():
 
 # --------------------------------------------------------------------------- decentralised choice
 
+MASK = (1 << 64) - 1
+
+
+def mixed(x):
+    """The finalizer of SplitMix64, in Python's integers."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+def split_mix(state):
+    while True:
+        state = state + 0x9E3779B97F4A7C15 & MASK
+        yield mixed(state)
+
+
+def picked_by(seed, worker, count, size):
+    """What one worker picks: its first distinct numbers, or the places of its smallest."""
+    key = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    numbers = split_mix(next(itertools.islice(split_mix(key), worker, None)))
+    if 2 * size > count:
+        drawn = list(itertools.islice(numbers, count))
+        return sorted(range(count), key=drawn.__getitem__)[:size]
+    found = []
+    while len(found) < size:
+        choice = next(numbers) % count
+        if choice not in found:
+            found.append(choice)
+    return found
+
+
+def test_split_mix_is_the_published_one():
+    assert list(itertools.islice(split_mix(1234567), 3)) == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "size"), [(1, 1), (7, 1), (6, 3), (7, 4), (9, 9), (40, 20), (500, 9), (2**40, 3)]
+)
+@pytest.mark.parametrize("seed", [0, 5, 2**80])
+def test_workers_draw_alone_what_they_draw_together(count, size, seed):
+    workers = np.array([0, 3, 1, 10**6, 2**40])
+    together = distinct_draws(seed, workers, count, size)
+    for worker, row in zip(workers.tolist(), together.tolist(), strict=True):
+        assert len(set(row)) == size
+        assert min(row) >= 0
+        assert max(row) < count
+        assert distinct_draws(seed, np.array([worker]), count, size).tolist() == [row]
+        if worker < 10**6:
+            assert row == picked_by(seed, worker, count, size)
+
+
+def test_draws_go_on_where_many_are_drawn_twice():
+    """Half of 40 numbers, by sequences of which some must be drawn on, more than once."""
+    found = distinct_draws(2, np.arange(3000), 40, 20)
+    assert (np.diff(np.sort(found, axis=1), axis=1) > 0).all()
+    for worker in range(0, 3000, 100):
+        assert found[worker].tolist() == picked_by(2, worker, 40, 20)
+
+
+@pytest.mark.parametrize(("count", "size"), [(4, 2), (5, 3), (6, 1), (4, 4), (8, 2)])
+def test_all_choices_in_all_orders_are_equally_likely(count, size):
+    """A chi-square test, over workers and over seeds."""
+    orders = {order: at for at, order in enumerate(itertools.permutations(range(count), size))}
+    for rows in (
+        distinct_draws(7, np.arange(6000), count, size),
+        np.concatenate([distinct_draws(s, np.arange(20), count, size) for s in range(300)]),
+    ):
+        found = np.bincount([orders[tuple(row)] for row in rows.tolist()], minlength=len(orders))
+        assert stats.chisquare(found).pvalue > 1e-3
+
+
+def test_workers_draw_independently():
+    """Pairs of neighbours, and the same worker under neighbouring seeds: chi-square tests."""
+    first = distinct_draws(0, np.arange(8001), 7, 1)[:, 0]
+    other = distinct_draws(1, np.arange(8001), 7, 1)[:, 0]
+    for one, two in ((first[:-1], first[1:]), (first, other)):
+        assert stats.chisquare(np.bincount(7 * one + two, minlength=49)).pvalue > 1e-3
+
+
+def test_a_million_workers():
+    code = CouponCollector(10**6, load=10**4, seed=3)
+    assert code.loads.sum() == 10**10
+    assert code.stragglers == np.bincount(code._choices).min() - 1
+    holders = np.bincount(code._choices, minlength=100)
+    assert stats.chisquare(holders).pvalue > 1e-3
+    assert code.partitions(10**6 - 1)[0] == 10**4 * picked_by(3, 10**6 - 1, 100, 1)[0]
+
 
 def test_choices_are_decentralised():
     """A worker's choice depends on the seed and its own number, not on the others."""
@@ -148,6 +244,8 @@ def test_duplicates_are_dropped():
 def test_generalised_scheme_sends_each_partial_gradient():
     loads = [3, 1, 4, 4, 5]
     code = CouponCollector(5, 6, loads=loads, seed=3)
+    assert not code.sends_together.any()
+    np.testing.assert_array_equal(code.message_shares[:4], [1 / 3, 2 / 3, 1, 1])
     assert code.loads.tolist() == code.message_counts == loads
     assert code.messages_per_worker == 5
     assert code.message_count == 17
@@ -158,11 +256,10 @@ def test_generalised_scheme_sends_each_partial_gradient():
 
 @pytest.mark.parametrize("kind", [CouponCollector, RandomAssignment])
 def test_uncovered_is_refused_with_advice(kind):
+    count, size = (2, 1) if kind is CouponCollector else (6, 3)
+
     def uncovered(seed):
-        picked = [np.random.default_rng([seed, i]) for i in range(3)]
-        if kind is CouponCollector:
-            return len({int(rng.choice(2, 1, replace=False)[0]) for rng in picked}) < 2
-        return len(set(np.concatenate([rng.choice(6, 3, replace=False) for rng in picked]))) < 6
+        return len({c for i in range(3) for c in picked_by(seed, i, count, size)}) < count
 
     refused = [seed for seed in range(30) if uncovered(seed)]
     assert refused
@@ -187,6 +284,8 @@ def test_uncovered_is_refused_with_advice(kind):
         ({"load": 5}, "load must be in 1 .. k = 4, not 5"),
         ({"loads": [1, 2]}, "4 workers need 4 loads, not 2"),
         ({"load": 4, "seed": -1}, "seed must not be negative"),
+        ({"loads": [1, 2, 10**400, 1]}, "load must be in 1 .. k = 4, not 1000"),
+        ({"load": 2, "send": "later"}, 'send must be "each" or "together", not \'later\''),
     ],
 )
 def test_impossible_coupon_collector(arguments, says):
@@ -194,6 +293,59 @@ def test_impossible_coupon_collector(arguments, says):
         CouponCollector(4, load=[2, 1, 1, 1])
     with pytest.raises(ValueError, match=says):
         CouponCollector(4, **arguments)
+
+
+# ------------------------------------------------------------------- all when the work is done
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], send="together", seed=3),
+        CouponCollector(5, 6, loads=[3, 1, 4, 4, 5], send="together", seed=3),
+    ],
+)
+def test_messages_sent_together(code):
+    """Workers in every order: how many it takes until what they hold covers all, and what came."""
+    assert code.sends_together.all()
+    assert (code.message_shares == 1).all()
+    np.testing.assert_array_equal(
+        code.matrix(), RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3).matrix()
+    )
+    workers, messages = [], []
+    for order in itertools.permutations(range(5)):
+        held = [code.partitions(i).tolist() for i in order]
+        count = next(c for c in range(1, 6) if len(set().union(*held[:c])) == 6)
+        workers.append(count)
+        messages.append(sum(map(len, held[:count])))
+    found = code.recovery(trials=4000)
+    assert found.workers == pytest.approx(np.mean(workers), rel=0.02)
+    assert found.messages == pytest.approx(np.mean(messages), rel=0.02)
+    run = simulate(code, Exponential(1.0), rounds=20_000)
+    assert run.mean_workers == pytest.approx(np.mean(workers), rel=0.01)
+    assert run.mean_messages == pytest.approx(np.mean(messages), rel=0.01)
+    each = RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3)
+    for interrupted in (True, False):  # each round ends sooner where messages are sent as they come
+        settings = {"cost": 0.1, "rounds": 200, "interrupted": interrupted}
+        late = simulate(code, Exponential(1.0), **settings).times
+        sooner = simulate(each, Exponential(1.0), **settings).times
+        assert (sooner <= late).all() if interrupted else sooner.mean() < late.mean()
+
+
+def test_recovery_threshold_of_the_paper():
+    """Figure 2: 47.6 workers where eq. (5) says 46.1; sent as they come, almost all take part."""
+    settings = {"load": 10, "seed": 0}
+    found = RandomAssignment(100, send="together", **settings).recovery(trials=300)
+    assert 44 < found.workers < 52
+    assert found.messages == pytest.approx(10 * found.workers)
+    assert RandomAssignment(100, **settings).recovery(trials=100).workers > 95
+
+
+def test_groups_send_as_their_codes_do():
+    alone = RandomAssignment(3, load=2, send="together", seed=2)
+    code = Grouped([alone, Uncoded(2, load=2)])
+    assert code.sends_together.tolist() == [True] * 3 + [False] * 2
+    assert code.message_shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
 
 
 # ------------------------------------------------------------------------------------- UC-MMC

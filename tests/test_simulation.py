@@ -119,6 +119,32 @@ def test_batches_are_coupons(method):
     assert abs(found.mean_workers - first_of_each(counts)) < 4 * error
 
 
+@pytest.mark.parametrize("method", ["kernel", "round"])
+def test_messages_sent_together_cover_by_eq_16(method):
+    """Li et al.: the first time at which the workers that are done hold all partitions."""
+    loads = [3, 1, 4, 4, 5, 2]
+    code = CouponCollector(6, 7, loads=loads, send="together", seed=1)
+    run = simulate(code, Given(SHIFTED.sample, "computation"), rounds=60, seed=3, method=method)
+    for round, time in enumerate(run.times.tolist()):
+        done = SHIFTED.sample(round, 6, 3) * loads
+        held, heard = set(), 0
+        for worker in np.argsort(done).tolist():
+            held |= set(code.partitions(worker).tolist())
+            heard += 1
+            if len(held) == 7:
+                break
+        assert time == pytest.approx(done[worker], rel=1e-9)
+        assert run.workers[round] == heard
+        assert run.messages[round] == sum(np.array(loads)[np.argsort(done)[:heard]])
+
+
+class Given:
+    """Delays by a function, of which simulations draw what it says."""
+
+    def __init__(self, sample, per):
+        self.sample, self.per = sample, per
+
+
 def first_of_each(counts):
     """Mean draws without replacement until every kind has come, by inclusion and exclusion."""
     total, mean = counts.sum(), 0.0

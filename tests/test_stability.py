@@ -1,6 +1,8 @@
 """Amplification, bounds, measured errors, worst survivors, comparisons, unstable codes."""
 
+import contextlib
 import csv
+import functools
 import itertools
 import math
 import pickle
@@ -504,13 +506,91 @@ def test_comparison_is_tidy(tmp_path):
         assert 1e-18 < row.error < (1e-13 if row.dtype == "float64" else 1e-5)
         assert row.error / 30 < row.predicted < 30 * row.error
         assert row.sets == (1 if row.pattern == "adversarial" else 9)
-    assert rows == stability.compare(codes, patterns=PATTERNS, dtypes=["f8", "f4"], sets=9)
+        assert (row.load, row.mean_load, row.message_size) == (3, 3.0, 1.0)
+        assert row.decode_seconds > 0
+    assert [row.messages for row in rows[:12]] == [10.0] * 12
+    assert all(4 <= row.messages < 10 for row in rows[12:])
+    again = stability.compare(codes, patterns=PATTERNS, dtypes=["f8", "f4"], sets=9)
+    assert [row._replace(decode_seconds=0.0) for row in again] == [
+        row._replace(decode_seconds=0.0) for row in rows
+    ]
     path = tmp_path / "rows.csv"
     stability.write_csv(rows, path)
     with open(path, newline="") as file:
         read = list(csv.DictReader(file))
     assert [float(line["bound"]) for line in read] == [row.bound for row in rows]
     assert list(read[0]) == list(stability.StabilityRow._fields)
+
+
+def test_loads_that_are_not_even_are_told_apart():
+    [row] = stability.compare({"binary": BinaryCode(11, stragglers=3)}, sets=20)
+    assert row.load == 6
+    assert row.mean_load == pytest.approx(4)
+    halves = stability.compare({"half": fastgc.YeAbbe(8, stragglers=2, reduce=2)}, sets=3)
+    assert halves[0].message_size == 0.5
+
+
+@pytest.mark.parametrize("held", ["load", "mean_load", "messages", "message_size"])
+@pytest.mark.parametrize("n", [7, 12])
+def test_codes_are_made_comparable(held, n):
+    families = {
+        "rs": lambda s: ReedSolomon(n, stragglers=s),
+        "binary": lambda s: BinaryCode(n, stragglers=s),
+        "fractional": lambda s: fastgc.FractionalRepetition(n, stragglers=s),
+        "shorter": lambda s: fastgc.YeAbbe(n, stragglers=s, reduce=2),
+    }
+    for mine, make in families.items():
+        made = {}
+        for s in range(n):
+            with contextlib.suppress(ValueError):
+                made[s] = stability.compare({mine: (make(s), "auto")}, stragglers=s, sets=5)[0]
+        for other, first in families.items():
+            for s in (1, 3):
+                try:
+                    [reference] = stability.compare({other: first(s)}, stragglers=s, sets=5)
+                except ValueError:
+                    continue
+                most = getattr(reference, held)
+                good = {t: getattr(row, held) for t, row in made.items()}
+                good = {t: found for t, found in good.items() if found <= most}
+                if not good:
+                    with pytest.raises(ValueError, match=f"no such code has at most .* of {held}"):
+                        stability.matched(make, reference, held, sets=5)
+                    continue
+                if held == "messages":
+                    wanted = min(good)
+                else:
+                    alike = [t for t, found in good.items() if found == max(good.values())]
+                    # of two equally near ones the smaller
+                    wanted = min(alike, key=lambda t: (abs(t - s), t))
+                assert stability.matched(make, reference, held, sets=5) == wanted
+
+
+def test_codes_of_equal_error():
+    [reference] = stability.compare({"rs": ReedSolomon(16, stragglers=4)}, sets=20)
+    found = stability.matched(
+        lambda s: ReedSolomon(16, stragglers=s, root=1), reference, "error", sets=20
+    )
+    assert 0 <= found < 4
+    # sums are as precise with any number of stragglers, and are decoded in some time
+    binary = functools.partial(BinaryCode, 16)
+    assert stability.matched(lambda s: binary(stragglers=s), reference, "error", sets=20) == 15
+    slow = reference._replace(decode_seconds=10.0)
+    assert stability.matched(lambda s: binary(stragglers=s), slow, "decode_seconds", sets=2) == 15
+
+
+def test_codes_that_are_not_comparable():
+    def none(s):
+        raise ValueError(f"not for {s}")
+
+    [reference] = stability.compare({"rs": ReedSolomon(6, stragglers=1)}, sets=1)
+    with pytest.raises(ValueError, match="there is no such code for 6 workers: not for 0"):
+        stability.matched(none, reference)
+    with pytest.raises(ValueError, match=r"held must be one of load, mean_load, .* not 'weight'"):
+        stability.matched(lambda s: BinaryCode(6, stragglers=s), reference, "weight")
+    few = reference._replace(load=0)
+    with pytest.raises(ValueError, match="no such code has at most 0 of load"):
+        stability.matched(lambda s: BinaryCode(6, stragglers=s), few)
 
 
 def test_comparison_leaves_out_what_cannot_be_decoded():

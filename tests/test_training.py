@@ -12,7 +12,15 @@ from strength import much
 import fastgc
 from fastgc import Grouped, data, delays, models, optimizers, training
 from fastgc.engines import SimulatedCluster
-from fastgc.history import History, Record, Spent, equal_loss, read_json, write_json
+from fastgc.history import (
+    History,
+    Record,
+    Spent,
+    equal_error,
+    equal_loss,
+    read_json,
+    write_json,
+)
 from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 from fastgc.stability import StabilityTracker
 
@@ -230,6 +238,156 @@ def test_mini_batches_of_everything_are_everything():
         for batch in (None, 15)
     )
     np.testing.assert_allclose(batches, whole, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------------------- regression
+
+
+def regression_data(outputs=2, dtype=np.float64, whole=False):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((67, 5))
+    y = X @ rng.standard_normal((5, outputs)) + 2 + 0.1 * rng.standard_normal((67, outputs))
+    y = np.rint(9 * y) if whole else y
+    y = y[:, 0] if outputs == 1 else y
+    X, y = X.astype(dtype), y.astype(dtype)
+    return data.Dataset("reg", X[:50], y[:50], X[50:], y[50:])
+
+
+def least_squares_by_hand(dataset, bias, rounds, lr):
+    """Nesterov's method in NumPy, and what a record says of its last point."""
+    X, y = dataset.X_train, dataset.y_train.reshape(len(dataset.y_train), -1)
+    A = np.hstack([X, np.ones((len(X), int(bias)))])
+    model = models.LinearRegression(5, y.shape[1], bias=bias)
+    optimizer = Nesterov(lr)
+    optimizer.reset(np.zeros(model.size))
+    for _ in range(rounds):
+        table = optimizer.point.reshape(A.shape[1], -1)
+        optimizer.step((A.T @ (A @ table - y) / len(X)).ravel())
+    table = optimizer.theta.reshape(A.shape[1], -1)
+    T = np.hstack([dataset.X_test, np.ones((len(dataset.X_test), int(bias)))])
+    missed = T @ table - dataset.y_test.reshape(len(T), -1)
+    loss = np.sum((A @ table - y) ** 2) / (2 * len(X))
+    return optimizer.theta, loss, np.sqrt(np.mean(missed**2))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.LagrangeCode(5, load=2),
+        fastgc.LagrangeCode(4, 6, load=4, messages=2, nodes="roots"),
+        fastgc.ReedSolomon(5, stragglers=2),
+        fastgc.BinaryCode(5, stragglers=1),
+        fastgc.Uncoded(4, load=2),
+    ],
+    ids=repr,
+)
+def test_regression_trains_as_one_process_does(code, bias, outputs):
+    dataset = regression_data(outputs)
+    model = None if bias else models.LinearRegression(5, outputs, bias=False)
+    history = fastgc.train(
+        code, dataset, model=model, optimizer=Nesterov(0.1), rounds=9, engine="simulated", seed=3
+    )
+    theta, loss, rmse = least_squares_by_hand(dataset, bias, 9, 0.1)
+    np.testing.assert_allclose(history.theta, theta, rtol=0, atol=1e-9)
+    assert history.measure == "RMSE"
+    assert history.rounds[-1].loss == pytest.approx(loss, rel=1e-8)
+    assert history.rounds[-1].test_error == pytest.approx(rmse, rel=1e-8)
+
+
+def test_regression_of_a_file_on_processes(tmp_path):
+    path = tmp_path / "reg.npz"
+    whole = regression_data()
+    np.savez(path, X_train=whole.X_train, y_train=whole.y_train, X_test=whole.X_test,
+             y_test=whole.y_test)  # fmt: skip
+    history = fastgc.train(fastgc.LagrangeCode(3, load=3), path, rounds=4)
+    expected = fastgc.train(fastgc.Uncoded(2), whole, rounds=4, engine="simulated")
+    np.testing.assert_allclose(history.theta, expected.theta, atol=1e-9)
+    single = regression_data(dtype=np.float32)
+    assert fastgc.train(fastgc.Uncoded(2), single, rounds=1, engine="simulated").theta.dtype == "f4"
+
+
+def test_regression_with_groups_and_mini_batches():
+    dataset, code = regression_data(1), Grouped.repetition(6, 3)
+    method = GCADA(3, SGD(0.1), c=1e-9, max_age=4)
+    history = fastgc.train(
+        code, dataset, optimizer=method, rounds=12, batch=5, engine="simulated", seed=2
+    )
+    model, draw, theta = models.LinearRegression(5), data.MiniBatches(5, 2), np.zeros(6)
+    parts = data.partition(*model.prepare(dataset.X_train, dataset.y_train), 3)
+    for number in range(12):  # with so small a c all are selected
+        drawn = [draw(part, j, number) for j, part in enumerate(parts)]
+        theta = theta - 0.1 / 15 * sum(A.T @ (A @ theta - Y[:, 0]) for A, Y in drawn)
+    np.testing.assert_allclose(history.theta, theta, atol=1e-12)
+    assert [r.uploads for r in history.rounds] == [3] * 12
+
+
+def test_classes_and_targets_are_told_apart():
+    reg, digits_like = regression_data(), toy()
+    code = fastgc.Uncoded(2)
+    for kind in (models.SoftmaxRegression, models.LeastSquares):
+        with pytest.raises(ValueError, match=r"reg has real-valued targets and .* needs classes"):
+            fastgc.train(code, reg, model=kind(5, 3), engine="simulated")
+    with pytest.raises(ValueError, match=r'toy has classes and .* targets: load\(…, task="regress'):
+        fastgc.train(code, digits_like, model=models.LinearRegression(5), engine="simulated")
+    with pytest.raises(ValueError, match=r"y must be .* of shape \(50, 3\), got float64 of shape"):
+        fastgc.train(code, reg, model=models.LinearRegression(5, 3), engine="simulated")
+
+
+def test_runs_of_regression_are_kept(tmp_path):
+    dataset, code = regression_data(), fastgc.ReedSolomon(4, stragglers=1)
+    whole = fastgc.train(code, dataset, rounds=6, engine="simulated")
+    kept = {"engine": "simulated", "checkpoint": tmp_path / "run", "every": 2}
+    fastgc.train(code, dataset, rounds=4, **kept)
+    again = fastgc.train(code, dataset, rounds=6, **kept)
+    np.testing.assert_array_equal(again.theta, whole.theta)
+    write_json([again], tmp_path / "runs.json")
+    [read] = read_json(tmp_path / "runs.json")
+    assert read.measure == "RMSE"
+    assert [r.test_error for r in read.rounds] == [r.test_error for r in again.rounds]
+    other = data.Dataset(
+        "reg", dataset.X_train, dataset.y_train + 1, dataset.X_test, dataset.y_test
+    )
+    with pytest.raises(fastgc.CheckpointError, match="data"):
+        fastgc.train(code, other, rounds=6, **kept)
+    text = (tmp_path / "runs.json").read_text()
+    (tmp_path / "old.json").write_text(text.replace(',\n  "measure": "RMSE"', ""))
+    assert read_json(tmp_path / "old.json")[0].measure == "error"  # as files of before have it
+    (tmp_path / "bad.json").write_text(text.replace('"RMSE"', "7"))
+    with pytest.raises(ValueError, match="holds no history"):
+        read_json(tmp_path / "bad.json")
+
+
+class LeastDeviations(models.LinearRegression):
+    """A model of one's own that measures its error in its own way."""
+
+    measure = "MAE"
+
+    def error(self, theta, X, y):
+        return float(np.mean(np.abs(self.predict(theta, X)[:, 0] - y)))
+
+
+def test_a_model_of_ones_own_says_what_its_error_is(monkeypatch):
+    dataset = regression_data(1)
+    model = LeastDeviations(5)
+    history = fastgc.train(fastgc.Uncoded(2), dataset, model=model, rounds=2, engine="simulated")
+    assert history.measure == "MAE"
+    expected = model.error(history.theta, dataset.X_test, dataset.y_test)
+    assert history.rounds[-1].test_error == expected
+    monkeypatch.setattr(LeastDeviations, "measure", 7)
+    with pytest.raises(TypeError, match="measure of LeastDeviations must be a name, not 7"):
+        fastgc.train(fastgc.Uncoded(2), dataset, model=model, engine="simulated")
+
+
+def test_lowest_error_that_all_reach():
+    runs = [History(str(i), "", "", "", 0) for i in range(2)]
+    for run, errors in zip(runs, ([3.0, 1.0, 2.0], [math.nan, 1.5]), strict=True):
+        for number, error in enumerate(errors):
+            run.rounds.append(Record(number + 1, 0.0, 0.0, 0.0, (), 0, 0, 1.0, error))
+    assert equal_error(runs) == 1.5
+    runs[1].rounds = runs[1].rounds[:1]
+    assert equal_error(runs) == math.inf
 
 
 # --------------------------------------------------------------------------------- the engines

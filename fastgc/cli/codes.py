@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from ..codes import catalogue
 from .common import Partitions, Stragglers, Workers, app, clear_errors
+
+if TYPE_CHECKING:
+    from ..costs import Figures
 
 
 @app.command()
@@ -33,14 +37,16 @@ def codes(
     with clear_errors():
         s = workers // 5 if stragglers is None else stragglers
         chosen = catalogue.split(names) or catalogue.names()
-        made, impossible = {}, {}
+        made, notes = {}, []
         for name in chosen:
             try:
-                made[name] = catalogue.make(name, workers, partitions, s, seed)
+                made[name] = code = catalogue.make(name, workers, partitions, s, seed)
+                said = catalogue.remark(name, code)
+                notes += [said] if said else []
             except ValueError as error:
                 if names:  # one asked for by name
                     raise
-                impossible[name] = str(error)
+                notes.append(f"{name}: {error}")
         with task_bar("measuring", len(made)) as advance:
             figures = {}
             for name, code in made.items():
@@ -54,6 +60,7 @@ def codes(
         [
             name,
             str(found.load),
+            f"{found.mean_load:.3g}",
             f"{'?' if found.threshold is None else found.threshold}/{found.messages}",
             f"{found.mean_workers:.1f}",
             f"{found.communication_load:.1f}",
@@ -71,7 +78,8 @@ def codes(
     if markdown:
         head = [
             "code",
-            "load",
+            "load, largest",
+            "load, mean",
             "messages needed, worst case",
             "workers waited for, mean",
             "gradients received, mean",
@@ -83,12 +91,25 @@ def codes(
         rows = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
         typer.echo(markdown_table(title, head, rows))
     else:
-        head = ["code", "load", "worst", "workers", "sent", "size", "µs", "error", "max"]
+        head = ["code", "load", "mean", "worst", "workers", "sent", "size", "µs", "error", "max"]
         Console().print(rich_table(title, head, rows))
         typer.echo(
-            "worst: messages needed; workers, sent: workers waited for and gradients received, "
-            "mean; size: of a message, in gradients; µs: for a decoding vector; error: of the "
-            "gradient, relative, median and max"
+            "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
+            "workers, sent: workers waited for and gradients received, mean; size: of a message, "
+            "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
+            "and max"
         )
-    for name, why in impossible.items():
-        typer.echo(f"{name}: {why}", err=True)
+    if apart := _loads_apart(figures):
+        typer.echo(f"\n{apart}" if markdown else apart)
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+def _loads_apart(figures: Mapping[str, Figures]) -> str:
+    """Which codes are not compared at the load of most, in a sentence; nothing if all are."""
+    by_load: dict[int, list[str]] = {}
+    for name, found in figures.items():
+        by_load.setdefault(found.load, []).append(name)
+    common = max(by_load, key=lambda load: len(by_load[load]))
+    others = [f"{', '.join(by_load[w])} at {w}" for w in sorted(by_load) if w != common]
+    return f"Compared at a load of {common}; {'; '.join(others)}." if others else ""

@@ -185,6 +185,13 @@ def plan(
     rounds: Rounds = 2000,
     seed: Seed = 0,
     finish: Finish = False,
+    speeds: Annotated[
+        str,
+        typer.Option(
+            help="Relative speeds of the workers, as in 4/4/2/1: binary and rs-clustered are tried "
+            "with them, too. --cost is then that of a worker of speed 1, unless times are measured."
+        ),
+    ] = "",
     recorded: Annotated[
         Path | None,
         typer.Option(help="Plan for the times in this file, which --record wrote."),
@@ -242,15 +249,20 @@ def plan(
             workers = recording.times.shape[1]
             # of a partition where there are n, all of them together the data
             cost = recording.cost * workers / (partitions or workers)
+        each = _speeds(speeds, workers)
+        seconds: Any = cost
+        if each is not None and not live and recorded is None:  # those are of these workers
+            seconds = cost / np.array(each)
         found = planning.plan(
             workers,
             model,
-            cost,
+            seconds,
             partitions,
             p=size,
             bandwidth=bandwidth,
             memory=memory,
             codes=codes,
+            speeds=each,
             rounds=rounds,
             seed=seed,
             interrupted=not finish,
@@ -292,8 +304,28 @@ def plan(
         "gradients received, mean; amplif.: of rounding; error: of the gradient, relative, "
         "predicted (!: useless)",
     )
+    for choice in best:
+        if (assignment := choice.code.arguments.get("assignment")) is not None:
+            typer.echo(f"{choice.name}: assignment={assignment}")
+        if said := catalogue.remark(choice.name, choice.code):
+            typer.echo(said)
     for name, why in found.refused.items():
         typer.echo(f"{name}: {why}", err=True)
+
+
+def _speeds(text: str, workers: int) -> list[float] | None:
+    """Positive numbers, one a worker, or ValueError; None of no text."""
+    if not text:
+        return None
+    try:
+        speeds = [float(part) for part in text.split("/")]
+    except ValueError:
+        raise ValueError(f"--speeds must be numbers, as in 4/4/2/1, not {text!r}") from None
+    if not all(0 < speed < math.inf for speed in speeds):
+        raise ValueError(f"--speeds must be positive and finite, not {text!r}")
+    if len(speeds) != workers:
+        raise ValueError(f"--speeds must be one for each of {workers} workers, not {len(speeds)}")
+    return speeds
 
 
 def _refuse(context: typer.Context, instead: str, *options: str) -> None:

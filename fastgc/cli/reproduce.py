@@ -28,12 +28,13 @@ def reproduce(
     ] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
     data: Annotated[
-        str,
+        str | None,
         typer.Option(
             help='What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a '
-            "folder with MNIST's files."
+            "folder with MNIST's four files. Default: zhu-2 on the digits, halbawi-2 on synthetic "
+            "images, as many and as large as the paper's of MNIST."
         ),
-    ] = "digits",
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option(help="Draw the figures to this folder (png), made if need be.")
     ] = None,

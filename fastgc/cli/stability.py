@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +46,15 @@ def stability(
     dtypes: Annotated[
         str, typer.Option("--dtype", help="Of the messages, as in float64,float32,float16.")
     ] = "float64",
+    equal: Annotated[
+        str,
+        typer.Option(
+            help="What is the same for all codes: stragglers; or what a code has at most as much "
+            "of as the first one, being made for as many stragglers as that allows: load (the "
+            "largest), mean_load, messages (needed; for as few), message_size, decode_seconds, "
+            "error."
+        ),
+    ] = "stragglers",
     patterns: Annotated[
         str, typer.Option(help="Which workers straggle: random, contiguous, adversarial.")
     ] = "random",
@@ -58,10 +70,14 @@ def stability(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure how precise decoded gradients are, for codes, sizes and patterns of stragglers."""
+    """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
+
+    Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
+    --equal load compares those of equal load.
+    """
     from ..history import json_ready
-    from ..progress import markdown_table, rich_table, task_bar
-    from ..stability import compare, write_csv
+    from ..progress import task_bar
+    from ..stability import HELD, compare, matched, write_csv
 
     with clear_errors():
         for path in (plot, csv_file):
@@ -71,6 +87,8 @@ def stability(
 
             plotting.check_path(plot)
         pairs = _sizes(sizes, stragglers)
+        if equal not in ("stragglers", *HELD):
+            raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {equal}")
         chosen, kinds = catalogue.split(names), catalogue.split(dtypes)
         wanted = catalogue.split(patterns)
         if not (chosen and kinds and wanted):
@@ -81,15 +99,21 @@ def stability(
             "stragglers": [(text, 64, s) for s in PLOTTED_STRAGGLERS for text in chosen if plot],
         }
         rows: dict[str, list[Any]] = {part: [] for part in lines}
-        impossible = []
+        notes: list[str] = []
         with task_bar("measuring", sum(map(len, lines.values()))) as advance:
             for part, entries in lines.items():
                 for text, n, s in entries:
+                    scheme = {}
                     try:
-                        scheme = {text: _scheme(text, n, s, seed)}
+                        if part == "table" and equal != "stragglers" and text != chosen[0]:
+                            first = _first(rows[part], chosen[0], n, s)
+                            make = partial(_scheme, text, n, seed)
+                            s = matched(make, first, equal, sets=trials, seed=seed)
+                        scheme = {text: _scheme(text, n, seed, s)}
+                        said = catalogue.remark(text, scheme[text][0])
+                        notes += [said] if said and part == "table" else []
                     except (ValueError, OverflowError) as error:
-                        impossible.append(f"{text}, n={n}, s={s}: {error}")
-                        scheme = {}
+                        notes.append(f"{text}, n={n}, s={s}: {error}")
                     for kind in kinds if part == "table" else kinds[:1]:
                         try:
                             rows[part] += compare(
@@ -101,10 +125,10 @@ def stability(
                                 seed=seed,
                             )
                         except TypeError as error:  # no messages of this dtype
-                            impossible.append(f"{text}, n={n}, s={s}, {kind}: {error}")
+                            notes.append(f"{text}, n={n}, s={s}, {kind}: {error}")
                     advance()
         if not rows["table"]:
-            raise ValueError("nothing to measure: " + "; ".join(impossible))
+            raise ValueError("nothing to measure: " + "; ".join(notes))
         if csv_file is not None:
             write_csv(rows["table"], csv_file)
             typer.echo(f"figures written to {csv_file}", err=True)
@@ -118,6 +142,8 @@ def stability(
         listed = [json_ready(row._asdict()) for row in rows["table"]]
         typer.echo(json.dumps(listed, allow_nan=False))
         return
+    show = partial(_show, markdown=markdown)
+    _costs(rows["table"], equal, show, name=_title if markdown else str)
     short = ["code", "n", "s", "error", "max", "predicted", "bound", "amplif."]
     long = [
         "code",
@@ -150,17 +176,16 @@ def stability(
             ]
             for row in mine
         ]
-        if markdown:
-            typer.echo(markdown_table(title, long, cells) + "\n")
-        else:
-            Console().print(rich_table(title, short, cells))
+        show(title, short, long, cells)
     if not markdown:
         typer.echo(
-            "error, max: of the gradient, relative, median and largest; predicted: by trust(); "
-            "bound: proven, at the largest amplification of rounding (amplif.: median)"
+            "load, mean: partitions of a worker, largest and mean; messages: needed in random "
+            "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
+            "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
+            "at the largest amplification of rounding (amplif.: median)"
         )
-    for why in impossible:
-        typer.echo(why, err=True)
+    for note in notes:
+        typer.echo(note, err=True)
 
 
 def _sizes(text: str, fractions: str) -> list[tuple[int, int]]:
@@ -184,7 +209,15 @@ def _sizes(text: str, fractions: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def _scheme(text: str, n: int, s: int, seed: int) -> tuple[Code, str]:
+def _first(rows: list[Any], code: str, n: int, s: int) -> Any:
+    """The row of the code with which others are compared."""
+    found = [row for row in rows if (row.code, row.n, row.stragglers) == (code, n, s)]
+    if not found:
+        raise ValueError(f"--equal compares with {code}, which could not be measured")
+    return found[0]
+
+
+def _scheme(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     name, _, method = text.partition("@")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
@@ -193,6 +226,51 @@ def _scheme(text: str, n: int, s: int, seed: int) -> tuple[Code, str]:
     if (method or "auto") not in methods:
         raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
     return code, method or "auto"
+
+
+def _show(
+    title: str, short: list[str], long: list[str], cells: list[list[str]], *, markdown: bool
+) -> None:
+    from ..progress import markdown_table, rich_table
+
+    if markdown:
+        typer.echo(markdown_table(title, long, cells) + "\n")
+    else:
+        Console().print(rich_table(title, short, cells))
+
+
+def _costs(
+    rows: list[Any], equal: str, show: Callable[..., None], name: Callable[[str], str]
+) -> None:
+    """Print what each code takes, once for all dtypes and patterns."""
+    short = ["code", "n", "s", "load", "mean", "messages", "size", "µs"]
+    long = [
+        "code",
+        "n",
+        "s",
+        "load, largest",
+        "load, mean",
+        "messages needed, mean",
+        "message, gradients",
+        "decoding vector, µs",
+    ]
+    title = f"loads, messages and times of decoding; equal: {equal.replace('_', ' ')}"
+    cells = []
+    for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
+        row = next(mine)
+        cells.append(
+            [
+                name(row.code),
+                str(row.n),
+                str(row.stragglers),
+                str(row.load),
+                f"{row.mean_load:.4g}",
+                f"{row.messages:.1f}",
+                f"{row.message_size:g}",
+                f"{1e6 * row.decode_seconds:.1f}",
+            ]
+        )
+    show(title, short, long, cells)
 
 
 def _title(text: str) -> str:

@@ -34,6 +34,7 @@ METHODS = {
     "gcada": "repetition",
 }
 ADAPTIVE = ("cada", "gcada")
+MANY = 4  # samples of a class, on average, below which its labels may be meant as numbers
 
 
 @app.command(cls=ListingCommand)
@@ -75,13 +76,29 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help='"softmax", "least-squares", or "auto": softmax unless a code needs the other.'
+            help='"softmax", for classes; "least-squares", for classes or real-valued targets; or '
+            '"auto": softmax for classes unless a code needs the other.'
         ),
     ] = "auto",
+    bias: Annotated[
+        bool, typer.Option("--bias/--no-bias", help="Whether the model adds a bias to its scores.")
+    ] = True,
     data: Annotated[
         str,
-        typer.Option(help='"digits", a .npz file, an idx file, or a folder with MNIST\'s files.'),
+        typer.Option(
+            help='"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an '
+            "idx file, or a folder with MNIST's files."
+        ),
     ] = "digits",
+    task: Annotated[
+        str,
+        typer.Option(
+            help='What y is: "classification", classes; "regression", real-valued targets, one or '
+            'several a sample, also where they are whole numbers; "auto": targets if they are '
+            "floats with fractions or in several columns, else classes. Of targets, tables and "
+            "plots show the root mean squared error (RMSE) on the test set."
+        ),
+    ] = "auto",
     batch: Annotated[
         int | None,
         typer.Option(min=1, help="Samples drawn of each partition in a round. (default: all)"),
@@ -127,8 +144,13 @@ def train(
         int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
     ] = 0,
     target: Annotated[
-        float, typer.Option(help="Test error whose time the table shows.", min=0.0, max=1.0)
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            help="Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE "
+            "that all reach)",
+            min=0.0,
+        ),
+    ] = None,
     loss: Annotated[
         float | None,
         typer.Option(
@@ -140,8 +162,8 @@ def train(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Plot test error against time to this file (png, svg, pdf); with cada, gcada or "
-            "methods compared: loss, communication and computation."
+            help="Plot test error or RMSE against time to this file (png, svg, pdf); with cada, "
+            "gcada or methods compared: loss, communication and computation."
         ),
     ] = None,
     json_file: Annotated[
@@ -213,8 +235,7 @@ def train(
     from .. import delays as delay_models
     from ..delays.interface import described
     from ..engines import RoundOptions
-    from ..history import equal_loss, write_json
-    from ..models import LeastSquares, SoftmaxRegression
+    from ..history import equal_error, equal_loss, write_json
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
     from ..training import ENGINES, check_batch, check_partial
@@ -275,24 +296,34 @@ def train(
                 "Lagrange codes decode only gradients that are quadratic in the data: use "
                 "--model least-squares"
             )
+        if task not in datasets.TASKS:
+            raise ValueError(f"--task must be one of {', '.join(datasets.TASKS)}, not {task!r}")
+        meant: Any = task
+        dataset = datasets.load(data, seed=seed, task=meant)
         if model == "auto":
-            model = "least-squares" if needed else "softmax"
-        dataset = datasets.load(data, seed=seed)
+            model = "least-squares" if needed or dataset.task == "regression" else "softmax"
+        trained = _model(model, dataset, bias)
+        if target is None and dataset.task == "classification":
+            target = 0.05
+        elif target is not None and dataset.task == "classification" and target > 1:
+            raise ValueError(f"--target is a fraction of the test set here, not {target:g}")
         for each in runs.values():  # what does not suit one of them is refused before any runs
             each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=message_dtype)
             datasets.partition(dataset.X_train, dataset.y_train, each.code.k)
             if batch is not None:
                 check_batch(each.code, batch, len(dataset.X_train))
-        kind = LeastSquares if model == "least-squares" else SoftmaxRegression
-        trained = kind(dataset.features, dataset.classes)
         optimizers = {
             name: _optimizer(each, trained, dataset, lr, c, max_age) for name, each in runs.items()
         }
         typer.echo(
-            f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples; "
-            f"model {model}; delays {described(options.delays)}, seed {seed}",
+            f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
+            f"{_labels(dataset)}; model {model}{'' if bias else ' without a bias'}; "
+            f"delays {described(options.delays)}, seed {seed}",
             err=True,
         )
+        few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
+        if few and task == "auto":
+            typer.echo("if y are numbers to predict, say --task regression", err=True)
         for name, (_, scheme) in runs.items():
             typer.echo(
                 f"{name}: any {scheme.threshold} of {scheme.message_count} messages, "
@@ -324,7 +355,8 @@ def train(
                     survivors=earlier.get(name),
                 )
             )
-        Console().print(comparison_table(histories, target))
+        reached = equal_error(histories) if target is None else target
+        Console().print(comparison_table(histories, reached))
         if methods:
             level = equal_loss(histories) if loss is None else loss
             Console().print(spending_table(histories, level))
@@ -417,6 +449,29 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
     tolerated = min(1, size - 1) if s is None else s
     part = None if k is None else k // groups
     return Grouped([catalogue.make(text, size, part, tolerated, seed)] * groups)
+
+
+def _model(name: str, dataset: Dataset, bias: bool) -> Model:
+    from ..models import LeastSquares, LinearRegression, SoftmaxRegression
+
+    if dataset.task == "regression":
+        if name == "softmax":
+            raise ValueError(
+                f"{dataset.name} has real-valued targets, and softmax is for classes: use --model "
+                "least-squares, or --task classification if they are classes"
+            )
+        return LinearRegression(dataset.features, dataset.outputs, bias=bias)
+    kind = LeastSquares if name == "least-squares" else SoftmaxRegression
+    return kind(dataset.features, dataset.classes, bias=bias)
+
+
+def _labels(dataset: Dataset) -> str:
+    """What the samples' labels are, in words; of targets with what an RMSE is to be compared to."""
+    if dataset.task == "classification":
+        return f"{dataset.classes} classes"
+    many = dataset.outputs
+    spread = float(np.sqrt(np.mean(np.var(dataset.y_test, axis=0))))
+    return f"{many} target{'s' * (many > 1)} (standard deviation {spread:.4g} in the test set)"
 
 
 def _optimizer(

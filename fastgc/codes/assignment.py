@@ -86,6 +86,14 @@ class Assignment(Recorded, ABC):
         """Messages of each worker, equal shares of its partitions. Default: one."""
         return [1] * self.n
 
+    @property
+    def sends_together(self) -> NDArray[np.bool_]:
+        """Whether each worker sends its messages only when all of its work is done, (n,) array.
+
+        Default: none does; each message is sent as soon as it is computed.
+        """
+        return np.zeros(self.n, dtype=np.bool_)
+
     @cached_property
     def is_complex(self) -> bool:
         """Whether coefficients are complex. Default: whether those of any row are."""
@@ -136,8 +144,15 @@ class Assignment(Recorded, ABC):
 
     @cached_property
     def message_shares(self) -> NDArray[np.float64]:
-        """Part of its worker's computation after which each message is sent: equal parts."""
-        return np.concatenate([np.arange(1, count + 1) / count for count in self.message_counts])
+        """Part of its worker's computation after which each message is sent.
+
+        Equal parts, or all of it where a worker `sends_together`.
+        """
+        counts = np.array(self.message_counts, dtype=np.int64)
+        sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+        shares: NDArray[np.float64] = sent / np.repeat(counts, counts)
+        shares[np.repeat(self.sends_together, counts)] = 1.0
+        return shares
 
     def message_number(self, worker: int, index: int = 0) -> int:
         """Number of a worker's message: what `survivors` consist of."""
@@ -312,9 +327,12 @@ class Assignment(Recorded, ABC):
     # ----------------------------------------------------------------------------- checks
 
     def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
-        """`survivors` as distinct numbers of messages, or ValueError that names the wrong one."""
-        checked = check_workers("survivors", survivors)
+        """`survivors`, numbers or booleans, as distinct numbers of messages.
+
+        ValueError names the wrong one.
+        """
         count = self.message_count
+        checked = check_workers("survivors", survivors, count)
         # Of more than there are messages, these hold one that does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.

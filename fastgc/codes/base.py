@@ -26,7 +26,7 @@ class Recovery(NamedTuple):
     workers : float
         Workers heard from before the gradient could be decoded.
     messages : float
-        Messages received by then.
+        Messages received by then, with all that came together with the last one.
     communication_load : float
         Their size in gradients.
     """
@@ -46,6 +46,9 @@ class Code(Precise):
     on the CPU, memoryviews, or whatever speaks DLPack. They are read and written where they are,
     and what is returned is the `out` that was given.
 
+    Survivors are the numbers of the messages that came, or one boolean for each of all messages,
+    True where it came, which stand for their numbers in ascending order.
+
     Examples
     --------
     >>> import numpy as np, fastgc
@@ -58,7 +61,7 @@ class Code(Precise):
     ...         return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
     >>> code = Ring(6, load=3)
     >>> code, code.stragglers, code.decodable([1, 4])
-    (Ring(n=6, load=3), 3, True)
+    (Ring(n=6, load=3), 2, True)
     """
 
     def message_size(
@@ -90,12 +93,18 @@ class Code(Precise):
     ) -> NDArray[Any]:
         """Message of a worker: its combination of its partial gradients.
 
+        Codes of integer coefficients (`integral`) also take integers, here and wherever gradients
+        or messages are given. Messages and gradients are then of the same dtype and never rounded.
+        Sums wrap around as NumPy's do, without a warning: the gradient is exact if it fits in the
+        dtype, whatever overflowed on the way, and else modulo 2^bits.
+
         Parameters
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
             Partial gradients on ``partitions(worker, index)``, in that order; float32, float64, or
-            complex of either precision; float16 or bfloat16. Separate arrays are not stacked.
+            complex of either precision; float16 or bfloat16; integers where the code is
+            `integral`. Separate arrays are not stacked.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0
@@ -134,7 +143,7 @@ class Code(Precise):
         return Encoder(self, worker, p, dtype, out, index, message_dtype)
 
     def decodable(self, survivors: ArrayLike) -> bool:
-        """Whether these messages suffice: see `rule`."""
+        """Whether these messages, numbers or booleans, suffice: see `rule`."""
         return not self.rule.missing(self.check_survivors(survivors))
 
     def decoding_vector(
@@ -149,8 +158,9 @@ class Code(Precise):
 
         Parameters
         ----------
-        survivors : (f,) integer array
-            Distinct messages (workers, where each sends one), in any order.
+        survivors : (f,) integer array, or (N,) bool array
+            Distinct messages (workers, where each sends one), in any order; or, for each of all N
+            messages, whether it came: those that did, ascending.
         method : str, default "auto"
             How to compute it, where the scheme knows several ways (see the class).
         out : (f,) array, optional
@@ -172,13 +182,13 @@ class Code(Precise):
         OverflowError
             If a coefficient is beyond float64.
         ValueError
-            If a survivor is named twice or does not exist.
+            If a survivor is named twice or does not exist, or booleans are not N.
         """
         if log:
             if out is not None or method != "auto":
                 raise ValueError("log=True takes neither out nor a method")
             return self.log_vector(self.check_survivors(survivors))
-        survivors = check_workers("survivors", survivors)
+        survivors = check_workers("survivors", survivors, self.message_count)
         target = None
         if out is not None:
             kind = np.complex128 if self.is_complex else np.float64
@@ -306,8 +316,9 @@ class Code(Precise):
 
         Parameters
         ----------
-        survivors : (f,) integer array
-            Numbers of the messages: workers, where each sends one.
+        survivors : (f,) integer array, or (N,) bool array
+            Numbers of the messages (workers, where each sends one), or which came, as in
+            `decoding_vector`.
         messages : (f, message_size) array or sequence of f arrays
             In the order of `survivors`. Separate buffers are read where they are.
         out : (p,) array, optional
@@ -344,7 +355,7 @@ class Code(Precise):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
-        survivors = check_workers("survivors", survivors)
+        survivors = check_workers("survivors", survivors, self.message_count)
         given = as_rows("the messages", messages)
         if len(given) != survivors.size:
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")

@@ -23,7 +23,17 @@ from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
 
-__all__ = ["BUILT_IN", "check_name", "describe", "factory", "make", "names", "register", "split"]
+__all__ = [
+    "BUILT_IN",
+    "check_name",
+    "describe",
+    "factory",
+    "make",
+    "names",
+    "register",
+    "remark",
+    "split",
+]
 
 # From what is known, n, k, s, load and seed, the arguments that a factory is given.
 Defaults = Callable[..., dict[str, Any]]
@@ -164,6 +174,18 @@ def describe(text: str) -> str:
     found = _REGISTRY.resolve(text)
     title = _REGISTRY.title(found.name) if found.name in _REGISTRY else found.name
     return title + (f" ({found.listed})" if found.listed else "")
+
+
+def remark(text: str, code: Code) -> str | None:
+    """What a reader of a table should know of a code made by this name, or None."""
+    if not isinstance(code, ReedSolomon) or code.arguments.get("clusters") != "auto":
+        return None
+    if code.clusters > 1:
+        return None
+    return (
+        f"{text}, n={code.n}, s={code.stragglers}: one cluster, the same code as without clusters; "
+        f"two that tolerate {code.stragglers} stragglers each need more workers or a larger load"
+    )
 
 
 def factory(text: str) -> Callable[..., Code]:

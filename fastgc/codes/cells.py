@@ -25,39 +25,50 @@ class CellCode(Code):
     ----------
     _cuts : (cells + 1,) int64 array
         Cell c is the partitions ``_cuts[c] .. _cuts[c + 1] - 1``.
-    _choices : list of int64 arrays
-        The cells of each worker's messages, in order.
+    _sizes : (n,) int64 array
+        Messages of each worker.
+    _choices : (messages,) int64 array
+        The cell of each message: worker by worker, and each worker's in order.
+    _together : bool
+        Whether workers send their messages only when all of their work is done.
     """
 
     is_complex = False
+    integral = True
     stragglers: int
     exact = True  # but where partitions may be missing
     _need: int | None = None  # partitions that must have come; None: all
     _cuts: NDArray[np.int64]
-    _choices: list[NDArray[np.int64]]
+    _sizes: NDArray[np.int64]
+    _choices: NDArray[np.int64]
+    _together = False
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
-        cells = self._choices[worker]
+        first, end = self.first_messages[worker : worker + 2]
+        cells = self._choices[first:end]
         partitions = np.concatenate([np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells])
         return partitions, np.ones(partitions.size)
 
     @cached_property
     def message_counts(self) -> list[int]:
-        return [cells.size for cells in self._choices]
+        return self._sizes.tolist()  # type: ignore[no-any-return]
+
+    @property
+    def sends_together(self) -> NDArray[np.bool_]:
+        return np.full(self.n, self._together)
 
     @cached_property
     def rule(self) -> Cells:
         need = self.k if self._need is None else self._need
-        return Cells(np.concatenate(self._choices), np.diff(self._cuts), need)
+        return Cells(self._choices, np.diff(self._cuts), need)
 
     @property
     def loads(self) -> NDArray[np.int64]:
         weight = np.diff(self._cuts)
-        sizes = np.array(self.message_counts)
-        ends = np.cumsum(sizes)
-        held = np.append(0, np.cumsum(weight[np.concatenate(self._choices)]))
-        return held[ends] - held[ends - sizes]  # type: ignore[no-any-return]
+        ends = np.cumsum(self._sizes)
+        held = np.append(0, np.cumsum(weight[self._choices]))
+        return held[ends] - held[ends - self._sizes]  # type: ignore[no-any-return]
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
@@ -100,6 +111,6 @@ class CellCode(Code):
         """Messages that always suffice, if each worker's come in order."""
         # The most that can come without cell c: of its holders, what they send before it.
         lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
-        for cells in self._choices:
-            np.add.at(lost, cells, np.arange(cells.size, 0, -1))
+        ends = np.repeat(np.cumsum(self._sizes), self._sizes)
+        np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
         return self.message_count - int(lost.min()) + 1

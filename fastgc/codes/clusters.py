@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cluster", "load_and_stragglers", "shares_of"]
+from .apportion import apportion
+
+__all__ = ["Cluster", "load_and_stragglers", "shares_by_speed", "shares_of"]
 
 # Products up to which a correlation is added up term by term, a third of a second; and how much
 # larger one value may be than another where it is not.
@@ -138,6 +140,30 @@ def shares_of(
             f'tolerates {stragglers} stragglers; use fewer, or clusters="auto"'
         )
     return shares
+
+
+def shares_by_speed(
+    speed: NDArray[np.float64], k: int, stragglers: int, clusters: Literal["auto"] | int
+) -> list[tuple[int, int]]:
+    """Workers and partitions of each cluster, so that all end at the same time, or ValueError.
+
+    A cluster of m workers, of load (s + 1) k_c / m each, waits for all but s of them: k_c is in
+    proportion to m times the speed of the slowest of the m - s fastest.
+    """
+    n = speed.size
+    most = min(n // (stragglers + 1), k)
+    if clusters == "auto":
+        clusters = most
+    if not 1 <= clusters <= most:
+        raise ValueError(
+            f'clusters must be "auto" or in 1 .. min(floor(n / (s+1)), k) = {most}, not '
+            f"{clusters!r}"
+        )
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    members = np.split(speed, np.cumsum(sizes)[:-1])
+    waited = np.array([np.sort(each)[stragglers] for each in members])
+    shares = apportion(k, waited / waited.max() * np.array(sizes)).tolist()
+    return list(zip(sizes, shares, strict=True))
 
 
 def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tuple[int, int]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from .._arrays import check_integer
 from .cells import CellCode
-from .random_assignment import check_loads, check_seed, choose
+from .random_assignment import check_loads, check_seed, check_send, choose
 
 __all__ = ["CouponCollector"]
 
@@ -16,12 +17,13 @@ __all__ = ["CouponCollector"]
 class CouponCollector(CellCode):
     """Each worker picks one batch of partitions at random and sends the sum over it.
 
-    No worker needs to know of another: worker i draws from a generator seeded with (seed, i). The
-    master drops duplicate batches. With b = ceil(k / r) batches it waits for b H_b workers on
-    average (Theorem 1), whatever the number of stragglers.
+    No worker needs to know of another: what worker i picks is a function of (seed, i). The master
+    drops duplicate batches. With b = ceil(k / r) batches it waits for b H_b workers on average
+    (Theorem 1), whatever the number of stragglers.
 
     With `loads`, workers that differ: worker i picks ``loads[i]`` partitions at random and sends
-    each partial gradient by itself (the generalised scheme of section IV).
+    each partial gradient by itself (the generalised scheme of section IV). In the paper it sends
+    all of them when its work is done, eq. (16): ``send="together"``.
 
     Parameters
     ----------
@@ -33,6 +35,9 @@ class CouponCollector(CellCode):
         Partitions in a batch, r; the last batch may be smaller.
     loads : sequence of n ints, optional
         Instead of `load`.
+    send : {"each", "together"}
+        With `loads`: when a worker sends, each message as soon as it is computed, or all when its
+        work is done.
     seed : int, default 0
 
     Raises
@@ -49,6 +54,7 @@ class CouponCollector(CellCode):
         *,
         load: int | None = None,
         loads: Sequence[int] | None = None,
+        send: Literal["each", "together"] = "each",
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
@@ -58,14 +64,15 @@ class CouponCollector(CellCode):
         if (load is None) == (loads is None):
             raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
         self.n, self.k, self.seed = n, k, check_seed(seed)
+        self._together = check_send(send)
         if load is not None:
-            sizes = check_loads(check_integer("load", load), n, k)
-            self._cuts = np.append(np.arange(0, k, sizes[0]), k)
-            self._choices, holders = choose(self.seed, self._cuts.size - 1, [1] * n, "batch")
+            size = int(check_loads(check_integer("load", load), n, k)[0])
+            self._cuts = np.append(np.arange(0, k, size), k)
+            self._sizes, what = np.ones(n, dtype=np.int64), "batch"
         else:
             assert loads is not None
-            sizes = check_loads(loads, n, k)
             self._cuts = np.arange(k + 1)
-            self._choices, holders = choose(self.seed, k, sizes, "partition")
+            self._sizes, what = check_loads(loads, n, k), "partition"
+        self._choices, holders = choose(self.seed, self._cuts.size - 1, self._sizes, what)
         self.load = int(self.loads.max())
         self.stragglers = holders - 1

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, as_array, check_dtype, check_vector, check_workers, is_half, view_of
+from .._arrays import (
+    Output,
+    as_array,
+    check_dtype,
+    check_vector,
+    check_workers,
+    is_half,
+    is_integer,
+    view_of,
+)
 from ..errors import InstabilityWarning, NonFiniteMessageError
 from .format import Format, real_of, rescale, scaled_vector
 from .scheme import Scheme
@@ -55,8 +64,11 @@ class Decoder:
         self.backend = kernels.choice.active  # which now is loaded
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
-        """Decoding vector for `survivors`: a view of `vector`, valid until the next call."""
-        return self._of(check_workers("survivors", survivors), method)
+        """Decoding vector for `survivors`: a view of `vector`, valid until the next call.
+
+        Survivors and errors as in `Code.decoding_vector`.
+        """
+        return self._of(check_workers("survivors", survivors, self.survivors.size), method)
 
     def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
         f = survivors.size
@@ -161,7 +173,8 @@ class BoundDecoder:
 
         Parameters
         ----------
-        survivors : (f,) integer array
+        survivors : (f,) integer array, or (message_count,) bool array
+            As in `Code.decoding_vector`.
         method : str, default "auto"
             As in `Code.decoding_vector`.
 
@@ -227,7 +240,7 @@ def message_format(
     if message.ndim != 1:
         raise ValueError(f"a message must be a vector, not of shape {message.shape}")
     dtype = message.dtype
-    if code.layout in ("complex", "complex data") and not is_half(dtype):
+    if code.layout in ("complex", "complex data") and not (is_half(dtype) or is_integer(dtype)):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
         if out is None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, as_array, as_rows, check_dtype, check_vector, is_half
+from .._arrays import Output, as_array, as_rows, check_dtype, check_vector, is_half, is_integer
 from .format import real_of
 from .scheme import Scheme
 
@@ -38,8 +38,8 @@ def encode(
     first = as_array("a partial gradient", given[0])
     if first.ndim != 1:
         raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-    dtype = check_dtype(first.dtype, halves=True)
-    if code.layout == "complex data" and not is_half(dtype):
+    dtype = check_dtype(first.dtype, halves=True, integers=True)
+    if code.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
         dtype = real_of(dtype, "partial gradients")
     form = code.format(first.size, dtype, message_dtype)
     mode, numbers = form.encode_mode, range(len(coef))

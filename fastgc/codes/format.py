@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_dtype, check_integer, check_vector, is_half, store
+from .._arrays import check_dtype, check_integer, check_vector, is_half, is_integer, store
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 
 __all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector"]
 
-Layout = Literal["real", "packed", "complex", "complex data"]
+Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
 # A scaled message's last element: a NaN, whose payload is the exponent, from -255 to 255, and 256.
 # So what was not made by `finish` is not taken for a scaled message, nor a scaled one for another.
@@ -43,7 +43,9 @@ class Format:
     Gradients may be cut into pieces of equal length: a message is then as long as one of them, the
     last being padded where it is shorter.
 
-    Four layouts. Real coefficients: a message is a gradient. Complex coefficients, packed: the
+    Five layouts. Real coefficients: a message is a gradient. Those that are integers: the same, and
+    gradients may be of integers, which are never rounded: messages are of their dtype, and all sums
+    are taken in it, so that they wrap around as NumPy's do. Complex coefficients, packed: the
     reals of a gradient are taken two by two for complex numbers, and a message is as many reals
     (one more if that is odd); complex gradients are complex numbers already. Complex coefficients,
     not packed: a message is one complex number for each real. Complex data: so are the partial
@@ -63,6 +65,8 @@ class Format:
     @property
     def decoded_dtype(self) -> np.dtype[Any]:
         """What messages are combined to, before that is rounded to a gradient of less precision."""
+        if is_integer(self.message_dtype):
+            return self.message_dtype
         wide = np.result_type(self.message_dtype, np.float32)
         if self.gradient_dtype.kind != "c" and wide.kind == "c":
             return np.empty(0, wide).real.dtype
@@ -71,6 +75,8 @@ class Format:
     @property
     def row_dtype(self) -> np.dtype[Any]:
         """What partial gradients are to be when they are combined: as precise as the sums."""
+        if is_integer(self.partial_dtype):
+            return self.partial_dtype
         summed = np.result_type(self.partial_dtype, np.float32)
         if np.empty(0, self.sum_dtype).real.itemsize > np.empty(0, summed).real.itemsize:
             return np.result_type(self.partial_dtype, np.float64)
@@ -87,9 +93,9 @@ class Format:
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
         if not isinstance(dtype, np.dtype):
-            dtype = check_dtype(dtype, halves=True)
+            dtype = check_dtype(dtype, halves=True, integers=True)
         if message_dtype is not None and not isinstance(message_dtype, np.dtype):
-            message_dtype = check_dtype(message_dtype, halves=True)
+            message_dtype = check_dtype(message_dtype, halves=True, integers=True)
         p = check_integer("the gradient dimension p", p)
         return cls._of(layout, p, dtype, message_dtype, pieces)
 
@@ -102,18 +108,22 @@ class Format:
         message_dtype: np.dtype[Any] | None,
         pieces: int,
     ) -> Format:
-        dtype = check_dtype(dtype, halves=True)
-        message = dtype if message_dtype is None else check_dtype(message_dtype, halves=True)
+        dtype = check_dtype(dtype, halves=True, integers=True)
+        message = dtype
+        if message_dtype is not None:
+            message = check_dtype(message_dtype, halves=True, integers=True)
         if p < 1:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
+        if is_integer(dtype) or is_integer(message):
+            return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
-        if layout in ("real", "packed"):
+        if layout in ("integer", "real", "packed"):
             _check_message(message, dtype)
             sums = np.result_type(dtype, np.float32)
             gradient = np.result_type(message, np.float32)
             if gradient.itemsize > sums.itemsize:
                 sums, gradient = gradient, sums
-            mode = REAL if layout == "real" else PACKED
+            mode = PACKED if layout == "packed" else REAL
             size = piece + piece % 2 if mode == PACKED and dtype.kind != "c" else piece
             size += message.char == "e"  # the scale
             return cls(gradient, p, dtype, sums, message, size, mode, mode, pieces)
@@ -132,6 +142,22 @@ class Format:
         if layout == "complex":
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
+
+    @classmethod
+    def _of_integers(
+        cls, layout: Layout, p: int, dtype: np.dtype[Any], message: np.dtype[Any]
+    ) -> Format:
+        if layout != "integer":
+            try:
+                check_dtype(dtype if is_integer(dtype) else message, halves=True)
+            except TypeError as error:
+                raise TypeError(
+                    f"{error}: this code multiplies by numbers that are no integers; codes of sums "
+                    "alone, such as BinaryCode, take integers"
+                ) from None
+        if message != dtype:
+            raise TypeError(f"messages of {dtype} partial gradients must be {dtype}, not {message}")
+        return cls(dtype, p, dtype, dtype, dtype, p, REAL, REAL)
 
     @property
     def scaled(self) -> bool:
@@ -280,6 +306,10 @@ class Format:
                 good = self.combine(rows, vector, out, check)
                 rescale(out, unit)
                 return good
+        if is_integer(out.dtype) and (vector != np.rint(vector)).any():
+            raise TypeError(
+                f"{out.dtype} messages are combined with integers only, not with {vector.tolist()}"
+            )
         if out.dtype != self.decoded_dtype:
             wide = np.empty(self.gradient_size, self.decoded_dtype)
             good = self.combine(rows, vector, wide, check)

@@ -49,5 +49,5 @@ class FractionalRepetition(CellCode):
         self.n, self.k, self.stragglers = n, k, s
         sizes = k // blocks + (np.arange(blocks) < k % blocks)
         self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-        self._choices = [np.array([i % blocks]) for i in range(n)]
+        self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
         self.load = int(sizes.max())

@@ -49,7 +49,8 @@ class Grouped(Code):
 
     Examples
     --------
-    >>> code = Grouped([BinaryCode(4, 2, stragglers=1)] * 3)
+    >>> import fastgc
+    >>> code = fastgc.codes.Grouped([fastgc.BinaryCode(4, 2, stragglers=1)] * 3)
     >>> code.n, code.k, code.load, code.stragglers
     (12, 6, 1, 1)
     """
@@ -83,6 +84,7 @@ class Grouped(Code):
         self.stragglers = min(known) if len(known) == len(tolerated) else None
         self.pieces = self.codes[0].pieces
         self.exact = all(code.exact for code in self.codes)
+        self.integral = all(code.integral for code in self.codes)
         self.is_complex = any(code.is_complex for code in self.codes)
 
     @classmethod
@@ -157,6 +159,10 @@ class Grouped(Code):
     @cached_property
     def message_counts(self) -> list[int]:
         return list(chain.from_iterable(code.message_counts for code in self.codes))
+
+    @property
+    def sends_together(self) -> NDArray[np.bool_]:
+        return np.concatenate([code.sends_together for code in self.codes])
 
     @cached_property
     def _cuts(self) -> NDArray[np.int64]:
@@ -376,7 +382,8 @@ class GroupedRound:
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages would make the round ready."""
-        code, messages = self.code, check_workers("messages", messages)
+        code = self.code
+        messages = check_workers("messages", messages, code.message_count)
         for g in self.groups:
             mine = messages[(messages >= code._cuts[g]) & (messages < code._cuts[g + 1])]
             self._rounds[g].require(mine - code._cuts[g])

@@ -49,7 +49,8 @@ class LagrangeCode(Code):
 
     Workers compute r = `load` coded blocks each and send `messages` messages, each over
     P = load / messages of them: LCC is one message (P = r, section II-B), LCC-MMC one for each
-    block (P = 1, threshold 2 k - 1, section II-C), LCC-MMC-2 one for two (section V).
+    block (P = 1, threshold 2 k - 1, section II-C), LCC-MMC-2 one for two (section V, Remark 1,
+    which prints degree N - 1 for its two polynomials, of degree N / 2 - 1).
 
     Parameters
     ----------
@@ -187,6 +188,10 @@ class LagrangeCode(Code):
         """l_j(beta_i), a row for each message."""
         return interpolation.basis(self._alpha, self._beta)
 
+    @cached_property
+    def _functionals(self) -> interpolation.Functionals:
+        return interpolation.Functionals(self._beta, self._alpha)
+
     def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Coded blocks: eqs. (4) and (10), with the labels coded like one more column.
 
@@ -271,7 +276,7 @@ class LagrangeCode(Code):
             vector = np.zeros(survivors.size, dtype=self._beta.dtype)
             vector[chosen] = self.vector(survivors[chosen])
             return vector
-        vector = interpolation.functional(self._beta[survivors], self._alpha)
+        vector = self._functionals(survivors)
         if not np.isfinite(vector).all():
             raise OverflowError(
                 f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from .cells import CellCode
+from .draws import distinct_draws
 
 __all__ = ["RandomAssignment"]
 
-SEEDS_TRIED = 100  # to advise one that covers all partitions
+# To advise a seed that covers all partitions: so many are tried, and so many numbers drawn.
+SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 
 
 class RandomAssignment(CellCode):
     """Each worker picks partitions at random, and sends each partial gradient by itself.
 
-    No worker needs to know of another: worker i draws from a generator seeded with (seed, i). The
-    master adds up the first copy of each partial gradient. It waits for about (k / r) log k workers
-    and k log k messages (eqs. (5) and (6)); `CouponCollector` needs fewer of both.
+    No worker needs to know of another: what worker i picks is a function of (seed, i). The master
+    adds up the first copy of each partial gradient. In the paper a worker sends all of them when
+    its work is done, ``send="together"``: then the master waits for about (k / r) log k workers
+    and receives k log k messages (eqs. (5) and (6)). By default each is sent as soon as it is
+    computed, so that a round is over sooner, with messages of more workers. `CouponCollector` needs
+    fewer of both.
 
     Parameters
     ----------
@@ -31,6 +37,8 @@ class RandomAssignment(CellCode):
     load : int or sequence of n ints
         Partitions that each worker picks, without repetition; a sequence for workers that differ
         (the generalised scheme of section IV).
+    send : {"each", "together"}
+        When a worker sends: each message as soon as it is computed, or all when its work is done.
     seed : int, default 0
 
     Raises
@@ -40,17 +48,24 @@ class RandomAssignment(CellCode):
     """
 
     def __init__(
-        self, n: int, k: int | None = None, *, load: int | Sequence[int], seed: int = 0
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        load: int | Sequence[int],
+        send: Literal["each", "together"] = "each",
+        seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         if n < 1 or k < 1:
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-        loads = check_loads(load, n, k)
+        self._sizes = check_loads(load, n, k)
+        self._together = check_send(send)
         self.n, self.k, self.seed = n, k, check_seed(seed)
         self._cuts = np.arange(k + 1)
-        self._choices, holders = choose(self.seed, k, loads, "partition")
-        self.load = max(loads)
+        self._choices, holders = choose(self.seed, k, self._sizes, "partition")
+        self.load = int(self._sizes.max())
         self.stragglers = holders - 1
 
 
@@ -71,16 +86,25 @@ class UncoveredError(ValueError):
         return str(self.args[1])
 
 
-def check_loads(load: int | Sequence[int], n: int, k: int) -> list[int]:
+def check_loads(load: int | Sequence[int], n: int, k: int) -> NDArray[np.int64]:
     """The load of each worker, or an error."""
-    loads = [load] * n if np.ndim(load) == 0 else list(load)  # type: ignore[arg-type]
-    loads = [check_integer("load", r) for r in loads]
-    if len(loads) != n:
-        raise ValueError(f"{n} workers need {n} loads, not {len(loads)}")
-    for r in loads:
-        if not 1 <= r <= k:
-            raise ValueError(f"load must be in 1 .. k = {k}, not {r}")
-    return loads
+    if np.ndim(load) == 0:
+        loads = np.full(n, check_integer("load", load))
+    else:
+        loads = np.array([check_integer("load", r) for r in load], dtype=object)  # type: ignore[union-attr]
+    if loads.size != n:
+        raise ValueError(f"{n} workers need {n} loads, not {loads.size}")
+    outside = np.flatnonzero((loads < 1) | (loads > k))
+    if outside.size:
+        raise ValueError(f"load must be in 1 .. k = {k}, not {loads[outside[0]]}")
+    return loads.astype(np.int64)
+
+
+def check_send(send: str) -> bool:
+    """Whether a worker sends all its messages together, or an error."""
+    if send not in ("each", "together"):
+        raise ValueError(f'send must be "each" or "together", not {send!r}')
+    return send == "together"
 
 
 def check_seed(seed: int) -> int:
@@ -91,26 +115,26 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def pick(seed: int, worker: int, count: int, size: int) -> NDArray[np.int64]:
-    """What a worker picks by itself: `size` of `count`, in random order."""
-    return np.random.default_rng([seed, worker]).choice(count, size, replace=False)
-
-
 def choose(
-    seed: int, count: int, sizes: Sequence[int], what: str
-) -> tuple[list[NDArray[np.int64]], int]:
+    seed: int, count: int, sizes: NDArray[np.int64], what: str
+) -> tuple[NDArray[np.int64], int]:
     """Every worker's choice, and how often the rarest cell was chosen; ValueError if never."""
 
-    def choices(seed: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        made = [pick(seed, i, count, size) for i, size in enumerate(sizes)]
-        return made, np.bincount(np.concatenate(made), minlength=count)
+    def choices(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        made = np.empty(sizes.sum(), dtype=np.int64)
+        first = np.cumsum(sizes) - sizes
+        for size in np.unique(sizes).tolist():
+            alike = np.flatnonzero(sizes == size)
+            at = first[alike, np.newaxis] + np.arange(size)
+            made[at] = distinct_draws(seed, alike, count, size)
+        return made, np.bincount(made, minlength=count)
 
     made, holders = choices(seed)
     if holders.all():
         return made, int(holders.min())
-    others = range(seed + 1, seed + 1 + SEEDS_TRIED)
+    others = range(seed + 1, seed + 1 + max(1, min(SEEDS_TRIED, DRAWS_TRIED // made.size)))
     better = next((other for other in others if choices(other)[1].all()), None)
-    advice = f"seed={better} will" if better else f"none of the next {SEEDS_TRIED} seeds would"
+    advice = f"seed={better} will" if better else f"none of the next {len(others)} seeds would"
     raise UncoveredError(
         better,
         f"with seed={seed} no worker picks {what} {np.argmin(holders)}, so that the gradient can "

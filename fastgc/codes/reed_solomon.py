@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import attrgetter
@@ -26,9 +26,10 @@ from ..kernels.cyclic import (
     StreamCalls,
     cyclic_tables,
 )
+from .apportion import check_speeds
 from .base import Code
 from .cache import SurvivorCache, VectorFunction, remembering
-from .clusters import Cluster, load_and_stragglers, shares_of
+from .clusters import Cluster, load_and_stragglers, shares_by_speed, shares_of
 from .parity import CHECKS, Parity
 from .roots import SOLVERS, log_tau, roots, tau, valid_root
 from .rules import Blocks
@@ -75,6 +76,13 @@ class ReedSolomon(Code):
         Split workers and partitions into so many groups, each with a code of its own. Load and
         worst-case tolerance stay; decoding is cheaper and better conditioned, and is possible from
         many smaller sets of survivors. "auto": as many as can be, floor(n / (s+1)) where k allows.
+    speeds : sequence of n positive numbers, optional
+        Relative speeds of the workers, with `stragglers`: clusters share the partitions so that all
+        of them end at about the same time, and have loads of their own. A cluster of m workers
+        waits for m - s. Clusters are of workers with adjacent numbers, so that these decide who is
+        together. In clusters of more than s + 1 it should be workers of like speed: then number
+        them by speed. In clusters of s + 1 the first to come will do, and the fastest should be
+        apart. Default: all are equally fast.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
         straggle as may; else an `InstabilityWarning` says so.
@@ -150,6 +158,7 @@ class ReedSolomon(Code):
         root: Literal["stable"] | int = "stable",
         packed: bool = True,
         clusters: Literal["auto"] | int = 1,
+        speeds: Sequence[float] | None = None,
         strict: bool = False,
     ) -> None:
         n = check_integer("n", n)
@@ -162,14 +171,19 @@ class ReedSolomon(Code):
         )
         if n < 1 or k < 1:
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        if speeds is not None and (stragglers is None or load is not None):
+            raise ValueError("speeds= goes with stragglers= alone: the loads follow from them")
         load, wanted = load_and_stragglers(n, k, load, stragglers)
-        shares = shares_of(n, k, load, wanted, clusters)
+        if speeds is None:
+            shares = shares_of(n, k, load, wanted, clusters)
+        else:
+            shares = shares_by_speed(check_speeds(speeds, n), k, wanted, clusters)
         self.n, self.k, self.packed, self.root = n, k, bool(packed), root
         self.clusters = len(shares)
         made = []
         first_worker = first_partition = 0
         for m, share in shares:
-            w = min(load, share)
+            w = min(load, share) if speeds is None else -(-(wanted + 1) * share // m)
             q = valid_root(m, share, w, root)
             made.append(Cluster(first_worker, first_partition, m, share, w, q))
             first_worker += m
@@ -227,16 +241,22 @@ class ReedSolomon(Code):
 
     def _log_totals(self, power: int) -> NDArray[np.float64]:
         """Logarithms of each row's ``sum_j |B_ij|^power``."""
-        sums = np.full(self.n, -np.inf)
+        known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
         for c in self._clusters:
-            mine = slice(c.first_worker, c.first_worker + c.m)
+            alike = c._replace(first_worker=0, first_partition=0)
+            if alike in known:
+                continue
+            sums = np.full(c.m, -np.inf)
             for d in c.weights:
                 logs = power * log_tau(c.m, d, c.q)
                 top = logs.max()
                 with np.errstate(divide="ignore"):
                     total = top + np.log(c.totals(d, np.exp(logs - top)))
-                sums[mine] = np.logaddexp(sums[mine], total)
-        return sums
+                sums[:] = np.logaddexp(sums, total)  # in extended precision until here
+            known[alike] = sums
+        return np.concatenate(
+            [known[c._replace(first_worker=0, first_partition=0)] for c in self._clusters]
+        )
 
     @cached_property
     def log_row_sums(self) -> NDArray[np.float64]:
@@ -367,7 +387,7 @@ class ReedSolomon(Code):
 
         Parameters
         ----------
-        members : integer array
+        members : integer array, or (n,) bool array
             Workers that are there at the beginning.
 
         Raises

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, check_index, check_vector
+from .._arrays import Output, check_index, check_vector, is_integer
 from ..errors import CorruptMessageError
 from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
 from .format import Format
@@ -113,6 +113,11 @@ class Round:
         self._first_worker = first_worker
         self._watch = tracker
         self.form = form = code.format(p, dtype, message_dtype)
+        if is_integer(form.message_dtype) and (liars or tracker is not None):
+            raise TypeError(
+                "verify= and tracker= go by rounding errors: messages must be of floating-point "
+                f"numbers, not {form.message_dtype}"
+            )
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "

@@ -14,9 +14,27 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Blocks", "Cells", "Groups", "Rule", "Tally", "Tiling", "side_by_side"]
+__all__ = [
+    "Blocks",
+    "Cells",
+    "Groups",
+    "Rule",
+    "Tally",
+    "Tiling",
+    "first_positions",
+    "side_by_side",
+]
 
 Numbers = NDArray[np.int64]
+
+
+def first_positions(kind: Numbers, kinds: int) -> Numbers:
+    """Position of the first entry of each of so many kinds, -1 where there is none."""
+    position = np.empty(kinds, dtype=np.int64)
+    position.fill(-1)
+    # the last assignment to an entry stays: from the end, that is the first
+    position[kind[::-1]] = np.arange(kind.size - 1, -1, -1)
+    return position
 
 
 class Tally(Protocol):
@@ -83,11 +101,7 @@ class Cells(NamedTuple):
 
     def first(self, survivors: Numbers) -> Numbers:
         """Position of the first message of each cell, -1 where none came."""
-        position = np.empty(self.weight.size, dtype=np.int64)
-        position.fill(-1)
-        # the last assignment to an entry stays: from the end, that is the first message
-        position[self.cell[survivors[::-1]]] = np.arange(survivors.size - 1, -1, -1)
-        return position
+        return first_positions(self.cell[survivors], self.weight.size)
 
     def missing(self, survivors: Numbers) -> int:
         came = self.first(survivors) >= 0
@@ -233,16 +247,22 @@ class _TilingTally:
         self.reset()
 
     def reset(self) -> None:
-        self._parent = list(range(self._k + 1))
+        # of those points alone that are no roots: a round that few messages end costs few steps
+        self._parent: dict[int, int] = {}
 
     def _root(self, point: int) -> int:
         parent = self._parent
-        while parent[point] != point:
-            parent[point] = point = parent[parent[point]]
+        while (above := parent.get(point)) is not None:
+            top = parent.get(above)
+            if top is None:
+                return above
+            parent[point] = point = top
         return point
 
     def add(self, message: int) -> bool:
-        self._parent[self._root(self._start[message])] = self._root(self._stop[message])
+        start, stop = self._root(self._start[message]), self._root(self._stop[message])
+        if start != stop:
+            self._parent[start] = stop
         return self._root(0) == self._root(self._k)
 
 

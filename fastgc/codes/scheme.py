@@ -85,6 +85,9 @@ class Scheme(Assignment):
         the gradient is decoded piece by piece, each with a vector of its own.
     codes_data : bool
         Whether the data are coded instead of the gradients, which must then be quadratic in them.
+    integral : bool
+        Whether all coefficients, of messages and in decoding vectors, are integers. Gradients may
+        then be of integers, too.
     exact : bool
         Whether vectors satisfy a_F B_F = 1 by a formula, of which nothing but rounding errors is
         left. Where not, what they leave is computed before anything is said about a gradient.
@@ -94,6 +97,7 @@ class Scheme(Assignment):
     """
 
     packed: bool = True
+    integral: bool = False
     exact: bool = False
     cache: SurvivorCache[Any] | None = None
 
@@ -345,6 +349,8 @@ class Scheme(Assignment):
     @property
     def layout(self) -> Layout:
         """How gradients and messages are laid out, see `fastgc.codes.format.Format`."""
+        if self.integral and not self.is_complex:
+            return "integer"
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
@@ -383,7 +389,8 @@ class Scheme(Assignment):
 
         Parameters
         ----------
-        survivors : (f,) integer array
+        survivors : (f,) integer array, or (N,) bool array
+            As in `Code.decoding_vector`.
         vector : (f,) or (f, pieces) array, optional
             Default: the decoding vector, or the best there is where they do not suffice.
 
@@ -478,19 +485,24 @@ class Scheme(Assignment):
     def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
         """Messages that came in random order until a round was ready, so many times.
 
-        Every order in which each worker's own messages keep theirs is equally likely.
+        Every order in which each worker's own messages keep theirs is equally likely. Those of a
+        worker that `sends_together` come one after the other, to the last of them.
         """
         rng = np.random.default_rng(seed)
-        senders = np.repeat(np.arange(self.n), self.message_counts)
+        together = self.sends_together
+        senders = np.repeat(np.arange(self.n), np.where(together, 1, self.message_counts))
         tally = self.rule.tally()
         for _ in range(trials):
             tally.reset()
             due = self.first_messages[:-1].copy()
-            heard = []
+            heard: list[int] = []
             for worker in rng.permutation(senders).tolist():
-                heard.append(due[worker])
-                due[worker] += 1
-                if tally.add(heard[-1]) and not self.awaits_more(np.array(heard)):
+                count = self.message_counts[worker] if together[worker] else 1
+                sent = range(due[worker], due[worker] + count)
+                due[worker] += count
+                heard += sent
+                ready = [tally.add(number) for number in sent]
+                if ready[-1] and not self.awaits_more(np.array(heard)):
                     break
             yield heard
 

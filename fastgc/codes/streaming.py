@@ -59,7 +59,7 @@ class Stream:
     Parameters
     ----------
     code : ReedSolomon
-    members : integer array
+    members : integer array, or (n,) bool array
         Workers that are there at the beginning.
 
     Raises
@@ -131,7 +131,7 @@ class Stream:
 
         Parameters
         ----------
-        survivors : (f,) integer array, optional
+        survivors : (f,) integer array, or (n,) bool array, optional
             The members, all of them, in the order of the entries. Default: ascending.
         out : (f,) complex128 array, optional
             Contiguous and writable.
@@ -166,7 +166,7 @@ class Stream:
         return target if out is None else out
 
     def _chosen(self, what: str, workers: ArrayLike) -> NDArray[np.int64]:
-        chosen = check_workers(what, workers)
+        chosen = check_workers(what, workers, self.code.n)
         outside = (chosen < 0) | (chosen >= self.code.n)
         if outside.any():
             raise ValueError(

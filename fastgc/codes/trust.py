@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import is_half, unit_roundoff
+from .._arrays import is_half, is_integer, unit_roundoff
 from ..kernels.rows import LARGEST_GROUP
 
 __all__ = ["Approximation", "Trust"]
@@ -30,7 +30,8 @@ class Trust(NamedTuple):
     ----------
     relative_error : float
         Estimated error of the gradient over its norm: from rounding, and for codes that are not
-        exact (`Uncoded` with a tolerance) from what is left out.
+        exact (`Uncoded` with a tolerance) from what is left out. Of integers nothing is rounded: 0
+        then means modulo 2^bits, for whether the gradient fits in its dtype is not looked at.
     growth : float
         By how much decoding multiplies the relative rounding errors of the messages, typically; 1
         or less is as good as adding up the partial gradients themselves. At most it is
@@ -65,6 +66,8 @@ class Trust(NamedTuple):
         # Rounding errors add up like a random walk. In the messages, each amplified. In the
         # gradient: one error of the size of a partial sum for each sum (1/3 on average, as they
         # grow), and that of the last rounding.
+        if is_integer(gradient_dtype):  # nothing is rounded
+            return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
         sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
         amplified, known = growth_squared, inside >= 0

@@ -21,6 +21,7 @@ class Uncoded(CellCode):
     Without `load` every partition is on one worker, which sends its sum. With `load`, r, workers
     compute r partitions each in circular-shift order and send each partial gradient as soon as it
     is there, so that what stragglers did counts too (Ozfatura et al., UC-MMC, eq. (11)).
+    `fastgc.simulation.covered_cdf` has the law of the time that takes.
 
     With a tolerance the gradient is *not exact*: it is the sum of the partial gradients that came
     (UC-MMC-PG; without `load`, the master that ignores stragglers of Halbawi et al., figure 2).
@@ -61,11 +62,12 @@ class Uncoded(CellCode):
         # rounded, so that tolerance=s/n means s workers
         self._need: int = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
         self.exact = self._need == k
+        self.integral = self.exact or not self.rescale
         starts = np.arange(n + 1) * k // n
         self._single = load is None
         if load is None:
             self._cuts = starts
-            self._choices = [np.array([i]) for i in range(n)]
+            self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n)
             self.load = int(np.diff(starts).max())
             heaviest_lost = np.cumsum(np.sort(np.diff(starts))[::-1])
             self.stragglers = int(np.searchsorted(heaviest_lost, k - self._need, side="right"))
@@ -76,7 +78,8 @@ class Uncoded(CellCode):
             if not k // n <= load <= k:
                 raise ValueError(f"load must be in k/n = {k // n} .. k = {k}, not {load}")
             self._cuts = np.arange(k + 1)
-            self._choices = [(start + np.arange(load)) % k for start in starts[:-1]]
+            self._sizes = np.full(n, load)
+            self._choices = ((starts[:-1, np.newaxis] + np.arange(load)) % k).ravel()
             self.load = load
             # t neighbours alone hold (t + 1) k/n - load partitions
             self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)

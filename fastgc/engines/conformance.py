@@ -49,10 +49,8 @@ LATE = 0.6
 class Delays:
     """The given delays of each round; none after the last."""
 
-    per = "round"
-
-    def __init__(self, *rounds: list[float]) -> None:
-        self._rounds = rounds
+    def __init__(self, *rounds: list[float], per: str = "round") -> None:
+        self._rounds, self.per = rounds, per
 
     def sample(self, round: int, workers: int, seed: int) -> NDArray[np.float64]:
         """Seconds of each worker."""
@@ -238,6 +236,20 @@ def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
         assert set(report.survivors.tolist()) == {2, 3}
         assert report.stale == 2
         np.testing.assert_allclose(out, 8.0)
+
+
+def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
+    """A worker whose code says so sends nothing before all its work is done."""
+    rng = np.random.default_rng(5)
+    code = codes.RandomAssignment(WORKERS, load=3, send="together", seed=1)
+    shards, out = list(rng.standard_normal((code.k, 33))), np.empty(33)
+    delays = Delays(*[[0.1] * WORKERS] * 2, per="computation")
+    with engine(code, shards, np.multiply, 33, delays=delays) as cluster:
+        for number in range(3):  # the last without delays
+            theta = rng.standard_normal(33)
+            report = cluster.step(theta, out)
+            np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-12)
+            assert number == 2 or report.arrivals.min() >= 0.3, "a message came too early"
 
 
 def rounds_are_numbered(engine: Engine) -> None:
@@ -459,6 +471,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     chosen_survivors_give_the_same_bits,
     recorded_survivors_give_the_same_bits,
     late_workers_jump_to_the_newest_round,
+    messages_sent_together_wait_for_the_last,
     rounds_are_numbered,
     only_those_asked_take_part,
     those_asked_must_suffice,

@@ -250,7 +250,8 @@ class Transport(Protocol):
     def hand(self, worker: int, first: int, delay: float) -> None:
         """Hand the round published last to a worker that has fewer than `ahead` rounds in hand.
 
-        It is to sleep, to compute its messages from number `first` on, and to send each at once.
+        It is to sleep, to compute its messages from number `first` on, and to send each as soon as
+        `fastgc.engines.worker.Worker.message` returns it.
         A worker that has died since is no error.
         """
         ...

@@ -525,7 +525,7 @@ class Chosen:
         self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: WhenShort
     ) -> None:
         code = rnd.code
-        chosen = check_workers("survivors", numbers)
+        chosen = check_workers("survivors", numbers, code.message_count)
         senders = [code.sender(m)[0] for m in chosen.tolist()]
         if len(set(chosen.tolist())) < chosen.size:
             raise ValueError(f"survivors name a message twice: {chosen.tolist()}")

@@ -66,7 +66,8 @@ class RoundOptions:
     survivors : callable, optional
         ``survivors(round)`` gives the numbers of the messages to decode from, and in which order:
         those of an earlier run, ``RoundReport.received``, say, whose gradients come out the same to
-        the last bit. Default: those that come first.
+        the last bit. Or one boolean for each message: those, in ascending order. Default: those
+        that come first.
     patience : float, default 10
         Seconds that a round waits, all in all, for the dead to come back where the living are too
         few. Workers are not restarted at all if it is 0.

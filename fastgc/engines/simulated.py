@@ -106,6 +106,7 @@ class SimulatedCluster:
         )
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
+        self._together = code.sends_together
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._number, self._now = run.first_round - 1, 0.0
         self._lent = Lent()
@@ -184,14 +185,16 @@ class SimulatedCluster:
         partials = _Partials(self, theta)
         arrivals: dict[int, float] = {}
         bad: list[int] = []  # workers whose messages are not finite
-        messages, end = 0, 0.0
+        messages, end, last = 0, 0.0, -1
         due = np.flatnonzero(asked[sender])
         for number in due[np.argsort(arrival[due], kind="stable")].tolist():
             after = max(end, float(arrival[number])) + self._receive
-            if given.ready or after > self._timeout or after == math.inf:
-                break
             worker, index = code.sender(number)
-            messages, end = messages + 1, after
+            # what a worker sends together is received to its end, as in simulations
+            over = given.ready and not (worker == last and self._together[worker])
+            if over or after > self._timeout or after == math.inf:
+                break
+            messages, end, last = messages + 1, after, worker
             if worker not in bad and given.wants(worker):
                 arrivals[number] = end
                 try:

@@ -95,7 +95,11 @@ class Worker:
         self._data = data
         self.message_count = len(data)
         self.partition = -1
-        self._parts = self.message_count if task.spread else 1  # that a delay is slept in
+        self._together = bool(task.code.sends_together[number])
+        # By round and index: those that are computed, and not yet asked for.
+        self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
+        # That a delay is slept in.
+        self._parts = self.message_count if task.spread and not self._together else 1
         self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
         self._bits, self._unwritten = _marked(self._partial)
         self._encoders = [
@@ -117,8 +121,18 @@ class Worker:
     def message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         """Compute a message of a round, of which the parameters are a read-only array.
 
+        A worker that sends its messages together computes them all before it returns the first.
+
         Returns it, and its energy.
         """
+        if (round, index) not in self._computed:
+            end = self.message_count if self._together else index + 1
+            self._computed = {
+                (round, at): self._compute(theta, at, round) for at in range(index, end)
+            }
+        return self._computed.pop((round, index))
+
+    def _compute(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         encoder, task = self._encoders[index], self._task
         encoder.reset()
         for partition, shard in self._data[index]:

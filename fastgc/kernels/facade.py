@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import choice, threads
+from . import numpy as plain
 from .completion import Completion, CompletionPlan
 from .cyclic import LOOKUP, CyclicPlan, CyclicStream, Decode, StreamCalls, Where
 from .fourier import Fourier
-from .rows import PACKED, Rows
+from .rows import INTEGER, PACKED, Rows, kind_of
 
 __all__ = [
     "amsgrad",
@@ -143,7 +144,9 @@ def combine(
         ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
     rows : Rows
         Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``. For
-        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32.
+        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32. For
+        ``REAL`` also rows of integers, with `out` of their dtype and coefficients that are
+        integers: sums are taken in it, and wrap around.
     coef : (f,) float64 or complex128 array
         float64 for ``REAL``, complex128 otherwise.
     out : (p,) array
@@ -158,6 +161,8 @@ def combine(
     bool
         False if `check` is set and a written value is NaN or Inf, else True.
     """
+    if rows.kind == INTEGER:
+        return plain.combine(mode, rows, coef, out, 0, rows.length, accumulate, check)
     kernels = choice.active or choice.load()
     extent = _extent(mode, rows, out)
     moved = (len(rows.arrays) + 1) * rows.nbytes
@@ -201,9 +206,10 @@ def bind_combine(
     numbers : (capacity,) int64 array
         Of rows; as long as `coef`.
     """
-    part = choice.load().bind_combine(mode, rows, numbers, coef, out, accumulate, check)
+    backend = plain if rows.kind == INTEGER else choice.load()
+    part = backend.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
     extent = _extent(mode, rows, out)
-    together = choice.name == "numpy"
+    together = backend is plain or choice.name == "numpy"
 
     def combine(count: int) -> int:  # refers to `rows`, and so keeps them
         if (count + 1) * rows.nbytes < threads.THRESHOLD_BYTES or together:
@@ -234,9 +240,11 @@ def bind_encode(
     weights : (f,) float64 array
         For each of the f rows that will be listed, as `coef`.
     """
-    part = choice.load().bind_encode(mode, rows, coef, weights, out, accumulate)
+    backend = plain if rows.kind == INTEGER else choice.load()
+    part = backend.bind_encode(mode, rows, coef, weights, out, accumulate)
     extent = _extent(mode, rows, out)
-    together = (coef.size + 1) * rows.nbytes < threads.THRESHOLD_BYTES or choice.name == "numpy"
+    together = (coef.size + 1) * rows.nbytes < threads.THRESHOLD_BYTES
+    together = together or backend is plain or choice.name == "numpy"
 
     def encode() -> float:  # refers to `rows`, and so keeps them
         return part(0, extent) if together else sum(threads.run(part, extent))
@@ -247,8 +255,10 @@ def bind_encode(
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
-    Of float32, float64, float16 or bfloat16. Split over threads as `sgd`.
+    Of float32, float64, float16, bfloat16 or integers. Split over threads as `sgd`.
     """
+    if kind_of(x.dtype) == INTEGER:
+        return plain.square_sum(x)
     kernel = (choice.active or choice.load()).square_sum
     if x.nbytes < threads.THRESHOLD_BYTES:
         return kernel(x)

@@ -34,9 +34,16 @@ EncodePart: TypeAlias = Callable[[int, int], float]
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
 
 
+# Rows of these are combined by NumPy, whatever the backend.
+INTEGER = "integer"
+
+
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Kind of the reals an array of this dtype consists of: "float", "double", "half", "bfloat"."""
-    return _KINDS[dtype.char]
+    """Kind of the reals an array of this dtype consists of.
+
+    "float", "double", "half", "bfloat" or "integer".
+    """
+    return INTEGER if dtype.kind in "iu" else _KINDS[dtype.char]
 
 
 class Rows:

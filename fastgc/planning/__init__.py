@@ -1,18 +1,23 @@
 """Which code, which load: all of them ranked, the best threshold, loads for workers that differ."""
 
+from .assign import Assigned, assign
 from .live import Recording, measured_rounds, record
 from .loads import (
     Allocation,
     CoverageBounds,
+    LeastTime,
     balanced_loads,
     coverage_bounds,
     equal_time_loads,
     generalised_bcc,
+    least_time_loads,
     optimal_loads,
 )
 from .optimum import (
+    CodeParameters,
     DecodeCost,
     Optimum,
+    code_parameters,
     limit_time,
     optimal_fraction,
     optimal_threshold,
@@ -23,16 +28,22 @@ from .plan import CODES, Choice, Plan, plan
 __all__ = [
     "CODES",
     "Allocation",
+    "Assigned",
     "Choice",
+    "CodeParameters",
     "CoverageBounds",
     "DecodeCost",
+    "LeastTime",
     "Optimum",
     "Plan",
     "Recording",
+    "assign",
     "balanced_loads",
+    "code_parameters",
     "coverage_bounds",
     "equal_time_loads",
     "generalised_bcc",
+    "least_time_loads",
     "limit_time",
     "measured_rounds",
     "optimal_fraction",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,16 +18,20 @@ from ..simulation.closed_forms import received_mean
 __all__ = [
     "Allocation",
     "CoverageBounds",
+    "LeastTime",
     "balanced_loads",
     "coverage_bounds",
     "equal_time_loads",
     "generalised_bcc",
+    "least_time_loads",
     "optimal_loads",
 ]
 
 # Of a bound: loads looked at one by one, and intervals of more; exponents; and steps in time, of
 # which each costs a hundredth of a percent or two.
 _EACH, _LOADS, _EXPONENTS, _STEPS = 64, 200, 24, 256
+
+_SEARCHED = 5_000  # partial gradients, to find the least mean time by search
 
 _MOST = 2**48  # partitions shared out: floats tell their fractions apart
 
@@ -37,7 +41,12 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
     Charalambides et al., section VI, for any number of kinds of workers: t_i |J_i| is the same for
     all, and the loads add up to (s + 1) k. No worker gets more than k; what is above goes to the
-    others in proportion. `BinaryCode` with ``speeds=1 / times`` is a code of about these loads.
+    others in proportion.
+
+    `BinaryCode` with ``speeds=1 / times, assignment="classes"`` is a code of about these loads: its
+    classes end together as far as whole workers and partitions let them. These very loads need not
+    be any code's. With n = 12, k = 9, s = 3, and six workers three times as fast as the others,
+    they are 5 and 1, and no four classes of these workers have 9 partitions each.
 
     Parameters
     ----------
@@ -199,6 +208,135 @@ def optimal_loads(
     return Allocation(loads, real, time, needed / float(real.sum()))
 
 
+class LeastTime(NamedTuple):
+    """Loads that bring a number of partial gradients the soonest, and when.
+
+    Attributes
+    ----------
+    loads : (n,) int64 array
+        Partitions of each worker; 0 for those without whom it is sooner.
+    time : float
+        Mean seconds until the number has been returned, exact: `received_mean` of these loads.
+    """
+
+    loads: NDArray[np.int64]
+    time: float
+
+
+def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = None) -> LeastTime:
+    """Loads that bring `needed` partial gradients the soonest on average, of n workers.
+
+    P2 of Li et al., eq. (19), for the workers there are, where `optimal_loads` solves its limit of
+    many workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21).
+
+    Parameters
+    ----------
+    needed : int
+        Partial gradients, repetitions counted, s in the paper.
+    delays : Heterogeneous
+        Of `ShiftedExponential` times per computation, one model for each worker.
+    limit : int, optional
+        Partitions that a worker may hold at most.
+
+    Returns
+    -------
+    LeastTime
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the models are others, or `needed` is more than n `limit`,
+        or than 5000.
+    TypeError
+        If a parameter is of a wrong type.
+
+    Notes
+    -----
+    A search: from `optimal_loads`, and from the least and the largest equal loads, as long as it is
+    sooner to change the load of a worker, of two, or of all that are alike. What it ends at is
+    the least among such changes; that it is the least of all is not proven, but so wherever all
+    loads were tried (small n). Computes some hundred times `received_mean`, O(n needed) each time
+    at hundreds of moments: seconds for ten workers, many minutes for a hundred.
+    """
+    needed = at_least("needed", needed, 1)
+    shifts, rates = _parameters(delays)
+    n = shifts.size
+    if needed > _SEARCHED:
+        raise ValueError(f"needed must be at most {_SEARCHED}, not {needed}: take optimal_loads")
+    most = needed if limit is None else min(at_least("limit", limit, 1), needed)
+    if needed > n * most:
+        raise ValueError(
+            f"{n} workers of at most {most} partitions hold {n * most}, but needed={needed}"
+        )
+    kinds = np.unique(np.stack([shifts, rates]), axis=1, return_inverse=True)[1].ravel()
+    known: dict[tuple[tuple[int, int], ...], float] = {}
+
+    def time(loads: NDArray[np.int64]) -> float:
+        if loads.sum() < needed:
+            return math.inf
+        key = tuple(sorted(zip(kinds.tolist(), loads.tolist(), strict=True)))  # workers alike
+        if key not in known:
+            known[key] = received_mean(loads, delays, needed)
+        return known[key]
+
+    starts = [np.full(n, load) for load in (-(-needed // n), most)]
+    if (shifts > 0).all():
+        starts.append(np.minimum(optimal_loads(needed, shifts, rates, most).loads, needed))
+    found = [_descend(start, kinds, most, time) for start in starts]
+    best = min(found, key=time)
+    return LeastTime(best, time(best))
+
+
+def _descend(
+    loads: NDArray[np.int64],
+    kinds: NDArray[np.int64],
+    most: int,
+    time: Callable[[NDArray[np.int64]], float],
+) -> NDArray[np.int64]:
+    """Change loads in 0 .. most as long as that is sooner."""
+    step = 1 << max(0, int(loads.max()).bit_length() - 3)
+    while True:
+        before = time(loads) * (1 - 1e-9)  # of which quadrature knows so much
+        better = (other for other in _changes(loads, kinds, most, step) if time(other) < before)
+        changed = next(better, None)
+        if changed is not None:
+            loads = changed
+        elif step > 1:
+            step //= 2
+        else:
+            return loads
+
+
+def _changes(
+    loads: NDArray[np.int64], kinds: NDArray[np.int64], most: int, step: int
+) -> Iterator[NDArray[np.int64]]:
+    """Loads of which those of one worker, two, or all that are alike, differ by `step`."""
+    _, first, alike = np.unique(
+        np.stack([kinds, loads]), axis=1, return_index=True, return_inverse=True
+    )
+    groups = [np.flatnonzero(alike.ravel() == group) for group in range(first.size)]
+    groups += [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+    one = [group[:1] for group in groups[: first.size]]
+    one += [group[1:2] for group in groups[: first.size] if group.size > 1]
+    single = [(some, by) for some in groups + one for by in (step, -step)]
+    both = [
+        (some, by, others, other)
+        for i, some in enumerate(one)
+        for others in one[i + 1 :]
+        for by in (step, -step)
+        for other in (step, -step)
+    ]
+    for some, by in single:
+        changed = loads.copy()
+        changed[some] = np.clip(changed[some] + by, 0, most)
+        yield changed
+    for some, by, others, other in both:
+        changed = loads.copy()
+        changed[some] = np.clip(changed[some] + by, 0, most)
+        changed[others] = np.clip(changed[others] + other, 0, most)
+        yield changed
+
+
 def generalised_bcc(
     k: int, delays: Heterogeneous, needed: int | None = None, limit: int | None = None
 ) -> Allocation:
@@ -257,6 +395,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))`` for any s. The paper's
     eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound in the
     limit of many workers only (Remark 5): at n = k = 2 loads of 1 may take 2.5 s where it says 4.
+    `least_time_loads` has its minimum for the workers there are.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,8 +18,10 @@ from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
 
 __all__ = [
+    "CodeParameters",
     "DecodeCost",
     "Optimum",
+    "code_parameters",
     "limit_time",
     "optimal_fraction",
     "optimal_threshold",
@@ -26,6 +29,7 @@ __all__ = [
 ]
 
 _GRID = 1001  # fractions among which the search for the best one begins
+_SHORT = Fraction(1, 10**12)  # of a whole number of partitions, by rounding
 
 # products for f of n messages, and their leading term where n is large
 _PRODUCTS: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
@@ -268,39 +272,62 @@ def limit_time(
 
 
 def optimal_fraction(
-    delays: Pareto, work: float, decode: DecodeCost | None = None, n: int = 0
+    delays: Pareto,
+    work: float,
+    decode: DecodeCost | None = None,
+    n: int = 0,
+    *,
+    max_load: int | None = None,
+    k: int | None = None,
 ) -> float:
     """The fraction of the data per worker with the least `limit_time`.
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode` the minimum of
-    eq. (20), found numerically.
+    eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5).
 
     Parameters
     ----------
     delays, work, decode, n
         As in `limit_time`.
+    max_load : int, optional
+        Partitions that a worker has room for, as in `optimal_threshold`.
+    k : int, optional
+        Partitions in all, for `max_load`; n by default.
 
     Returns
     -------
     float
-        In (0, 1); the threshold is about (1 - alpha) n + 1, eq. (18).
+        In (0, 1), and at most ``max_load / k``. `code_parameters` gives the load and the threshold
+        of a code.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or there is no such fraction because delays are long beside
-        the work (offline: t_0 >= c_g N xi), so that every worker should compute everything.
+        If a parameter is out of range, or every worker should compute everything, and has the room:
+        delays are then long beside the work (offline: t_0 >= c_g N xi).
     TypeError
         If a parameter is of a wrong type.
+
+    Examples
+    --------
+    >>> from fastgc.delays import Pareto
+    >>> from fastgc.planning import optimal_fraction
+    >>> delays = Pareto(0.001, 1.1)
+    >>> round(optimal_fraction(delays, 0.035), 4)
+    0.1477
+    >>> optimal_fraction(delays, 0.035, max_load=4, k=80)
+    0.05
     """
     _check_limit(delays, work, decode, n)
+    room = _room(max_load, n, k)
     # decoding gains at most c_m n^2 with alpha: an optimum is not below the one with that work
     most = 0.0 if decode is None else decode.seconds * n**2
     ratio = delays.scale / (delays.shape * (work + most)) if work + most else math.inf
-    alpha = min(float(ratio ** (delays.shape / (1 + delays.shape))), 1.0)
-    if most and alpha < 1:
+    # up to here the time falls as alpha grows
+    alpha = min(float(ratio ** (delays.shape / (1 + delays.shape))), room)
+    if most and alpha < room:
         # a grid first: with decoding cheap at both ends, as by the locator, there may be two minima
-        grid = np.linspace(alpha, 1, _GRID).tolist()
+        grid = np.linspace(alpha, room, _GRID).tolist()
         times = [_limit_time(a, delays, work, decode, n) for a in grid]
         at = int(np.argmin(times))
         found = scipy("optimize").minimize_scalar(
@@ -309,7 +336,7 @@ def optimal_fraction(
             method="bounded",
             options={"xatol": 1e-12},
         )
-        alpha = float(found.x) if found.fun < times[-1] else 1.0
+        alpha = float(found.x) if found.fun < times[-1] else room
     if not alpha < 1:
         raise ValueError(
             "no fraction below 1 is the best: every worker should compute everything; offline "
@@ -317,6 +344,80 @@ def optimal_fraction(
             f"{delays.scale:g}"
         )
     return alpha
+
+
+class CodeParameters(NamedTuple):
+    """What a code is made with.
+
+    Attributes
+    ----------
+    load : int
+        Partitions per worker, w.
+    stragglers : int
+        Tolerated, s.
+    f : int
+        Recovery threshold, n - s.
+    """
+
+    load: int
+    stragglers: int
+    f: int
+
+
+def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameters:
+    """Load and threshold of a code whose workers have room for a fraction of the data.
+
+    It tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq. 2), by
+    the least load that does. With k = n its threshold is ceil((1 - alpha) n) + 1, eq. (18).
+
+    Parameters
+    ----------
+    alpha : float
+        Fraction of the data, in (0, 1], as `optimal_fraction` gives it. What is below a whole
+        number of partitions by no more than a relative 1e-12 counts as that number.
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default.
+
+    Returns
+    -------
+    CodeParameters
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or alpha too small: n workers compute all k partitions only
+        if each computes k / n of them.
+    TypeError
+        If a parameter is of a wrong type.
+
+    Notes
+    -----
+    Rounding down keeps to what a worker has room for. `optimal_threshold` compares all thresholds,
+    and is exact for any n; `optimal_fraction` is so for large n.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> found = fastgc.planning.code_parameters(0.1477, 80)
+    >>> found
+    CodeParameters(load=11, stragglers=10, f=70)
+    >>> fastgc.ReedSolomon(80, load=found.load).threshold
+    70
+    """
+    n, k = _check_sizes(n, k)
+    if not 0 < (alpha := check_real("alpha", alpha)) <= 1:
+        raise ValueError(f"alpha must be in (0, 1], not {alpha}")
+    held = Fraction(alpha) * k
+    room = math.floor(held * (1 + _SHORT))
+    f = n - room * n // k + 1
+    if f > n:
+        raise ValueError(
+            f"alpha must be at least {_load(n, n, k)}/{k}, what a worker computes if all of "
+            f"{n} are waited for, not {alpha:g}"
+        )
+    return CodeParameters(_load(f, n, k), n - f, f)
 
 
 def _limit_time(
@@ -335,6 +436,22 @@ def _check_limit(delays: Pareto, work: float, decode: DecodeCost | None, n: int)
     check_real("work", work)
     if decode is not None and check_integer("n", n) < 1:
         raise ValueError(f"decoding takes n >= 1 workers, not {n}")
+
+
+def _room(max_load: int | None, n: int, k: int | None) -> float:
+    """The largest fraction of the data that a worker has room for."""
+    if max_load is None:
+        if k is not None:
+            raise ValueError(f"k={k} is for max_load, which is not given")
+        return 1.0
+    max_load, n = check_integer("max_load", max_load), check_integer("n", n)
+    k = n if k is None else check_integer("k", k)
+    if k < 1:
+        raise ValueError(f"max_load counts partitions: give k, how many there are, not {k}")
+    least = _load(n, n, k) if n > 0 else 1
+    if max_load < least:
+        raise ValueError(f"max_load must be at least {least}, not {max_load}")
+    return min(max_load / k, 1.0)
 
 
 def _check_sizes(n: int, k: int | None) -> tuple[int, int]:

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
+from ..codes.apportion import check_speeds
+from ..codes.binary import ASSIGNMENTS
 from ..codes.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
@@ -40,6 +42,12 @@ CODES = (
     "uncoded",
     "uc-mmc",
 )
+
+# Codes that take speeds, and what else they are to be told then.
+_BY_SPEED = {
+    "binary": [f",assignment={each}" for each in ASSIGNMENTS if each != "uniform"],
+    "rs-clustered": [""],
+}
 
 _GRID = 32  # loads of a code that are simulated at first; then those around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
@@ -130,6 +138,7 @@ def plan(
     bandwidth: float = math.inf,
     memory: int | None = None,
     codes: Sequence[str | Code] = CODES,
+    speeds: ArrayLike | None = None,
     overhead: float = 0.0,
     rounds: int = 2000,
     seed: int = 0,
@@ -160,6 +169,10 @@ def plan(
         The most partitions a worker can hold.
     codes : sequence of str or Code
         Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes.
+    speeds : (n,) array, optional
+        Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then tried with them
+        too, the former in every assignment. They shape codes only: how long workers take is for
+        `delays` and `cost` to say.
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It counts where workers are
         not interrupted, which go on meanwhile.
@@ -209,6 +222,7 @@ def plan(
         elif (each.n, each.k) != (n, k):
             raise ValueError(f"{each!r} has n={each.n}, k={each.k}, not n={n}, k={k}")
     check_cost(n, cost)
+    listed = None if speeds is None else check_speeds(speeds, n).tolist()
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises where they are those of other workers
@@ -225,6 +239,10 @@ def plan(
             raise ValueError(f"a worker must hold {code.load} partitions, and memory is {memory}")
         require_mean(code, delays, interrupted)
         return code
+
+    def ways(name: str | Code) -> list[Callable[[int], Code]]:
+        texts = [name] if isinstance(name, Code) else _by_speed(name, listed)
+        return [bind(make, text) for text in texts]
 
     def judge(name: str, code: Code) -> Choice:
         sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
@@ -262,7 +280,7 @@ def plan(
     with shown as advance:
         for each in codes:
             name = each if isinstance(each, str) else repr(each)
-            search = _Search(bind(make, each), bind(judge, name))
+            search = _Search(ways(each), bind(judge, name))
             search.run(n)
             choices += search.found.values()
             if not search.found:
@@ -271,6 +289,14 @@ def plan(
     if not choices:
         raise ValueError(f"no code fits: {reasons(refused)}")
     return Plan(sorted(choices, key=lambda choice: choice.time), refused)
+
+
+def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
+    """A code, and where it knows what to do with speeds the same with them, in all ways."""
+    if speeds is None or name not in _BY_SPEED:
+        return [name]
+    listed = f"{name}:speeds={'/'.join(map(repr, speeds))}"
+    return [name, *(listed + more for more in _BY_SPEED[name])]
 
 
 def reasons(refused: Mapping[str, str]) -> str:
@@ -284,8 +310,8 @@ def reasons(refused: Mapping[str, str]) -> str:
 class _Search:
     """All that is tried of one code."""
 
-    def __init__(self, make: Callable[[int], Code], judge: Callable[[Code], Choice]) -> None:
-        self._make, self._judge = make, judge
+    def __init__(self, ways: list[Callable[[int], Code]], judge: Callable[[Code], Choice]) -> None:
+        self._ways, self._judge = ways, judge
         self.found: dict[str, Choice] = {}  # by what the code is: s may not change it
         self.refusal = ""
 
@@ -299,8 +325,11 @@ class _Search:
                 self._time(s)
 
     def _time(self, stragglers: int) -> float:
+        return min(self._time_of(make, stragglers) for make in self._ways)
+
+    def _time_of(self, make: Callable[[int], Code], stragglers: int) -> float:
         try:
-            code = self._make(stragglers)
+            code = make(stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return math.inf

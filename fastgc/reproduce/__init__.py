@@ -31,7 +31,7 @@ def reproduce(
     *,
     seed: int = 0,
     rounds: int = ROUNDS,
-    data: str = "digits",
+    data: str | None = None,
     progress: bool = False,
 ) -> Iterator[Figure]:
     """Compute figures, one after the other.
@@ -44,8 +44,9 @@ def reproduce(
         Of all that is random.
     rounds : int
         Simulated rounds of each point, at least 1.
-    data : str
-        What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it.
+    data : str, optional
+        What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it. Default: what
+        each of them says.
     progress : bool
         Show a progress bar for each figure (needs ``fastgc[cli]``).
 
@@ -68,7 +69,9 @@ def reproduce(
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
-    given = {"seed": seed, "rounds": rounds, "data": data}
+    given: dict[str, Any] = {"seed": seed, "rounds": rounds}
+    if data is not None:
+        given["data"] = data
     return _figures(chosen, given, progress)
 
 

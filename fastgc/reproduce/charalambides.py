@@ -1,20 +1,36 @@
-"""Charalambides, Mahdavifar, Hero 2020: how far loads are from uniform (section V)."""
+"""Charalambides, Mahdavifar, Hero 2020: decoding (section IV), loads (sections V and VI)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations, pairwise
+from math import comb
 
 import numpy as np
 
 from ..codes import BinaryCode
 from ..panels import Line, Panel
+from ..planning import equal_time_loads
 from .figure import Figure, Row, Track
 
-__all__ = ["distance", "least_distance", "section_5"]
+__all__ = [
+    "distance",
+    "fits_classes",
+    "least_distance",
+    "lemma_4_fails",
+    "section_5",
+    "table_of_vectors",
+]
 
 PAPER = "charalambides2020 section V"
+DECODING, UNEQUAL = "charalambides2020 section IV", "charalambides2020 section VI"
 WORKERS = range(3, 13)
+TABLE = (18, 5)  # n and s of the table that is made
+BEYOND = (80, 12)  # and of one that cannot be
+LEMMA = range(1, 21)  # values of s; n from s^2 to 4 s^2 + 20
+MIXED = (12, 9, 3)  # n, k, s of two kinds of workers, the slower taking 2 to 6 times as long
 DRAWN = 5  # values of n in the picture
 EXAMPLE = (11, 3)  # n and s of the paper's example, section III
 
@@ -34,13 +50,22 @@ def least_distance(n: int, k: int, s: int) -> float:
     n, k, s : int
         Workers, partitions, stragglers; s < n.
     """
+    return sum(least for least, _ in _evenest(n, k, s))
+
+
+def _evenest(n: int, k: int, s: int) -> list[tuple[float, set[tuple[int, ...]]]]:
+    """Of each class, the least distance of its loads from even ones, and all loads that have it."""
     even = k * (s + 1) / n
     sizes = [len(range(c, n, s + 1)) for c in range(s + 1)]
-    least = {
-        size: min(sum(abs(load - even) for load in loads) for loads in _splits(k, size))
-        for size in set(sizes)
-    }
-    return sum(least[size] for size in sizes)
+    found = {}
+    for size in set(sizes):
+        far = {
+            tuple(sorted(loads)): sum(abs(load - even) for load in loads)
+            for loads in _splits(k, size)
+        }
+        least = min(far.values())
+        found[size] = least, {loads for loads, each in far.items() if each < least + 1e-9}
+    return [found[size] for size in sizes]
 
 
 def _splits(k: int, parts: int) -> Iterator[list[int]]:
@@ -50,8 +75,147 @@ def _splits(k: int, parts: int) -> Iterator[list[int]]:
         yield [after - before - 1 for before, after in pairwise(ends)]
 
 
+def lemma_4_fails(s: int, n: int) -> int | None:
+    """Where Lemma 4 is wrong the t of n = l (s + 1) + r, r = t l + q; None where it is right."""
+    ell, r = divmod(n, s + 1)
+    t = r // ell
+    return None if t == (n - s * s in (s - 2, s - 1, 2 * s)) else t
+
+
+def fits_classes(loads: tuple[int, ...], k: int, classes: int) -> bool:
+    """Whether the workers can be dealt into classes whose loads add up to k each."""
+
+    @cache
+    def place(at: int, room: tuple[int, ...]) -> bool:
+        if at == len(loads):
+            return not any(room)
+        return any(
+            place(at + 1, tuple(sorted((*room[:c], room[c] - loads[at], *room[c + 1 :]))))
+            for c in range(classes)
+            if room[c] >= loads[at]
+        )
+
+    return place(0, (k,) * classes)
+
+
+def table_of_vectors(code: BinaryCode) -> tuple[np.ndarray, np.ndarray]:
+    """Which workers' messages came, and the decoding vector, of all C(n, s) sets of stragglers."""
+    lost = np.array(list(combinations(range(code.n), code.stragglers)))
+    came = np.ones((len(lost), code.n), dtype=bool)
+    came[np.arange(len(lost))[:, None], lost] = False
+    return came, code.decoding_vectors(came)
+
+
+def _seconds(task: Callable[[], object], times: int) -> float:
+    """Of a call, the median of some."""
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        task()
+        found.append(time.perf_counter() - start)
+    return float(np.median(found))
+
+
+def _table_rows() -> list[Row]:
+    """The table of reference [15], made and searched, beside decoding when messages came."""
+    n, s = TABLE
+    code = BinaryCode(n, stragglers=s)
+    start = time.perf_counter()
+    came, vectors = table_of_vectors(code)
+    made = time.perf_counter() - start
+    at = len(came) // 2
+    heard, survivors = came[at].copy(), np.flatnonzero(came[at])
+    rows_by_set = {row.tobytes(): place for place, row in enumerate(came)}
+    searched = _seconds(lambda: vectors[(came == heard).all(axis=1).argmax()], 51)
+    hashed = _seconds(lambda: vectors[rows_by_set[heard.tobytes()]], 51)
+    online = _seconds(lambda: code.decoding_vector(survivors), 51)
+    size = f"n = {n}, s = {s}"
+    held = came.nbytes + vectors.nbytes
+    many, most = BEYOND
+    return [
+        Row(
+            DECODING,
+            f"MB of all C(n, s) decoding vectors and their sets, {size}",
+            held / 1e6,
+            closed=comb(n, s) * n * 9 / 1e6,
+            note=f"of reference [15]; closed: 9 n C(n, s) bytes. The code itself, from which any "
+            f"of them is had, holds {3 * 8 * n} bytes: a class and the ends of a block each. The "
+            f"table takes {made:.2f} s to make",
+        ),
+        Row(
+            DECODING,
+            f"times as long as decoding, searching the table takes, {size}",
+            searched / online,
+            note=f"set by set, as in [15]: {1e6 * searched:.0f} µs; decoding {1e6 * online:.0f} "
+            f"µs. Measured in this run. A hash table, which takes the same memory again, finds a "
+            f"set in {1e6 * hashed:.1f} µs: what the table costs is memory and the time to make it",
+        ),
+        Row(
+            DECODING,
+            f"TB of all C(n, s) decoding vectors and their sets, n = {many}, s = {most}",
+            comb(many, most) * many * 9 / 1e12,
+            note="by the formula: it cannot be made",
+        ),
+    ]
+
+
+def _lemma_rows() -> list[Row]:
+    """Section V-A: Lemma 4, and the spread of loads where n >= s^2."""
+    wrong, widest, pairs = [], 0, 0
+    for s in LEMMA:
+        for n in range(max(s * s, s + 1), 4 * s * s + 21):
+            pairs += 1
+            t = lemma_4_fails(s, n)
+            if t is not None:
+                wrong.append(f"s = {s}, n = {n}, where t = {t}")
+            widest = max(widest, int(np.ptp(BinaryCode(n, stragglers=s).loads)))
+    over = f"s = {LEMMA[0]}..{LEMMA[-1]}, n = s²..4 s² + 20"
+    return [
+        Row(
+            PAPER,
+            f"pairs n, s of {pairs} that Lemma 4 is wrong about",
+            len(wrong),
+            0,
+            note=f"{over}. It is {'; '.join(wrong)}: there a = s - 1 and r = s = 2, l = s - 1 = 1, "
+            "and r = t l + q makes t = 2. The lemma holds if t >= 1 is read for t = 1",
+        ),
+        Row(
+            PAPER,
+            "largest difference of two loads, n ≥ s²",
+            widest,
+            3,
+            note=f"section V-A, at most 3: {over}, k = n",
+        ),
+    ]
+
+
+def _unequal_row() -> Row:
+    """Section VI: whole loads that no classes can be made of."""
+    n, k, s = MIXED
+    cases = [(fast, slower) for fast in range(1, n) for slower in range(2, 7)]
+    wrong = []
+    for fast, slower in cases:
+        loads = equal_time_loads([1] * fast + [slower] * (n - fast), k, s)
+        if not fits_classes(tuple(loads.tolist()), k, s + 1):
+            wrong.append((fast, slower, loads))
+    clear = next((case for case in wrong if len(set(case[2].tolist())) == 2), wrong[0])
+    fast, slower, loads = clear
+    return Row(
+        UNEQUAL,
+        f"whole loads for two kinds that no classes can have, n = {n}, k = {k}, s = {s}",
+        len(wrong),
+        0,
+        note=f"of {len(cases)}: 1..{n - 1} workers for whom a partition takes 1, the others 2..6. "
+        "Section VI rounds, and calls conditions (i) to (iii) solvable. The loads are "
+        f"`planning.equal_time_loads`, of sum (s + 1) k; with {fast} fast workers and times of 1 "
+        f"and {slower} they are {sorted(set(loads.tolist()), reverse=True)}, and no {s + 1} "
+        f'classes of these have {k} partitions each. `BinaryCode(assignment="classes")` deals '
+        "workers first and rounds within classes",
+    )
+
+
 def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
-    """d_s(B) of the binary code against the least there is, k = n.
+    """Loads of the binary code against the most even ones, and decoding against a stored table.
 
     Parameters
     ----------
@@ -61,7 +225,7 @@ def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
         Wraps what is looped over.
     """
     lines = []
-    pairs = best = divisible = 0
+    pairs = best = divisible = several = 0
     for n in track(workers):
         stragglers = np.arange(1, n - 1)
         ours = [distance(BinaryCode(n, stragglers=int(s))) for s in stragglers]
@@ -69,6 +233,9 @@ def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
         pairs += stragglers.size
         best += int(np.isclose(ours, least, rtol=0, atol=1e-9).sum())
         divisible += int((n % (stragglers + 1) == 0).sum())
+        several += sum(
+            any(len(loads) > 1 for _, loads in _evenest(n, n, int(s))) for s in stragglers
+        )
         if n in workers[-DRAWN:]:
             lines.append(Line(f"n = {n}", stragglers, ours))
             lines.append(Line(f"n = {n}", stragglers, least, "points"))
@@ -100,6 +267,18 @@ def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
             closed=least_distance(n, n, s),
             note=f"closed: the least of all splits; loads {example.loads.tolist()}",
         ),
+        Row(
+            PAPER,
+            "codes whose loads are not the only ones as even",
+            several,
+            0,
+            note=f"Proposition 3 calls its solution unique up to permutations; {over}. With "
+            "n = k = 4, s = 2 the class of two workers may have loads 2, 2 or 1, 3: both are "
+            "2 away from 3 each",
+        ),
+        *_lemma_rows(),
+        *_table_rows(),
+        _unequal_row(),
     ]
     panel = Panel(
         "Distance of the loads from uniform, k = n (points: least of all splits)",
@@ -107,4 +286,14 @@ def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
         "d_s(B)",
         lines,
     )
-    return Figure("charalambides-5", "Charalambides et al., section V: even loads", rows, [panel])
+    sizes = np.arange(5, 101, 5)
+    table = [float(comb(int(n), int(n) // 5)) * n * 9 for n in sizes]
+    stored = Panel(
+        "All C(n, n/5) decoding vectors and their sets, and the code they are had from",
+        "workers n",
+        "bytes",
+        [Line("table", sizes, np.array(table)), Line("code", sizes, 24.0 * sizes)],
+        log_y=True,
+    )
+    title = "Charalambides et al., sections IV to VI: loads and decoding"
+    return Figure("charalambides-5", title, rows, [panel, stored])

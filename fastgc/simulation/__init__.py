@@ -5,7 +5,9 @@ from .closed_forms import (
     adaptive_loads,
     completions_pmf,
     coupon_mean,
+    coupon_tail_bound,
     coupon_threshold,
+    coverage_probability,
     fastest_of_groups_mean,
     least_threshold,
     mds_threshold,
@@ -19,6 +21,7 @@ from .closed_forms import (
     total_cdf,
     total_mean,
 )
+from .coverage import covered_cdf, covered_mean, covered_messages
 from .monte_carlo import Simulation, simulate
 
 __all__ = [
@@ -27,7 +30,12 @@ __all__ = [
     "adaptive_loads",
     "completions_pmf",
     "coupon_mean",
+    "coupon_tail_bound",
     "coupon_threshold",
+    "coverage_probability",
+    "covered_cdf",
+    "covered_mean",
+    "covered_messages",
     "fastest_of_groups_mean",
     "least_threshold",
     "mds_threshold",

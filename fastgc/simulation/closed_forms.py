@@ -1,8 +1,7 @@
 """Completion times and recovery thresholds without sampling: closed forms and exact convolutions.
 
-A worker's whole work of w computations takes D + cost w seconds where the model's delay D is that
-of a round, and (D + cost) w where it is that of each computation; the message that completes L of
-them comes after L / w of this time. Workers are independent of each other.
+The first L computations of a worker take D + cost L seconds where the model's delay D is that of a
+round, and (D + cost) L where it is that of each computation. Workers are independent of each other.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ __all__ = [
     "adaptive_loads",
     "completions_pmf",
     "coupon_mean",
+    "coupon_tail_bound",
     "coupon_threshold",
+    "coverage_probability",
     "fastest_of_groups_mean",
     "least_threshold",
     "mds_threshold",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 _NOISE = 1e-14  # rounding errors of probabilities
+_ENTRIES = 1 << 24  # of a table of probabilities
 _NEVER = 1e-30  # probability to be late from which down kinks do not matter
 
 # ---------------------------------------------------------------------- any K of n workers
@@ -285,10 +287,9 @@ def _check_total(n: int, load: int, threshold: int, batch: int) -> tuple[int, in
 
 
 def _pmf(t: NDArray[np.float64], work: _Work, batch: int) -> NDArray[np.float64]:
-    sent = np.arange(batch, work.load + 1, batch)
-    fewer = np.zeros((*t.shape, sent.size + 2))  # probability to have sent fewer than s
-    with np.errstate(over="ignore"):
-        fewer[..., 1:-1] = work.survival(t[..., np.newaxis] * work.load / sent)
+    done = np.arange(batch, work.load + 1, batch)
+    fewer = np.zeros((*t.shape, done.size + 2))  # probability to have sent fewer than s
+    fewer[..., 1:-1] = work.survival(t[..., np.newaxis], done)
     fewer[..., -1] = 1
     return np.diff(fewer)
 
@@ -522,6 +523,114 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     return float(chance @ np.arange(1, n + 1) / chance.sum())
 
 
+def coupon_tail_bound(k: int, excess: float) -> float:
+    """Bound on the probability that k coupons take (1 + excess) k log k draws, or more.
+
+    Li et al., Lemma 2: ``k**-excess``. For k = 2 the lemma as printed fails, for two draws are
+    always needed; there it is the union bound that it is made of.
+
+    Parameters
+    ----------
+    k : int
+        Coupons, or batches, or partitions drawn one by one; m in the paper.
+    excess : float
+        Not negative, epsilon in the paper; c - 1 in eq. (22).
+
+    Returns
+    -------
+    float
+        At most 1.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
+
+    Notes
+    -----
+    One of k coupons is missing after t - 1 draws with a probability of at most
+    ``k (1 - 1/k)**(t - 1)``, which is ``k exp(-t / k)`` or less for t >= k log k from k = 8 on;
+    from 3 to 7 that is so of the probability itself.
+    """
+    k, excess = at_least("k", k, 1), check_real("excess", excess)
+    if k == 2:
+        draws = math.ceil((1 + min(excess, 1e4)) * 2 * math.log(2))
+        return min(1.0, 2.0 ** (2 - draws))
+    return math.exp(-excess * math.log(k))
+
+
+def coverage_probability(loads: ArrayLike, k: int) -> float:
+    """Probability that random choices of workers cover all of k partitions.
+
+    With which the assignments of `CouponCollector` and `RandomAssignment` exist, over their seeds:
+    worker i picks ``loads[i]`` of k partitions, all sets of them equally likely. For batches,
+    ``coverage_probability([1] * n, b)`` with b = ceil(k / r).
+
+    Parameters
+    ----------
+    loads : (n,) array of int
+        Partitions of each worker, 0 .. k.
+    k : int
+        Partitions.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    TypeError
+        If a parameter is of a wrong type.
+
+    Notes
+    -----
+    A recursion over the workers for the number of partitions that are still missing, without a
+    subtraction, O(k load) each.
+    """
+    each = np.asarray(loads)
+    k = at_least("k", k, 1)
+    if each.ndim != 1 or not each.size or each.dtype.kind not in "iu":
+        raise ValueError(f"loads must be integers, one for each worker, not {loads!r}")
+    if each.min() < 0 or each.max() > k:
+        raise ValueError(f"loads must be in 0 .. k = {k}, not {each.min()} .. {each.max()}")
+    if k * (int(each.max()) + 1) > _ENTRIES:
+        raise ValueError(f"k = {k} is too large for loads up to {each.max()}: simulate")
+    lacking = np.zeros(k + 1)  # by how many are missing
+    lacking[k] = 1
+    for load, count in zip(*np.unique(each, return_counts=True), strict=True):
+        found = np.arange(load + 1)  # of those that were missing
+        before = np.arange(k + 1)[:, np.newaxis] + found
+        chance = _found_probability(before, found, k, int(load))
+        for _ in range(count):
+            lacking = (np.append(lacking, np.zeros(load))[before] * chance).sum(axis=1)
+    return min(float(lacking[0]), 1.0)
+
+
+def _found_probability(
+    missing: NDArray[np.int64], found: NDArray[np.int64], k: int, load: int
+) -> NDArray[np.float64]:
+    """Probability that of `load` of k partitions so many are among those missing."""
+    log_factorial = scipy("special").gammaln(np.arange(1.0, k + 2))
+
+    def log_binomial(n: NDArray[np.int64], r: NDArray[np.int64]) -> NDArray[np.float64]:
+        possible = (n <= k) & (r >= 0) & (r <= n)
+        n, r = np.where(possible, n, 0), np.where(possible, r, 0)
+        logs = log_factorial[n] - log_factorial[r] - log_factorial[n - r]
+        return np.where(possible, logs, -np.inf)
+
+    logs = log_binomial(missing, found) + log_binomial(k - missing, load - found)
+    logs -= log_binomial(np.array([k]), np.array([load]))
+    chance = np.exp(logs)
+    # Rounded logarithms of large factorials: what all share of their errors is taken away again.
+    whole = np.bincount(missing.ravel(), chance.ravel())
+    divided: NDArray[np.float64] = chance / np.where(whole > 0, whole, 1.0)[missing]
+    return divided
+
+
 def _check_load(k: int, load: int) -> tuple[int, int]:
     k = at_least("k", k, 1)
     load = check_integer("load", load)
@@ -691,33 +800,36 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
 
 
 class _Work(NamedTuple):
-    """The time in which a worker does all that it has to."""
+    """What a worker does in its time: `load` computations, or as many as are said."""
 
     delays: Distribution
     load: int
     cost: float
 
     def cdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.delays.cdf(self._delay(t))
+        return self.delays.cdf(self._delay(t, self.load))
 
-    def survival(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.delays.survival(self._delay(t))
+    def survival(
+        self, t: NDArray[np.float64], done: int | NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        return self.delays.survival(self._delay(t, self.load if done is None else done))
 
-    def _delay(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _delay(self, t: NDArray[np.float64], done: int | NDArray[np.int64]) -> NDArray[np.float64]:
+        """The longest delay with which as many are done by time t."""
         if self.delays.per == "round":
-            return t - self.cost * self.load
-        return t / self.load - self.cost
+            return t - self.cost * done
+        return t / done - self.cost
 
-    def seconds(self, delays: ArrayLike) -> NDArray[np.float64]:
-        """How long the work takes with these delays."""
-        return _seconds(self.delays, np.asarray(delays), self.load, self.cost)
+    def seconds(self, delays: ArrayLike, done: float) -> NDArray[np.float64]:
+        """How long so many computations take with these delays."""
+        return _seconds(self.delays, np.asarray(delays), done, self.cost)
 
 
 _Seconds = TypeVar("_Seconds", float, NDArray[np.float64])
 
 
-def _seconds(model: Delays, delay: _Seconds, load: int, cost: float) -> _Seconds:
-    return delay + cost * load if model.per == "round" else (delay + cost) * load
+def _seconds(model: Delays, delay: _Seconds, done: float, cost: float) -> _Seconds:
+    return delay + cost * done if model.per == "round" else (delay + cost) * done
 
 
 def _works(delays: Delays, loads: Sequence[int], cost: float) -> list[_Work]:
@@ -795,13 +907,28 @@ def _mean(
 
     It has kinks, or jumps, where those of the models' laws come to lie.
     """
-    knots = np.concatenate([work.seconds(work.delays.knots()) for work in works])
-    kinks = np.unique(np.outer(knots, fractions))
+    return _mean_of_many(lambda t: _each(late, t), works, fractions, tail)
+
+
+def _mean_of_many(
+    late: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    works: Iterable[_Work],
+    fractions: NDArray[np.float64],
+    tail: float,
+) -> float:
+    """`_mean` of a probability that is given for many times at once."""
+    works = list(works)
+    knots = [
+        work.seconds(work.delays.knots(), work.load * fraction)
+        for work in works
+        for fraction in fractions.tolist()
+    ]
+    kinks = np.unique(np.concatenate(knots))
     if all(isinstance(work.delays, Empirical) for work in works):
         # between jumps nothing happens, at them rounding would decide
-        return float(kinks[0] + np.diff(kinks) @ _each(late, (kinks[:-1] + kinks[1:]) / 2))
+        return float(kinks[0] + np.diff(kinks) @ late((kinks[:-1] + kinks[1:]) / 2))
     # from the last kink before which nothing can have happened to the first after all has
-    certain = bisect_left(kinks.tolist(), True, key=lambda t: late(t) < 1 - _NOISE)
-    over = bisect_left(kinks.tolist(), True, key=lambda t: late(t) < _NEVER)
-    kinks = kinks[max(certain - 1, 0) : over + 1]
-    return mean_of_late(lambda t: _each(late, t), kinks, tail)
+    at = kinks.tolist()
+    certain = bisect_left(at, True, key=lambda t: float(late(np.array([t]))[0]) < 1 - _NOISE)
+    over = bisect_left(at, True, key=lambda t: float(late(np.array([t]))[0]) < _NEVER)
+    return mean_of_late(late, kinks[max(certain - 1, 0) : over + 1], tail)

@@ -118,7 +118,8 @@ def simulate(
 
     Worker i, of load w, begins after D seconds and computes for ``cost * w``; or, where the delays
     are per computation, it begins at once and computes for ``(D + cost) * w``. Of m messages that
-    it sends, each takes an m-th of the computation.
+    it sends, each takes an m-th of the computation; where its code has it send them together, all
+    come at the end of it, and whatever comes with the last one needed is received, too.
 
     Parameters
     ----------

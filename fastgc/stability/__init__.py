@@ -3,10 +3,12 @@
 from .bounds import amplification, error_bound, residual
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
-from .survey import StabilityRow, compare, write_csv
+from .survey import HELD, PATTERNS, StabilityRow, compare, matched, write_csv
 from .tracker import StabilityTracker, TrackedRound, write_jsonl
 
 __all__ = [
+    "HELD",
+    "PATTERNS",
     "MeasuredError",
     "StabilityRow",
     "StabilityTracker",
@@ -15,6 +17,7 @@ __all__ = [
     "amplification",
     "compare",
     "error_bound",
+    "matched",
     "measured_error",
     "residual",
     "worst_survivors",

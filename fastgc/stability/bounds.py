@@ -29,8 +29,8 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     Parameters
     ----------
     code : Code
-    survivors : (f,) integer array
-        Numbers of the messages, as in `Code.decoding_vector`.
+    survivors : (f,) integer array, or (N,) bool array
+        As in `Code.decoding_vector`.
     log : bool, default False
         Return the natural logarithm, which is finite even where the factor is beyond float64.
 
@@ -69,7 +69,8 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     Parameters
     ----------
     code : Code
-    survivors : (f,) integer array
+    survivors : (f,) integer array, or (N,) bool array
+        As in `Code.decoding_vector`.
     vector : (f,) array, optional
         Default: ``code.decoding_vector(survivors)``.
 
@@ -114,7 +115,8 @@ def error_bound(
     Parameters
     ----------
     code : Code
-    survivors : (f,) integer array
+    survivors : (f,) integer array, or (N,) bool array
+        As in `Code.decoding_vector`.
     dtype : numpy dtype
         Of the messages; float16 and bfloat16 decode to float32.
     vector : (f,) array, optional
@@ -150,6 +152,8 @@ def error_bound(
     vector = _checked(code, vector, checked)
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
+    if gradient_dtype is not None:
+        check_dtype(gradient_dtype, halves=True)
     decoded = None if gradient_dtype is None else code.format(1, gradient_dtype, dtype)
     kinds = dtype, None if decoded is None else decoded.gradient_dtype
     return assess(code, checked, vector, *kinds, streaming=streaming, terms=terms)[0].bound

@@ -215,8 +215,8 @@ def measured_error(
     Parameters
     ----------
     code : Code
-    survivors : (f,) integer array
-        Numbers of the messages, as in `Code.decode`.
+    survivors : (f,) integer array, or (N,) bool array
+        As in `Code.decoding_vector`.
     partials : (k, p) array, or (X, y, theta) for codes of the data, optional
         Default: random normal numbers.
     dtype : numpy dtype

@@ -1,13 +1,15 @@
-"""Codes side by side: how precise, how often, and how bad at worst."""
+"""Codes side by side: what they cost, how precise they are, and how bad at worst."""
 
 from __future__ import annotations
 
+import bisect
 import csv
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,9 +21,11 @@ from .bounds import amplification
 from .measured import Experiment
 from .search import contiguous, messages_without, worst_survivors
 
-__all__ = ["PATTERNS", "StabilityRow", "compare", "write_csv"]
+__all__ = ["HELD", "PATTERNS", "StabilityRow", "compare", "matched", "write_csv"]
 
 PATTERNS = ("random", "contiguous", "adversarial")
+# What `matched` can hold equal.
+HELD = ("load", "mean_load", "messages", "message_size", "decode_seconds", "error")
 
 
 class StabilityRow(NamedTuple):
@@ -32,7 +36,13 @@ class StabilityRow(NamedTuple):
     code : str
         Its name.
     n, k, load : int
-        Workers, partitions, and partitions per worker.
+        Workers, partitions, and partitions per worker, of the worker that has most.
+    mean_load : float
+        Partitions per worker, on average.
+    messages : float
+        Messages needed where they come in random order, on average.
+    message_size : float
+        Size of a message, in gradients.
     stragglers : int
         Silent workers, at most.
     dtype : str
@@ -41,6 +51,8 @@ class StabilityRow(NamedTuple):
         "random", "contiguous" or "adversarial" (`worst_survivors`).
     sets : int
         Sets of survivors decoded.
+    decode_seconds : float
+        Median time of a decoding vector, for a set that was not seen lately.
     error, worst_error : float
         Median and largest measured error.
     predicted : float
@@ -56,10 +68,14 @@ class StabilityRow(NamedTuple):
     n: int
     k: int
     load: int
+    mean_load: float
+    messages: float
+    message_size: float
     stragglers: int
     dtype: str
     pattern: str
     sets: int
+    decode_seconds: float
     error: float
     worst_error: float
     predicted: float
@@ -79,9 +95,10 @@ def compare(
     seed: int = 0,
     progress: Callable[[], object] | None = None,
 ) -> list[StabilityRow]:
-    """Measure what decoding costs in precision.
+    """Measure what codes cost, and what decoding costs in precision.
 
-    Every code gets the same silent workers, and the messages of all others.
+    Every code gets the same silent workers, and the messages of all others. Codes that tolerate
+    equally many stragglers may have unequal loads: `matched` finds those of equal ones.
 
     Parameters
     ----------
@@ -122,6 +139,8 @@ def compare(
         )
         if not 0 <= s < code.n:
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
+        needed = code.recovery(sets, seed).messages
+        mean, size = float(code.loads.mean()), code.message_weight
         for dtype in [check_dtype(each, halves=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
@@ -131,7 +150,8 @@ def compare(
                 lost = list(_silent(code, s, pattern, sets, seed))
                 figures = _measure(code, method, experiment, lost)
                 if figures is not None:
-                    head = (name, code.n, code.k, code.load, s, dtype.name, pattern)
+                    costs = (code.n, code.k, code.load, mean, needed, size)
+                    head = (name, *costs, s, dtype.name, pattern)
                     rows.append(StabilityRow(*head, *figures))
                 if progress is not None:
                     progress()
@@ -156,7 +176,8 @@ def _measure(
     method: str,
     experiment: Experiment | None,
     silent: Sequence[NDArray[np.int64]],
-) -> tuple[int, float, float, float, float, float, float] | None:
+) -> tuple[int, float, float, float, float, float, float, float] | None:
+    seconds: list[float] = []
     errors: list[float] = []
     factors: list[float] = []
     predicted: list[float] = []
@@ -164,16 +185,20 @@ def _measure(
     for lost in silent:
         survivors = messages_without(code, lost)
         try:
-            factor = amplification(code, survivors)
+            if not seconds:  # what is made once is made now
+                _vector(code, survivors, method)
+            start = time.perf_counter()
+            vector = _vector(code, survivors, method)
+            seconds.append(time.perf_counter() - start)
         except NotDecodableError:
             continue
+        factor = amplification(code, survivors)
         factors.append(factor)
         decoded.append(survivors)
-        if experiment is None or math.isinf(factor):
+        if vector is None or experiment is None or math.isinf(factor):
             errors.append(math.inf)
             predicted.append(math.inf)
             continue
-        vector = code.decoding_vector(survivors, method)
         errors.append(experiment.error(survivors, vector).relative)
         expected = experiment.trust(survivors)
         if method != "auto":  # what this method's vector lacks is not in trust
@@ -188,8 +213,130 @@ def _measure(
             experiment.bound(survivors, code.decoding_vector(survivors, method))
             for survivors in worst
         )
-    error, expected, factor = (float(np.median(v)) for v in (errors, predicted, factors))
-    return len(factors), error, max(errors), expected, bound, factor, max(factors)
+    middle = (float(np.median(v)) for v in (seconds, errors, predicted, factors))
+    taken, error, expected, factor = middle
+    return len(factors), taken, error, max(errors), expected, bound, factor, max(factors)
+
+
+def _vector(code: Code, survivors: NDArray[np.int64], method: str) -> NDArray[Any] | None:
+    try:
+        return code.decoding_vector(survivors, method)
+    except OverflowError:  # it is beyond float64
+        return None
+
+
+def matched(
+    make: Callable[[int], Code | tuple[Code, str]],
+    reference: StabilityRow,
+    held: str = "load",
+    *,
+    sets: int = 50,
+    seed: int = 0,
+) -> int:
+    """For how many stragglers to make a code, so that it is comparable with another.
+
+    For as many as it can tolerate with no more of what is held than the reference has; of several
+    with equally much of it, the nearest to the reference's. Where messages are held, for as few as
+    it can with no more messages: they fall as loads grow.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the code, or a pair of it and a method, for s stragglers. ValueError or OverflowError
+        if there is none for this s.
+    reference : StabilityRow
+        The code to compare with, among random stragglers.
+    held : {"load", "mean_load", "messages", "message_size", "decode_seconds", "error"}
+        A field of `StabilityRow`. All but messages are taken to grow with s. The last two are
+        measured, with s workers silent.
+    sets, seed : int
+        As in `compare`.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If `held` is something else, or no s gives a code that has so little of it.
+    TypeError
+        If `reference` is no row.
+
+    Examples
+    --------
+    With 128 of 256 stragglers, two workers of a binary code compute everything; at the load of a
+    Reed-Solomon code, it tolerates one straggler less.
+
+    >>> import fastgc
+    >>> from fastgc.stability import compare, matched
+    >>> rs = fastgc.ReedSolomon(256, stragglers=128)
+    >>> [row] = compare({"rs": rs}, sets=1)
+    >>> fastgc.BinaryCode(256, stragglers=128).load, row.load
+    (256, 129)
+    >>> matched(lambda s: fastgc.BinaryCode(256, stragglers=s), row)
+    127
+    """
+    if held not in HELD:
+        raise ValueError(f"held must be one of {', '.join(HELD)}, not {held!r}")
+    if not isinstance(reference, StabilityRow):
+        raise TypeError(f"reference must be a StabilityRow of compare, not {reference!r}")
+    sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
+    made: dict[int, Code | tuple[Code, str] | None] = {}
+    why: Exception | None = None
+
+    def code_of(s: int) -> Code | tuple[Code, str] | None:
+        nonlocal why
+        if s not in made:
+            try:
+                made[s] = make(s)
+            except (ValueError, OverflowError) as error:
+                made[s], why = None, error
+        return made[s]
+
+    def nearest(s: int) -> int:
+        """The largest number up to s for which there is a code, or -1."""
+        return next((t for t in range(s, -1, -1) if code_of(t) is not None), -1)
+
+    figures: dict[int, float] = {-1: -math.inf}
+
+    def figure(s: int) -> float:
+        if (s := nearest(s)) not in figures:
+            entry = code_of(s)
+            assert entry is not None
+            figures[s] = _figure(entry, s, held, reference.dtype, sets, seed)
+        return figures[s]
+
+    every = range(reference.n)
+    most = float(getattr(reference, held))
+    if nearest(reference.n - 1) < 0:
+        raise ValueError(f"there is no such code for {reference.n} workers: {why}")
+    if held == "messages":
+        s = next((s for s in every if nearest(s) == s and figure(s) <= most), -1)
+    else:  # by halves: making and measuring one for each s would take long
+        s = nearest(bisect.bisect_right(every, most, key=figure) - 1)
+    if s < 0:
+        raise ValueError(f"no such code has at most {most:.4g} of {held}")
+    if held in ("messages", "decode_seconds", "error"):
+        return s
+    first = bisect.bisect_left(every, figure(s), key=figure)
+    return max(first, nearest(min(max(reference.stragglers, first), s)))
+
+
+def _figure(
+    entry: Code | tuple[Code, str], s: int, held: str, dtype: str, sets: int, seed: int
+) -> float:
+    code = entry[0] if isinstance(entry, tuple) else entry
+    if held == "load":
+        return code.load
+    if held == "mean_load":
+        return float(code.loads.mean())
+    if held == "message_size":
+        return code.message_weight
+    if held == "messages":
+        return code.recovery(sets, seed).messages
+    rows = compare({"": entry}, stragglers=s, dtypes=[dtype], sets=sets, seed=seed)
+    return float(getattr(rows[0], held)) if rows else math.inf
 
 
 def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows
+from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows
 
 __all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
 
@@ -24,6 +24,8 @@ def combine(
     check: bool,
 ) -> bool:
     """See `fastgc.kernels.combine`; always all elements, whatever `lo` and `hi`."""
+    if rows.kind == INTEGER:
+        return _combine_integers(rows, coef, out, accumulate)
     size = hi // 2 if mode == PACKED else hi
     total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
     scaled, group = np.empty_like(total), np.zeros_like(total)
@@ -47,6 +49,20 @@ def combine(
             result = total.real if mode == REAL_PART else total
         np.copyto(out, out + result if accumulate else result, casting="same_kind")
     return not check or bool(np.isfinite(out).all())
+
+
+def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumulate: bool) -> bool:
+    """In the dtype of the rows, modulo the power of two that it holds."""
+    if not accumulate:
+        out[:] = 0
+    for a, row in zip(coef.tolist(), rows.arrays, strict=False):
+        if a == 1:
+            np.add(out, row, out=out)
+        elif a == -1:
+            np.subtract(out, row, out=out)
+        else:
+            np.add(out, row * np.array(int(a)).astype(out.dtype), out=out)
+    return True
 
 
 def bind_combine(

@@ -1,0 +1,162 @@
+"""Workers of unequal speed: the assignments of `BinaryCode`, simulated, and on live workers.
+
+``python benches/assignments.py`` prints tables in Markdown: over 27 clusters of 20 workers, the
+mean time of a round with each assignment, and with the one that `fastgc.planning.assign` chooses,
+on rounds that it has not seen; the same where s workers, others in each round, never answer, and
+where workers finish what they are at; and of 12 worker processes that sleep for as long as slow
+workers would compute.
+"""
+
+import argparse
+import itertools
+
+import numpy as np
+
+from fastgc import BinaryCode
+from fastgc.delays import Heterogeneous, ShiftedExponential
+from fastgc.engines import LocalCluster
+from fastgc.planning import assign
+from fastgc.progress import markdown_table
+from fastgc.simulation import simulate
+
+N, K = 20, 200
+STRAGGLERS, SHARES = (1, 4, 9), (0.95, 0.5, 0.1)
+ASSIGNMENTS = ("uniform", "classes", "aligned", "spread")
+LIVE = {"n": 12, "k": 120, "stragglers": 2, "rounds": 40, "unit": 1e-3}
+
+
+def clusters(n, seed):
+    """Speeds, by what they are."""
+    rng = np.random.default_rng(seed)
+    return {
+        "lognormal": rng.lognormal(0, 1, n),
+        "uniform, 1 to 4": rng.uniform(1, 4, n),
+        "two kinds, 1 and 4": rng.permutation(np.where(np.arange(n) < n // 2, 1.0, 4.0)),
+    }
+
+
+def lateness(speeds, share, unit=1.0):
+    """Times of a computation, ``unit / speed * (share + (1 - share) * Exp(1))``."""
+    return Heterogeneous(
+        [ShiftedExponential(share * unit / v, v / ((1 - share) * unit)) for v in speeds.tolist()]
+    )
+
+
+class Dead:
+    """The same, but s workers never answer, others in each round."""
+
+    per = "computation"
+
+    def __init__(self, delays, dead):
+        self.delays, self.dead = delays, dead
+
+    def sample(self, round, workers, seed):
+        """Of one round."""
+        return self.draw(np.random.default_rng((seed, round)), 1, workers)[0]
+
+    def draw(self, rng, rounds, workers):
+        """Of many rounds."""
+        times = self.delays.draw(rng, rounds, workers)
+        order = rng.random((rounds, workers)).argsort(axis=1)
+        return np.where(order < self.dead, 1e9, times)
+
+    def tail_indices(self, workers):
+        """No tail is heavy."""
+        return np.full(workers, np.inf)
+
+
+def coded(speeds, k, s, assignment):
+    """A code."""
+    return BinaryCode(speeds.size, k, stragglers=s, speeds=speeds.tolist(), assignment=assignment)
+
+
+def sweep(rounds, seed, how):
+    """A table of the clusters."""
+    rows, ratios = [], []
+    worst = dict.fromkeys((*ASSIGNMENTS, "auto"), 0.0)
+    for (kind, speeds), s, share in itertools.product(
+        clusters(N, seed).items(), STRAGGLERS, SHARES
+    ):
+        delays = lateness(speeds, share)
+        if how == "dead":
+            delays = Dead(delays, s)
+        options = {"cost": 0.0, "delays": delays, "interrupted": how != "busy"}
+        chosen = assign(speeds, K, stragglers=s, seed=seed, **options).code.assignment
+        mean = {
+            name: simulate(coded(speeds, K, s, name), rounds=rounds, seed=seed + 1, **options).mean
+            for name in ASSIGNMENTS
+        }
+        mean["auto"] = mean[chosen]
+        before = min(mean["uniform"], mean["classes"])
+        for name in worst:
+            worst[name] = max(worst[name], mean[name] / before)
+        ratios.append((share, mean["auto"] / before, mean["auto"] / mean["classes"]))
+        rows.append(
+            [
+                kind,
+                str(s),
+                f"{share:g}",
+                *(f"{mean[name]:.3g}" for name in ASSIGNMENTS),
+                chosen,
+                f"{mean['auto'] / before:.3f}",
+                f"{mean['auto'] / mean['classes']:.2f}",
+            ]
+        )
+    varied = [ratio for share, _, ratio in ratios if share <= 0.5]
+    said = {
+        "plain": "workers are interrupted when a round is over",
+        "dead": "s workers never answer, others in each round",
+        "busy": "workers finish what they are at",
+    }[how]
+    title = (
+        f"{N} workers, {K} partitions, {rounds} rounds, seed {seed}; {said}. Mean time of a round. "
+        f"What is chosen takes at most {max(r for _, r, _ in ratios):.3f} of the better of the "
+        f"first two; of classes, where the constant share is 0.5 or less, {np.median(varied):.2f} "
+        f"in the median. At most of the better of the first two: "
+        + ", ".join(f"{name} {ratio:.2f}" for name, ratio in worst.items() if name != "auto")
+    )
+    head = ["speeds", "s", "constant share", *ASSIGNMENTS, "chosen", "of the better", "of classes"]
+    return markdown_table(title, head, rows)
+
+
+def nothing(theta, shard, out):
+    """A gradient that takes no time: delays stand for it."""
+    out.fill(0.0)
+
+
+def live(seed):
+    """A table of worker processes that sleep."""
+    n, k, s, rounds, unit = LIVE.values()
+    rows = []
+    for (kind, speeds), share in itertools.product(clusters(n, seed).items(), (0.95, 0.1)):
+        delays = lateness(speeds, share, unit)
+        row = [kind, f"{share:g}"]
+        for name in ASSIGNMENTS:
+            code = coded(speeds, k, s, name)
+            theta, out = np.zeros(2), np.empty(2)
+            with LocalCluster(code, [0] * k, nothing, 2, delays=delays, seed=seed) as cluster:
+                seconds = [cluster.step(theta, out).wait_seconds for _ in range(rounds)]
+            told = simulate(code, delays, rounds=2000, seed=seed, interrupted=False)
+            row.append(f"{1e3 * np.mean(seconds):.3g} ({1e3 * told.mean:.3g})")
+        rows.append(row)
+    title = (
+        f"{n} worker processes that sleep, {k} partitions, s = {s}, {rounds} rounds: mean time of "
+        "a round, ms, and as simulated"
+    )
+    return markdown_table(title, ["speeds", "constant share", *ASSIGNMENTS], rows, text=1)
+
+
+def main():
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", help="plain, dead, busy, live (default: all)")
+    parser.add_argument("--rounds", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    for name in given.tables or ("plain", "dead", "busy", "live"):
+        table = live(given.seed) if name == "live" else sweep(given.rounds, given.seed, name)
+        print(table, flush=True, end="\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,418 @@
+"""When workers that compute in circular-shift order have covered the partitions, without sampling.
+
+UC-MMC and UC-MMC-PG of Ozfatura et al. (`fastgc.Uncoded` with ``load=``). The partitions lie on a
+circle, in n blocks of k / n. Worker i begins with block i and goes on round the circle, and sends
+what it has computed after every `batch` partitions. What matters at a time t is how far each worker
+has come, and that is independent of the others: the law of the whole is a sum over the circle.
+
+Cut the circle behind every block of which a partition is missing. What is in front of a cut was
+reached by nobody from behind it, so that the arcs between cuts are independent of each other. With
+U(z) the generating function of the lengths of arcs, and W(z) = 1 / (1 - U(z)), where k = n the
+probability of g missing partitions or more is the coefficient of z^n in z U'(z) U(z)^(g-1) W(z):
+the arc at the seam, in all its positions, g - 1 further ones, and any number of others. Every term
+is positive, so that no digits cancel, however small the probability. Given how far one worker has
+come, the sum is over the places of that worker in its arc, by what lies before it and behind it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import at_least, check_integer, check_reals
+from ..delays import Delays, Heterogeneous
+from .closed_forms import _check_batch, _mean_of_many, _pmf, _tail_index, _Work, _works
+
+__all__ = ["covered_cdf", "covered_mean", "covered_messages"]
+
+Array = NDArray[np.float64]
+
+_AT_A_TIME = 1 << 16  # numbers in an array: more would not fit the nearest caches
+_KEPT = 1 << 20  # numbers in what is kept of all blocks
+
+_TOLERANCE = 1e-11  # of a number of messages, for each panel
+_HALVINGS = 40
+_TOGETHER = 1e-6  # probability of a moment, from which on two may come at it
+_GROWTH = 8  # of intervals, where it is not known how long they should be
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_APART = _NODES[:, np.newaxis] - _NODES + np.eye(16)
+# Derivatives, at the nodes, of the polynomial through values there: l_j'(x_i).
+_SLOPES = _APART.prod(axis=1)[:, np.newaxis] / (_APART * _APART.prod(axis=1))
+np.fill_diagonal(_SLOPES, (1 / _APART).sum(axis=1) - 1)
+
+
+def covered_cdf(
+    t: ArrayLike,
+    n: int,
+    load: int,
+    delays: Delays,
+    *,
+    k: int | None = None,
+    needed: int | None = None,
+    batch: int = 1,
+    cost: float = 0.0,
+) -> Array:
+    """Probability that n workers together have sent `needed` different partitions by time t.
+
+    Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for which the
+    paper has simulations only, for any model of workers that are alike. Worker i computes the
+    partitions i k / n, i k / n + 1, ..., modulo k, in this order.
+
+    Parameters
+    ----------
+    t : array_like
+        Seconds.
+    n : int
+        Workers.
+    load : int
+        Computations of each worker, r; k / n .. k.
+    delays : Delays
+        Of each worker.
+    k : int, optional
+        Partitions, a multiple of n; n by default.
+    needed : int, optional
+        Different partitions with which a round is over, as by ``tolerance=1 - needed / k`` of
+        `Uncoded`; all that are sent by default.
+    batch : int
+        Computations between messages, 1 for `Uncoded`; those after the last full batch are not
+        sent.
+    cost : float
+        Seconds per computation besides the delay.
+
+    Returns
+    -------
+    float64 array of the shape of t
+        With an absolute error of the order of n roundings.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or workers are not independent and alike.
+    TypeError
+        If a parameter is of a wrong type.
+
+    Notes
+    -----
+    O(n r + g n^2) for each t where k = n, with g = k - needed + 1.
+
+    Examples
+    --------
+    >>> from fastgc.delays import ShiftedExponential
+    >>> delays = ShiftedExponential(shift=0.01, rate=10)  # of each computation, in seconds
+    >>> covered_cdf([0.1, 0.3, 0.6], 40, 4, delays).round(4)
+    array([0.0036, 0.8974, 0.9998])
+    """
+    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
+    times = check_reals("t", t)
+    return np.where(np.isnan(times), np.nan, 1 - circle.late(times.ravel()).reshape(times.shape))
+
+
+def covered_mean(
+    n: int,
+    load: int,
+    delays: Delays,
+    *,
+    k: int | None = None,
+    needed: int | None = None,
+    batch: int = 1,
+    cost: float = 0.0,
+) -> float:
+    """Mean time at which n workers together have sent `needed` different partitions.
+
+    E[T] of UC-MMC and UC-MMC-PG of Ozfatura et al., by adaptive quadrature; for `Empirical` delays
+    exact.
+
+    Parameters
+    ----------
+    n, load, delays, k, needed, batch, cost
+        As in `covered_cdf`.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    ValueError
+        As `covered_cdf`, and where the mean does not exist.
+    TypeError
+        If a parameter is of a wrong type.
+    """
+    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
+    fractions = np.arange(circle.batch, circle.work.load + 1, circle.batch) / circle.work.load
+    tail = _tail_index(delays, [1] * circle.n, circle.n + 1 - circle.fewest_silent)
+    return _mean_of_many(circle.late, [circle.work], fractions, tail)
+
+
+def covered_messages(
+    n: int,
+    load: int,
+    delays: Delays,
+    *,
+    k: int | None = None,
+    needed: int | None = None,
+    batch: int = 1,
+    cost: float = 0.0,
+) -> float:
+    """Mean number of messages that come until n workers have sent `needed` different partitions.
+
+    The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
+    quadrature: a message counts if the round is not over when it comes.
+
+    Parameters
+    ----------
+    n, load, delays, k, needed, batch, cost
+        As in `covered_cdf`.
+
+    Returns
+    -------
+    float
+        The one that ends the round included. To 9 digits or more, unless delays vary by less than
+        a millionth of themselves.
+
+    Raises
+    ------
+    ValueError
+        As `covered_cdf`, and where messages may come at the same moment, as with `Empirical`
+        delays: which of them are counted is for a simulation to say.
+    TypeError
+        If a parameter is of a wrong type.
+    """
+    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
+    knots = circle.work.delays.knots()
+    before = circle.work.delays.cdf(np.nextafter(knots, -np.inf))
+    jump = float((circle.work.delays.cdf(knots) - before).max())
+    if jump > _TOGETHER:
+        raise ValueError(
+            f"under {delays!r} messages come at the same moment, so that their number depends on "
+            "which of them come first: simulate"
+        )
+    return circle.messages(max(_TOLERANCE, 1000 * jump))
+
+
+class _Circle:
+    """Blocks of partitions, and workers that begin with one each.
+
+    A worker's reach is the number of partitions that it has sent. The reach at a block is that of
+    the worker which has come farthest beyond the block's beginning.
+    """
+
+    def __init__(self, n: int, block: int, work: _Work, batch: int, lost: int) -> None:
+        self.n, self.block, self.work, self.batch = n, block, work, batch
+        self.lost = lost  # partitions without which a round goes on
+        self.farthest = work.load // batch * batch
+
+    @classmethod
+    def of(
+        cls,
+        n: int,
+        load: int,
+        delays: Delays,
+        k: int | None,
+        needed: int | None,
+        batch: int,
+        cost: float,
+    ) -> _Circle:
+        """After checks."""
+        n = at_least("n", n, 1)
+        k = n if k is None else at_least("k", k, 1)
+        if k % n:
+            raise ValueError(f"k must be a multiple of n = {n}, not {k}")
+        load, batch = _check_batch(load, batch)
+        if not k // n <= load <= k:
+            raise ValueError(f"load must be in k / n = {k // n} .. k = {k}, not {load}")
+        farthest = load // batch * batch
+        most = k if farthest >= k // n else n * farthest
+        needed = most if needed is None else check_integer("needed", needed)
+        if not 1 <= needed <= most:
+            raise ValueError(
+                f"needed must be in 1 .. {most}, the partitions that are sent at all, not {needed}"
+            )
+        if isinstance(delays, Heterogeneous):
+            raise ValueError("workers must be alike, not Heterogeneous: simulate")
+        [work] = _works(delays, [load], cost)
+        return cls(n, k // n, work, batch, k - needed + 1)
+
+    @property
+    def fewest_silent(self) -> int:
+        """Fewest workers without which `lost` partitions are missing: they are neighbours."""
+        return min(self.n, (self.lost + self.farthest - 1) // self.block)
+
+    def late(self, t: Array) -> Array:
+        """Probability that `lost` partitions are missing at each of the times, a vector."""
+        step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
+        parts = [self._late(t[at : at + step]) for at in range(0, t.size, step)]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def _late(self, t: Array) -> Array:
+        reach = self._reach(t)
+        arcs = self._arcs(reach)
+        rest = self._rest(reach, arcs)
+        size = np.arange(self.n + 1)  # an arc lies at the seam in as many positions
+        some: Array = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
+        return np.minimum(some, 1.0)
+
+    def _reach(self, t: Array) -> Array:
+        """Probability of each reach of a worker, 0 at least to the end of a block."""
+        reach = np.zeros((t.size, max(self.farthest + 1, self.block)))
+        reach[:, : self.farthest + 1 : self.batch] = _pmf(t, self.work, self.batch)
+        return reach
+
+    def _rest(self, reach: Array, arcs: Array) -> Array:
+        """Probability of arcs up to the first cut again, by which enough is missing for a round.
+
+        By what was missing at the end of the first arc, and by the blocks that are left: an array
+        (block + 1, times, n + 1) of which the first row is of no use.
+        """
+        more = np.cumsum(arcs[::-1], axis=0)[::-1]  # where so many are missing, or more
+        lose = [self._any_arcs(reach)]  # by how many are to be missing in these arcs
+        for lost in range(1, self.lost):
+            some = _one_after_another(more[lost], lose[0]) if lost <= self.block else 0 * lose[0]
+            for first in range(1, min(self.block + 1, lost)):
+                some += _one_after_another(arcs[first], lose[lost - first])
+            lose.append(some)
+        firsts = range(1, self.block + 1)
+        return np.stack([lose[0], *(lose[max(self.lost - first, 0)] for first in firsts)])
+
+    def _arcs(self, reach: Array) -> Array:
+        """Probabilities of arcs, from a cut to the next: by what is missing at its end, and length.
+
+        An array (block + 1, times, n + 1) that begins with zeros.
+        """
+        block = self.block
+        arcs = np.zeros((block + 1, len(reach), self.n + 1))
+        less = np.zeros_like(reach)  # of a shorter reach of a worker
+        np.cumsum(reach[:, :-1], axis=1, out=less[:, 1:])
+        arcs[1:, :, 1] = reach[:, block - 1 :: -1].T
+        here = reach
+        for length in range(2, self.n + 1):
+            before = _beyond(here, block)
+            here = reach * np.cumsum(before, axis=1) + before * less
+            arcs[1:, :, length] = here[:, block - 1 :: -1].T
+        return arcs
+
+    def _any_arcs(self, reach: Array) -> Array:
+        """Probability of a cut so many blocks after a cut, whatever lies between: (times, n + 1).
+
+        No worker may reach the end of the last block.
+        """
+        within = np.cumsum(reach, axis=1)
+        ends = np.arange(1, self.n + 1) * self.block - 1
+        some = np.ones((len(reach), self.n + 1))
+        np.cumprod(within[:, np.minimum(ends, within.shape[1] - 1)], axis=1, out=some[:, 1:])
+        return some
+
+    def messages(self, tolerance: float) -> float:
+        """Mean number of messages until a round is over: of those at whose coming it is not.
+
+        With an error of about this part of the number of workers.
+        """
+        done = np.arange(self.batch, self.work.load + 1, self.batch)
+        edges = self._edges(done)
+        left, right = edges[:-1], edges[1:]
+        whole, total = self._messages(left, right, done), 0.0
+        for _ in range(_HALVINGS):
+            middle = (left + right) / 2
+            lower = self._messages(left, middle, done)
+            upper = self._messages(middle, right, done)
+            bad = np.abs(lower + upper - whole) > tolerance * self.n
+            total += float((lower + upper)[~bad].sum())
+            left = np.concatenate([left[bad], middle[bad]])
+            right = np.concatenate([middle[bad], right[bad]])
+            whole = np.concatenate([lower[bad], upper[bad]])
+            if not left.size:
+                break
+        return total + float(whole.sum())
+
+    def _edges(self, done: NDArray[np.int64]) -> Array:
+        """Times between which messages are counted, until hardly any comes in time.
+
+        All at which the models' laws have kinks; and where these lie far apart, intervals that grow
+        by and by: all that happens soon after a kink would be hidden in a long one.
+        """
+        knots = self.work.delays.knots()
+        kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in done]))
+        times: list[float] = kinks[:2].tolist()
+        for kink in [*kinks[2:].tolist(), math.inf]:
+            while (far := times[-1] + _GROWTH * (times[-1] - times[-2])) < kink:
+                if kink == math.inf and self._to_come(times[-1], done) < _TOLERANCE:
+                    return np.array(times)
+                times.append(far)
+            times.append(kink)
+        raise ValueError(
+            f"{self.work.delays!r} is too heavy-tailed: workers are late beyond all floats"
+        )
+
+    def _to_come(self, t: float, done: NDArray[np.int64]) -> float:
+        """Bound on the messages that come after this time before a round is over."""
+        at = np.array([t])
+        late = self.late_after(at)[0, 0] * self.work.survival(at, int(done[-1]))[0]
+        return self.n * done.size * float(late)
+
+    def _messages(self, left: Array, right: Array, done: NDArray[np.int64]) -> Array:
+        """Messages that come between these times, before a round is over."""
+        half = (right - left)[:, np.newaxis] / 2
+        t = left[:, np.newaxis] + half * (1 + _NODES)
+        goes_on = self.late_after(t.ravel()).reshape(*t.shape, -1)
+        came = -self.work.survival(t[..., np.newaxis], done)
+        rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # over half the length of the panel
+        counts: Array = self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS)
+        return counts
+
+    def late_after(self, t: Array) -> Array:
+        """Probability of `late`, given how many messages one of the workers has sent.
+
+        For each of the times, and for 0 messages to all but the last.
+        """
+        width = max(self.farthest + 1, self.block)
+        step = max(1, _KEPT // (self.n * width))
+        parts = [self._late_after(t[at : at + step]) for at in range(0, t.size, step)]
+        return np.concatenate(parts)
+
+    def _late_after(self, t: Array) -> Array:
+        n, block = self.n, self.block
+        reach = self._reach(t)
+        shorter = np.cumsum(reach, axis=1)  # or as short
+        rest = self._rest(reach, self._arcs(reach))
+        # what of the reach before it comes to a block, in an arc that began before so many
+        before = np.zeros((n, *reach.shape))
+        before[0, :, 0] = 1
+        for length in range(1, n):
+            past = before[length - 1]
+            here = reach * np.cumsum(past, axis=1)
+            here[:, 1:] += past[:, 1:] * shorter[:, :-1]
+            before[length] = _beyond(here, block)
+        sent = np.arange(0, self.farthest, self.batch)
+        found = np.zeros((t.size, sent.size))
+        after = np.zeros_like(reach)  # that a round goes on, by the reach at the next block
+        for length in range(n, 0, -1):
+            # the next worker comes farther than the reach that is left, or does not
+            farther = np.zeros_like(reach)
+            farther[:, :-1] = np.cumsum((reach * after)[:, :0:-1], axis=1)[:, ::-1]
+            value = np.zeros_like(reach)
+            value[:, block:] = (after * shorter + farther)[:, : reach.shape[1] - block]
+            value[:, block - 1 :: -1] = rest[1:, :, n - length].T
+            past = before[length - 1]
+            beyond = np.zeros_like(reach)
+            beyond[:, :-1] = np.cumsum((past * value)[:, :0:-1], axis=1)[:, ::-1]
+            found += (np.cumsum(past, axis=1) * value + beyond)[:, sent]
+            after = value
+        return found
+
+
+def _beyond(reach: Array, block: int) -> Array:
+    """What of the reach at one block comes to the next, none where it ends within."""
+    beyond = np.zeros_like(reach)
+    beyond[:, : reach.shape[1] - block] = reach[:, block:]
+    return beyond
+
+
+def _one_after_another(first: Array, second: Array) -> Array:
+    """Convolution along the last axis."""
+    total = np.zeros_like(first)
+    for length in range(first.shape[-1]):
+        total[..., length:] += first[..., : first.shape[-1] - length] * second[..., length, None]
+    return total

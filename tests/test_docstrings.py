@@ -1,0 +1,31 @@
+"""Examples in docstrings say what comes out."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import fastgc
+
+FOLDER = Path(fastgc.__file__).parent
+# With examples that run: those of engines need processes, and what is not there.
+MODULES = sorted(
+    ".".join(("fastgc", *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
+    for path in FOLDER.rglob("*.py")
+    if re.search(r"^ +>>> (?!.*\+SKIP)", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.any_backend
+def test_there_are_examples():
+    assert len(MODULES) > 10
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed
