@@ -50,6 +50,7 @@ from .facade import (
     square_sum,
 )
 from .fourier import Fourier, fourier_rebuild
+from .near_exact import near_exact
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, address, stacked
 
 __all__ = [
@@ -91,6 +92,7 @@ __all__ = [
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
+    "near_exact",
     "nesterov",
     "replace",
     "sgd",
