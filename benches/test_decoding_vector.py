@@ -1,5 +1,6 @@
 """The decoding vector by every method: O(f^3), O(f^2), O(f s), O(n log n)."""
 
+import math
 from contextlib import nullcontext
 
 import numpy as np
@@ -132,6 +133,7 @@ def test_facade(benchmark, note, n, s, call):
             ffi.from_buffer("double[]", vector),
             ffi.new("int64_t *"),
             decoding.work_space(code._plan),
+            math.inf,
             lib.FGC_LOCATOR,
             survivors.size,
         )

@@ -3,6 +3,8 @@
 n = 80, f = 68, float64. The kernels are those of C, called through cffi with pointers prepared.
 """
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,7 @@ def calls(p):
     )
 
     def decoding_vector():
-        lib.fgc_decoding_vector(plan, numbers_, vector_, where, work, lib.FGC_SPREAD, F)
+        lib.fgc_decoding_vector(plan, numbers_, vector_, where, work, inf, lib.FGC_SPREAD, F)
 
     def combination(rows, coef, out):
         listed = kernels.Rows.of(rows, p, rows.dtype)

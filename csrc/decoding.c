@@ -217,6 +217,22 @@ static int64_t last_beyond(const double *out, int64_t f)
     return -1;
 }
 
+/* The sum of the squares of f complex numbers, in as many sums as a vector holds. */
+static double square_sum(const double *out, int64_t f)
+{
+    double sum[FGC_PAD] = {0};
+    int64_t l = 0;
+    for (; l + FGC_PAD <= 2 * f; l += FGC_PAD)
+        for (int i = 0; i < FGC_PAD; i++)
+            sum[i] += out[l + i] * out[l + i];
+    for (; l < 2 * f; l++)
+        sum[0] += out[l] * out[l];
+    double all = 0;
+    for (int i = 0; i < FGC_PAD; i++)
+        all += sum[i];
+    return all;
+}
+
 static fgc_status range_status(const double *out, int64_t *where, int64_t f)
 {
     const int64_t beyond = last_beyond(out, f);
@@ -227,7 +243,8 @@ static fgc_status range_status(const double *out, int64_t *where, int64_t f)
 }
 
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, void *work, fgc_method method, int64_t f)
+                               int64_t *where, void *work, double longest, fgc_method method,
+                               int64_t f)
 {
     const int64_t n = code->workers;
     double *value = work;
@@ -239,13 +256,16 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors,
     const int chosen = decode_marked(code, method, present, index, value);
     gather(value, survivors, out, f);
     /* One run of factors stays within a double. */
-    if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)
-        return FGC_OK;
-    return range_status(out, where, f);
+    if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN || chosen) {
+        const fgc_status range = range_status(out, where, f);
+        if (range)
+            return range;
+    }
+    return isinf(longest) || square_sum(out, f) <= longest ? FGC_OK : FGC_IMPRECISE;
 }
 
 fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
-                                int64_t *where, fgc_method method, int64_t rounds)
+                                int64_t *where, double longest, fgc_method method, int64_t rounds)
 {
     const int64_t n = code->workers;
     int64_t *index = malloc((size_t)n * sizeof *index);
@@ -263,6 +283,8 @@ fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, do
                 value[2 * i] = value[2 * i + 1] = 0;
         if (last_beyond(value, n) >= 0)
             where[r] = -1;
+        else if (!isinf(longest) && !(square_sum(value, n) <= longest))
+            where[r] = -2;
     }
     free(index);
     return FGC_OK;

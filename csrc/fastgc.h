@@ -20,7 +20,8 @@ typedef enum {
     FGC_TOO_FEW,      /* *where = how many more are needed at least */
     FGC_OVERFLOW,     /* an entry of the vector does not fit a double; *where = its position */
     FGC_NO_MEMORY,
-    FGC_NOT_FINITE /* an input or a result is NaN or Inf, or an order reaches outside */
+    FGC_NOT_FINITE, /* an input or a result is NaN or Inf, or an order reaches outside */
+    FGC_IMPRECISE   /* the vector is written, but longer than it was to be */
 } fgc_status;
 
 typedef enum {
@@ -54,15 +55,18 @@ enum { FGC_PAD = 8 };
 /* Work space: so many bytes for each worker. */
 enum { FGC_WORK = 25 };
 
-/* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. */
+/* out[2l], out[2l+1] = a for survivors[l]: a_F B_F = 1. FGC_IMPRECISE unless the sum of |a|^2 is at
+ * most `longest`. */
 fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, void *work, fgc_method method, int64_t f);
+                               int64_t *where, void *work, double longest, fgc_method method,
+                               int64_t f);
 
 /* The same for many rounds: masks[r n + i] is 1 if worker i survived round r, else 0, and row r of out
  * becomes its vector, with 0 for those that did not. where[r] is 0, or how many more are needed (and
- * row r is not written), or -1 if an entry does not fit a double. Masks are written by FGC_SPREAD. */
+ * row r is not written), or -1 if an entry does not fit a double, or -2 if the sum of their squares is
+ * over `longest`. Masks are written by FGC_SPREAD. */
 fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
-                                int64_t *where, fgc_method method, int64_t rounds);
+                                int64_t *where, double longest, fgc_method method, int64_t rounds);
 
 /* present[i] = 1 for survivors, 0 for the others. */
 fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,

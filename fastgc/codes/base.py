@@ -7,7 +7,17 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, as_array, as_rows, at_least, check_output, check_workers, view_of
+from .._arrays import (
+    Output,
+    as_array,
+    as_rows,
+    at_least,
+    check_dtype,
+    check_output,
+    check_workers,
+    unit_roundoff,
+    view_of,
+)
 from ..errors import NotDecodableError
 from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
 from .encoding import Encoder, encode
@@ -152,6 +162,7 @@ class Code(Precise):
         method: str = "auto",
         out: Output | None = None,
         *,
+        message_dtype: DTypeLike = np.float64,
         log: bool = False,
     ) -> NDArray[Any]:
         """Decoding vector a_F: ``a_F @ B[survivors] = 1``.
@@ -165,10 +176,13 @@ class Code(Precise):
             How to compute it, where the scheme knows several ways (see the class).
         out : (f,) array, optional
             complex128, or float64 for real codes.
+        message_dtype : numpy dtype, default float64
+            Of the messages' elements: the more rounding they have seen, the shorter the best vector
+            is. `decode` and rounds look at the messages.
         log : bool, default False
-            Return the logarithms instead, of which also those can be told whose coefficient is
-            beyond float64: ``log|a_i|``, and the angle, in (-pi, pi], as imaginary part. Not with
-            an `out`, nor a `method`.
+            Return the logarithms of the exact vector instead, of which also those can be told whose
+            coefficient is beyond float64: ``log|a_i|``, and the angle, in (-pi, pi], as imaginary
+            part. Not with an `out`, nor a `method`.
 
         Returns
         -------
@@ -194,7 +208,8 @@ class Code(Precise):
             kind = np.complex128 if self.is_complex else np.float64
             shape = (survivors.size,) if self.pieces == 1 else (survivors.size, self.pieces)
             target = check_output("out", out, np.dtype(kind), shape)
-        found = self._vector_by(survivors, method)
+        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        found = self._vector_by(survivors, method, unit)
         if out is None or target is None:
             return found
         target[:] = found
@@ -206,6 +221,7 @@ class Code(Precise):
         method: str = "auto",
         *,
         undecodable: Literal["raise", "nan"] = "raise",
+        message_dtype: DTypeLike = np.float64,
     ) -> NDArray[Any]:
         """Decoding vectors of many rounds in one call, as simulations need them.
 
@@ -218,6 +234,8 @@ class Code(Precise):
         undecodable : {"raise", "nan"}
             What to do about rounds whose messages do not suffice, or whose coefficients are beyond
             float64: raise the error, or fill their rows with NaN.
+        message_dtype : numpy dtype, default float64
+            As in `decoding_vector`.
 
         Returns
         -------
@@ -244,7 +262,8 @@ class Code(Precise):
         vectors = np.zeros(
             (*given.shape, *pieces), dtype=np.complex128 if self.is_complex else np.float64
         )
-        good = self.fill_vectors(given, method, vectors)
+        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        good = self.fill_vectors(given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
             if undecodable == "nan":
                 vectors[r] = np.nan
@@ -256,12 +275,19 @@ class Code(Precise):
                 raise
         return vectors
 
-    def decoder(self) -> Decoder:
-        """A plan for decoding vectors in hot loops: buffers and pointers are made once."""
-        return Decoder(self)
+    def decoder(self, message_dtype: DTypeLike = np.float64) -> Decoder:
+        """A plan for decoding vectors in hot loops: buffers and pointers are made once.
 
-    def best_vector(self, survivors: ArrayLike) -> tuple[NDArray[Any], float]:
+        `message_dtype` as in `decoding_vector`.
+        """
+        return Decoder(self, unit_roundoff(check_dtype(message_dtype, halves=True)))
+
+    def best_vector(
+        self, survivors: ArrayLike, *, message_dtype: DTypeLike = np.float64
+    ) -> tuple[NDArray[Any], float]:
         """The vector nearest to a decoding vector, when too few messages came.
+
+        `survivors` and `message_dtype` as in `decoding_vector`.
 
         Returns
         -------
@@ -270,7 +296,8 @@ class Code(Precise):
         float
             The residual, as in `Approximation`, computed from the rows.
         """
-        return best_vector(self, self.check_survivors(survivors))
+        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        return best_vector(self, self.check_survivors(survivors), unit)
 
     @overload
     def decode(
@@ -361,24 +388,25 @@ class Code(Precise):
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
         if partial not in (None, "best"):
             raise ValueError(f'partial must be None or "best", not {partial!r}')
+        if survivors.size == 0:
+            if partial is None:
+                self._vector_by(survivors, method)  # says how many are needed
+            raise ValueError("there is no approximation without any message")
+        form = message_format(self, as_array("a message", given[0]), out, p)
         residual = 0.0
         if partial is None:
-            vector = self._vector_by(survivors, method)
-        elif survivors.size == 0:
-            raise ValueError("there is no approximation without any message")
+            vector = self._vector_by(survivors, method, form.unit)
         else:
-            vector, residual = self.best_vector(survivors)
+            vector, residual = best_vector(self, self.check_survivors(survivors), form.unit)
         if tracker is not None:
-            form = message_format(self, as_array("a message", given[0]), out, p)
             predicted = residual
             if self.decodable(survivors):
                 kinds = form.gradient_dtype, form.message_dtype
                 predicted = self.trust(survivors, *kinds).relative_error
             tracker.record(self, survivors, vector, form, predicted)
         if self.gated and partial is None:
-            form = message_format(self, as_array("a message", given[0]), out, p)
             warn_of_doubt(self, survivors, vector, form)
-        gradient = combine(self, vector, survivors, given, out, p, check_finite)
+        gradient = combine(self, vector, survivors, given, out, form, check_finite)
         return gradient if partial is None else Approximation(gradient, residual)
 
     def combine(
@@ -417,7 +445,8 @@ class Code(Precise):
         if len(given) != checked.size or not checked.size:
             raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
         wanted[:] = coef
-        return combine(self, wanted, checked, given, out, p, check_finite)
+        form = message_format(self, as_array("a message", given[0]), out, p)
+        return combine(self, wanted, checked, given, out, form, check_finite)
 
     def bind(
         self,

@@ -164,11 +164,12 @@ def remembering(
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     cache: SurvivorCache[NDArray[Any]],
+    kind: bytes = b"",
 ) -> VectorFunction:
     """As `fill`, but the vector of a set that comes a third time is looked up: the same numbers.
 
     It is kept by number of message, so that these may come in any order. Methods other than "auto"
-    are always used.
+    are always used. `kind` tells vectors of the same sets apart that are computed otherwise.
     """
     mask = SurvivorMask(count, survivors)
 
@@ -177,6 +178,7 @@ def remembering(
         if key is None:  # maybe no set: `fill` says why
             fill(f, method)
             return
+        key += kind
         found = cache.get(key)
         if found is not None:
             found.take(survivors[:f], out=vector[:f], mode="clip")  # else by way of a temporary

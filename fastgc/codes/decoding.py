@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import (
     Output,
-    as_array,
     check_dtype,
     check_vector,
     check_workers,
@@ -25,7 +24,7 @@ from ..errors import InstabilityWarning, NonFiniteMessageError
 from .format import Format, real_of, rescale, scaled_vector
 from .scheme import Scheme
 from .span import least_squares
-from .trust import Trust
+from .trust import DOUBLE, Trust
 
 __all__ = [
     "BoundDecoder",
@@ -55,12 +54,12 @@ class Decoder:
 
     __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
 
-    def __init__(self, code: Scheme) -> None:
+    def __init__(self, code: Scheme, unit: float = DOUBLE) -> None:
         self.code = code
         self.survivors = np.empty(code.message_count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
         self.vector = code._empty_vector(code.message_count)
-        self._fill = code.bind_vector(self.survivors, self.vector)
+        self._fill = code.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # which now is loaded
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
@@ -148,7 +147,7 @@ class BoundDecoder:
         self._sums = np.empty_like(target) if check_finite else target
         if form.pieces > 1 and form.pieces * size > p:  # the last piece is longer than what is left
             self._sums = np.empty(form.pieces * size, form.gradient_dtype)
-        self._decoder = decoder = Decoder(code)
+        self._decoder = decoder = Decoder(code, form.unit)
         reals = form.reals(rows[:, :-1] if form.scaled else rows, mode)
         self._rows = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
         one = form.pieces == 1
@@ -262,11 +261,10 @@ def combine(
     survivors: NDArray[np.int64],
     messages: NDArray[Any] | Sequence[Any],
     out: Output | None,
-    p: int | None,
+    form: Format,
     check_finite: bool,
 ) -> NDArray[Any]:
     """The combination of messages by a decoding vector, which each of `Code.decode` ends in."""
-    form = message_format(code, as_array("a message", messages[0]), out, p)
     target: Any = None
     if out is not None:
         target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
@@ -289,11 +287,13 @@ def _senders(code: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
         yield number if one else code.sender(number)[0]
 
 
-def best_vector(code: Scheme, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+def best_vector(
+    code: Scheme, survivors: NDArray[np.int64], unit: float
+) -> tuple[NDArray[Any], float]:
     """The vector nearest to a decoding vector, and its residual, of checked survivors."""
     if code.rule.missing(survivors):
         return least_squares(code.equations(survivors))
-    vector = code._vector_by(survivors)
+    vector = code._vector_by(survivors, unit=unit)
     return vector, code.residual(survivors, vector)
 
 
@@ -305,7 +305,7 @@ def expected_trust(
 ) -> Trust:
     """How far to trust what checked survivors decode to, before any message is there."""
     form = code.format(1, dtype, message_dtype)
-    return trust_by_rows(code, survivors, code._vector_by(survivors), form)
+    return trust_by_rows(code, survivors, code._vector_by(survivors, unit=form.unit), form)
 
 
 def trust_by_rows(

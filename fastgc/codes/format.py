@@ -11,9 +11,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import check_dtype, check_integer, check_vector, is_half, is_integer, store
+from .._arrays import (
+    check_dtype,
+    check_integer,
+    check_vector,
+    is_half,
+    is_integer,
+    store,
+    unit_roundoff,
+)
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
+from .trust import DOUBLE
 
 __all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector"]
 
@@ -61,6 +70,11 @@ class Format:
     encode_mode: int
     decode_mode: int
     pieces: int = 1
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of messages; float64's of integers, which are not rounded."""
+        return unit_roundoff(self.message_dtype) or DOUBLE
 
     @property
     def decoded_dtype(self) -> np.dtype[Any]:

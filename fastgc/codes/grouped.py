@@ -18,6 +18,7 @@ from .fractional_repetition import FractionalRepetition
 from .parity import Parity
 from .round import Round
 from .rules import Rule, side_by_side
+from .trust import DOUBLE
 
 __all__ = ["Grouped", "GroupedRound"]
 
@@ -186,11 +187,14 @@ class Grouped(Code):
         return [np.flatnonzero(group == g) for g in range(self.groups)]
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        return self._vector_for(survivors, DOUBLE)
+
+    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         vector = self._empty_vector(survivors.size)
         for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
-            vector[at] = code.decoding_vector(survivors[at] - first)
+            vector[at] = code._vector_by(survivors[at] - first, unit=unit)
         return vector
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:

@@ -126,10 +126,11 @@ class Round:
         reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
-        self._decoder = Decoder(code)
+        self._decoder = Decoder(code, form.unit)
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not liars:
-            self._follower = code.follower(self._decoder.survivors, self._decoder.vector)
+            buffers = self._decoder.survivors, self._decoder.vector
+            self._follower = code.follower(*buffers, form.unit)
         self._tally = code.rule.tally()
         self._inspector = Inspector(code, form, liars) if liars else None
         self.reset()
@@ -490,7 +491,7 @@ class Round:
         self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
-        vector, residual = best_vector(self.code, self.survivors)
+        vector, residual = best_vector(self.code, self.survivors, self.form.unit)
         self._combine(vector, target)
         return Approximation(target if out is None else out, residual)
 

@@ -27,7 +27,7 @@ from .format import Format, Layout
 from .parity import Parity
 from .rules import Rule
 from .span import SOLVED, Equations, Span, least_squares
-from .trust import sums_of
+from .trust import DOUBLE, sums_of
 
 __all__ = ["Follower", "Scheme"]
 
@@ -155,11 +155,14 @@ class Scheme(Assignment):
             self.raise_too_few(survivors)
         return vector
 
-    def bind_vector(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> VectorFunction:
+    def bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
+    ) -> VectorFunction:
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
         For schemes that prepare something for hot loops, or know several methods. Default: `vector`
-        of checked survivors, for the method "auto".
+        of checked survivors, for the method "auto". `unit` is the unit roundoff of messages, for
+        schemes whose best vector depends on it.
         """
         mask = SurvivorMask(self.message_count, survivors)
 
@@ -168,20 +171,25 @@ class Scheme(Assignment):
                 raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
             if not mask.sound(f):
                 self.check_survivors(survivors[:f])  # says what is wrong
-            vector[:f] = self.vector(survivors[:f])
+            vector[:f] = self._vector_for(survivors[:f], unit)
 
         return fill
 
+    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+        """`vector`, for messages of this unit roundoff, where it depends on that."""
+        return self.vector(survivors)
+
     def fill_vectors(
-        self, masks: NDArray[np.bool_], method: str, out: NDArray[Any]
+        self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE
     ) -> NDArray[np.bool_]:
         """Write vectors of many sets to `out`, which is 0; whether each could be decoded.
 
-        For schemes that can do many at once. Default: one after the other.
+        For schemes that can do many at once. Default: one after the other. `unit` as of
+        `bind_vector`.
         """
         survivors = np.empty(self.message_count, dtype=np.int64)
         vector = np.empty_like(out[0]) if len(out) else np.empty(0)
-        fill = self.bind_vector(survivors, vector)
+        fill = self.bind_vector(survivors, vector, unit)
         good = np.ones(len(masks), dtype=np.bool_)
         for r, mask in enumerate(masks):
             came = np.flatnonzero(mask)
@@ -193,10 +201,13 @@ class Scheme(Assignment):
                 good[r] = False
         return good
 
-    def follower(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> Follower | None:
+    def follower(
+        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
+    ) -> Follower | None:
         """What prepares ``vector[:f]`` while ``survivors[:f]`` come in, where that pays.
 
-        For schemes whose workers send one message each. Default: nothing.
+        For schemes whose workers send one message each. Default: nothing. `unit` as of
+        `bind_vector`.
         """
         return None
 
@@ -415,7 +426,9 @@ class Scheme(Assignment):
         """What their decoding vector leaves beyond rounding: 0 of exact codes, else computed."""
         return 0.0 if self.exact else self.residual(survivors, vector)
 
-    def _vector_by(self, survivors: NDArray[np.int64], method: str = "auto") -> NDArray[Any]:
+    def _vector_by(
+        self, survivors: NDArray[np.int64], method: str = "auto", unit: float = DOUBLE
+    ) -> NDArray[Any]:
         """Decoding vector of these survivors; errors as of `bind_vector`."""
         f = survivors.size
         if f > self.message_count:
@@ -426,10 +439,13 @@ class Scheme(Assignment):
         if backend is None or backend is not kernels.choice.active:
             own.survivors = np.empty(self.message_count, dtype=np.int64)
             own.vector = self._empty_vector(self.message_count)
-            own.fill = self.bind_vector(own.survivors, own.vector)
-            own.backend = kernels.choice.active  # which now is loaded
+            own.fill = {}
+            own.backend = kernels.choice.active or kernels.choice.load()
+        fill = own.fill.get(unit)
+        if fill is None:
+            fill = own.fill[unit] = self.bind_vector(own.survivors, own.vector, unit)
         own.survivors[:f] = survivors
-        own.fill(f, method)
+        fill(f, method)
         vector: NDArray[Any] = own.vector[:f].copy(order="A")
         return vector
 

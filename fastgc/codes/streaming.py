@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, check_index, check_output, check_workers
+from .._arrays import (
+    Output,
+    check_dtype,
+    check_index,
+    check_output,
+    check_workers,
+    unit_roundoff,
+)
 from ..kernels import Status
 from ..kernels.cyclic import CyclicStream, CyclicTables, StreamCalls
+from .near_exact import square
 
 __all__ = ["Follower", "Stream", "worth_following"]
 
@@ -43,6 +51,14 @@ class Streamed(Protocol):
     def _could_be_better(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> bool: ...
+    def _longest(self, unit: float) -> float: ...
+    def _replace(
+        self,
+        status: int,
+        survivors: NDArray[np.int64],
+        vector: NDArray[np.complex128],
+        unit: float,
+    ) -> bool: ...
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None: ...
 
 
@@ -61,6 +77,8 @@ class Stream:
     code : ReedSolomon
     members : integer array, or (n,) bool array
         Workers that are there at the beginning.
+    message_dtype : numpy dtype, default float64
+        As in `Code.decoding_vector`.
 
     Raises
     ------
@@ -78,8 +96,15 @@ class Stream:
     True
     """
 
-    def __init__(self, code: Streamed, members: ArrayLike = ()) -> None:
+    def __init__(
+        self,
+        code: Streamed,
+        members: ArrayLike = (),
+        *,
+        message_dtype: DTypeLike = np.float64,
+    ) -> None:
         self.code = code
+        self._unit = unit_roundoff(check_dtype(message_dtype, halves=True))
         self._state, self._calls = code._bind_stream()
         self.reset(members)
 
@@ -129,6 +154,8 @@ class Stream:
     ) -> NDArray[np.complex128]:
         """Decoding vector of the members, as `Code.decoding_vector` by the method "locator".
 
+        Or "near-exact", where "auto" would take that.
+
         Parameters
         ----------
         survivors : (f,) integer array, or (n,) bool array, optional
@@ -159,7 +186,9 @@ class Stream:
         vector = np.empty(chosen.size, dtype=np.complex128)
         target = vector if out is None else check_output("out", out, vector.dtype, vector.shape)
         status = self._calls.vector(chosen, vector)
-        if status:
+        if status == Status.OK and _too_long(self.code, vector, self._unit):
+            status = Status.IMPRECISE
+        if status and not self.code._replace(status, chosen, vector, self._unit):
             self.code._raise(Status(status), self._calls.where[0], chosen)
         if target is not vector:
             target[:] = vector
@@ -210,12 +239,18 @@ class Follower:
         Where the workers that came are read from, in order of arrival.
     vector : (n,) complex128 array
         Where entries are written.
+    unit : float
+        Unit roundoff of messages.
     """
 
     def __init__(
-        self, code: Streamed, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+        self,
+        code: Streamed,
+        survivors: NDArray[np.int64],
+        vector: NDArray[np.complex128],
+        unit: float,
     ) -> None:
-        self._code, self._survivors, self._vector = code, survivors, vector
+        self._code, self._survivors, self._vector, self._unit = code, survivors, vector, unit
         self._state, self._calls = code._bind_stream()
         self._steps = min(STEPS, max(1, code.stragglers // 8))
         self.reset()
@@ -269,4 +304,9 @@ class Follower:
             return None
         if f > self._code.threshold and self._code._could_be_better(survivors, vector):
             return None
-        return vector
+        return None if _too_long(self._code, vector, self._unit) else vector
+
+
+def _too_long(code: Streamed, vector: NDArray[np.complex128], unit: float) -> bool:
+    """Whether "auto" would look for a shorter vector than this."""
+    return not square(vector) <= code._longest(unit)

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from .._arrays import is_half, is_integer, unit_roundoff
 from ..kernels.rows import LARGEST_GROUP
 
-__all__ = ["Approximation", "Trust"]
+__all__ = ["DOUBLE", "Approximation", "Trust"]
+
+# Unit roundoff of float64.
+DOUBLE = 2.0**-53
 
 # Mean square of rounding errors over that of the numbers, in units of roundoff: 1/3 for numbers
 # between 1 and 2, whose mean square is 3 / (2 ln 2) if their logarithms are spread evenly.

@@ -27,7 +27,11 @@ class Backend(Protocol):
     """What each backend offers."""
 
     def bind_decoding_vector(
-        self, plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+        self,
+        plan: CyclicPlan,
+        survivors: NDArray[np.int64],
+        out: NDArray[np.complex128],
+        longest: float,
     ) -> tuple[Decode, Where]: ...
 
     def bind_polar(
@@ -48,6 +52,7 @@ class Backend(Protocol):
         method: int,
         out: NDArray[np.complex128],
         where: NDArray[np.int64],
+        longest: float,
     ) -> None: ...
 
     def bind_survivor_mask(

@@ -54,6 +54,7 @@ class Status(IntEnum):
     OVERFLOW = 4
     NO_MEMORY = 5
     NOT_FINITE = 6
+    IMPRECISE = 7
 
 
 Decode: TypeAlias = Callable[[int, int], int]

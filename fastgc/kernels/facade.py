@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,15 +40,19 @@ __all__ = [
 
 
 def bind_decoding_vector(
-    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    out: NDArray[np.complex128],
+    longest: float = math.inf,
 ) -> tuple[Decode, Where]:
     """Prepare the decoding vector's computation on two fixed buffers.
 
     Returns a function ``decode(method, f) -> status`` that reads ``survivors[:f]`` and writes
     ``out[:f]``, and an object whose item 0 then says where that status applies. Pointers are taken
-    once, here.
+    once, here. Where the sum of the entries' squares is over `longest`, they are written, and the
+    status is ``IMPRECISE``.
     """
-    return choice.load().bind_decoding_vector(plan, survivors, out)
+    return choice.load().bind_decoding_vector(plan, survivors, out, longest)
 
 
 def bind_fourier(
@@ -74,6 +79,7 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
+    longest: float = math.inf,
 ) -> None:
     """Decoding vectors of many rounds. Many factors are split over threads by rounds.
 
@@ -88,18 +94,19 @@ def decoding_vectors(
         C-contiguous; the coefficients of all workers, 0 for stragglers.
     where : (rounds,) int64 array
         0; or how many more survivors are needed, and the row of `out` was not written; or -1, if an
-        entry is beyond a double.
+        entry is beyond a double; or -2, if the sum of their squares is over `longest`.
+    longest : float
     """
     kernels = choice.active or choice.load()
     rounds, n = masks.shape
     survivors = int(np.count_nonzero(masks))
     factors = survivors if method == LOOKUP else min(survivors, masks.size - survivors)
     if factors * n < _THRESHOLD_FACTORS or choice.name == "numpy":
-        kernels.decoding_vectors(plan, masks, method, out, where)
+        kernels.decoding_vectors(plan, masks, method, out, where, longest)
     else:
         threads.run(
             lambda lo, hi: kernels.decoding_vectors(
-                plan, masks[lo:hi], method, out[lo:hi], where[lo:hi]
+                plan, masks[lo:hi], method, out[lo:hi], where[lo:hi], longest
             ),
             rounds,
             align=8,  # of the numbers written, a cache line

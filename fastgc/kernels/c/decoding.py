@@ -52,7 +52,10 @@ def work_space(plan: CyclicPlan) -> Any:
 
 
 def bind_decoding_vector(
-    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    out: NDArray[np.complex128],
+    longest: float,
 ) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     struct = plan_struct(plan)
@@ -60,7 +63,9 @@ def bind_decoding_vector(
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     where = ffi.new("int64_t *")
     # a partial adds no Python frame to the call
-    decode = partial(lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan))
+    decode = partial(
+        lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan), longest
+    )
     return decode, where
 
 
@@ -113,6 +118,7 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
+    longest: float,
 ) -> None:
     """See `fastgc.kernels.decoding_vectors`."""
     status = lib.fgc_decoding_vectors(
@@ -120,6 +126,7 @@ def decoding_vectors(
         ffi.from_buffer("unsigned char[]", masks, require_writable=True),
         ffi.from_buffer("double[]", out, require_writable=True),
         ffi.from_buffer("int64_t[]", where, require_writable=True),
+        longest,
         method,
         len(masks),
     )

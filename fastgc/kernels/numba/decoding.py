@@ -38,6 +38,7 @@ __all__ = [
 
 _OUT_OF_RANGE, _DUPLICATE = int(Status.OUT_OF_RANGE), int(Status.DUPLICATE)
 _TOO_FEW, _OVERFLOW = int(Status.TOO_FEW), int(Status.OVERFLOW)
+_IMPRECISE = int(Status.IMPRECISE)
 
 
 @njit
@@ -189,7 +190,24 @@ def decoding_vector(tables, method, survivors, out):
 
 
 @njit
-def _decoding_vectors(tables, masks, method, out, where):
+def _square_sum(out):
+    total = 0.0
+    for a in out:
+        total += a.real * a.real + a.imag * a.imag
+    return total
+
+
+@njit
+def _short_vector(tables, method, survivors, out, longest):
+    """`decoding_vector`, and whether the sum of its squares is at most `longest`."""
+    status, where = decoding_vector(tables, method, survivors, out)
+    if status == 0 and not _square_sum(out) <= longest:
+        return _IMPRECISE, 0
+    return status, where
+
+
+@njit
+def _decoding_vectors(tables, masks, method, out, where, longest):
     for r in range(len(masks)):
         present, value = masks[r], out[r]
         where[r] = _missing(tables, present)
@@ -200,6 +218,8 @@ def _decoding_vectors(tables, masks, method, out, where):
                     value[i] = 0
                 elif not (np.isfinite(value[i].real) and np.isfinite(value[i].imag)):
                     where[r] = -1
+            if where[r] == 0 and not _square_sum(value) <= longest:
+                where[r] = -2
 
 
 def decoding_vectors(
@@ -208,9 +228,10 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
+    longest: float,
 ) -> None:
     """See `fastgc.kernels.decoding_vectors`."""
-    _decoding_vectors(plan.tables, masks, method, out, where)
+    _decoding_vectors(plan.tables, masks, method, out, where, longest)
 
 
 @njit
@@ -250,14 +271,17 @@ def _polar_vector(tables, survivors, present, size, out):
 
 
 def bind_decoding_vector(
-    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    out: NDArray[np.complex128],
+    longest: float,
 ) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     tables: CyclicTables = plan.tables
     where = [0]
 
     def decode(method: int, f: int) -> int:
-        status, where[0] = decoding_vector(tables, method, survivors[:f], out[:f])
+        status, where[0] = _short_vector(tables, method, survivors[:f], out[:f], longest)
         return status
 
     return decode, where

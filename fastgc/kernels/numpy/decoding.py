@@ -138,8 +138,16 @@ def _finite(out: NDArray[np.complex128]) -> tuple[Status, int]:
     return (Status.OVERFLOW, int(beyond[-1])) if beyond.size else (Status.OK, 0)
 
 
+def _square_sum(out: NDArray[np.complex128]) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.sum(out.real**2 + out.imag**2))
+
+
 def bind_decoding_vector(
-    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+    plan: CyclicPlan,
+    survivors: NDArray[np.int64],
+    out: NDArray[np.complex128],
+    longest: float,
 ) -> tuple[Decode, Where]:
     """See `fastgc.kernels.bind_decoding_vector`."""
     present, where = np.empty(plan.workers, dtype=np.bool_), [0]
@@ -149,6 +157,8 @@ def bind_decoding_vector(
         if status == Status.OK:
             out[:f] = _decode_marked(plan.tables, method, present)[survivors[:f]]
             status, where[0] = _finite(out[:f])
+            if status == Status.OK and not _square_sum(out[:f]) <= longest:
+                status = Status.IMPRECISE
         return status
 
     return decode, where
@@ -243,6 +253,7 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
+    longest: float,
 ) -> None:
     """See `fastgc.kernels.decoding_vectors`."""
     for r, present in enumerate(masks):
@@ -250,7 +261,10 @@ def decoding_vectors(
         if not where[r]:
             value = _decode_marked(plan.tables, method, present)
             out[r] = np.where(present, value, 0)
-            where[r] = -(_finite(out[r])[0] != Status.OK)
+            if _finite(out[r])[0] != Status.OK:
+                where[r] = -1
+            elif not _square_sum(out[r]) <= longest:
+                where[r] = -2
 
 
 def bind_survivor_mask(

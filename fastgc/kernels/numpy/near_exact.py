@@ -32,7 +32,7 @@ def ridge(
     system[s + np.arange(c), np.arange(c)] = 2 * unit * math.sqrt(n)
     target = roots[-turns * (c + 1) % (2 * n)] / -n
     system[:s, c], system[:s, c + 1] = target.real, target.imag
-    r = np.linalg.qr(system, mode="r")
+    r: NDArray[Any] = np.linalg.qr(system, mode="r")  # type: ignore[assignment]
     y: NDArray[Any] = r[:c, c] + 1j * r[:c, c + 1]
     for end in range(c, 0, -BLOCK):
         start = max(end - BLOCK, 0)

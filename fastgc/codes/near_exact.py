@@ -1,0 +1,205 @@
+"""Near-exact decoding vectors of Reed-Solomon codes, where exact ones are too long.
+
+The locator form ``a_i = p(alpha^i)`` decodes exactly where p vanishes on the stragglers. If their
+roots lie together on the circle, such a p is astronomically large elsewhere, and rounding errors of
+messages are multiplied by it. A p that nearly vanishes there is small everywhere: what it leaves of
+the stragglers' share, ``a_F B_F - 1``, can be as small as rounding errors: `kernels.near_exact`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from .clusters import Cluster
+from .roots import log_tau, tau
+from .trust import DOUBLE
+
+__all__ = [
+    "affordable",
+    "kept_error",
+    "lacking",
+    "nearer_vector",
+    "row_square",
+    "square",
+    "typical_error",
+    "worthwhile",
+]
+
+# Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
+# second; and where that would not.
+WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
+
+# Degree, at most, of codes by which the precision of larger ones is estimated.
+SAMPLED = 256
+
+
+def kept_error(unit: float) -> float:
+    """Expected error up to which an exact vector is kept: 1e-10 of messages of float64.
+
+    It has cost three eighths of their digits. A near-exact vector takes ten times as long, and
+    random stragglers of codes of a hundred tolerated gain a factor of five by it in every other
+    set.
+    """
+    return float(unit**0.625)
+
+
+def affordable(clusters: Sequence[Cluster]) -> bool:
+    """Whether near-exact vectors take no more than a minute or so."""
+    return max(c.tolerance for c in clusters) ** 3 <= AFFORDABLE
+
+
+def worthwhile(clusters: Sequence[Cluster]) -> bool:
+    """Whether they take no more than a second or so."""
+    return max(c.tolerance for c in clusters) ** 3 <= WORTHWHILE
+
+
+def square(vector: NDArray[np.complex128]) -> float:
+    """Squared norm of a vector; Inf or NaN where that is beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.linalg.norm(vector)) ** 2
+
+
+@lru_cache(maxsize=4096)
+def _column_square(m: int, d: int, q: int) -> float:
+    """Squared norm of a column; Inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.logaddexp.reduce(2 * log_tau(m, d, q))))
+
+
+def row_square(cluster: Cluster, k: int) -> float:
+    """Mean squared norm of a cluster's rows of B, over the k partitions of all."""
+    m, q = cluster.m, cluster.q
+    light, heavy = divmod(m * cluster.w, cluster.k)
+    total = (cluster.k - heavy) * _column_square(m, light, q)
+    if heavy:
+        total += heavy * _column_square(m, light + 1, q)
+    return total / (m * k)
+
+
+def _split(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64]
+) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each cluster: positions of its survivors, and their places on its circle."""
+    firsts = np.array([c.first_worker for c in clusters])
+    of = np.searchsorted(firsts, survivors, side="right") - 1
+    order = np.argsort(of, kind="stable")
+    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
+    for c, at in zip(clusters, np.split(order, ends[:-1]), strict=True):
+        yield c, at, c.q * (survivors[at] - c.first_worker) % c.m
+
+
+def nearer_vector(
+    clusters: Sequence[Cluster],
+    survivors: NDArray[np.int64],
+    unit: float,
+    exact: NDArray[np.complex128] | None = None,
+    kept: float = 0.0,
+) -> NDArray[np.complex128]:
+    """The near-exact vector of survivors that suffice.
+
+    With an `exact` one, whose entries may be beyond float64: in each cluster the one of the two
+    whose expected error is smaller, ``|a_S|^2 + (2 u)^2 |a_F|^2`` times the square of a row of B;
+    and the exact one where its |a_F|^2 is at most `kept`.
+    """
+    vector = np.empty(survivors.size, dtype=np.complex128)
+    for c, at, turns in _split(clusters, survivors):
+        most = math.inf
+        if exact is not None:
+            vector[at] = exact[at]
+            length = square(exact[at])
+            if length <= kept:
+                continue
+            if length < math.inf:
+                most = (2 * unit) ** 2 * length
+        lost = np.ones(c.m, dtype=np.bool_)
+        lost[turns] = False
+        values = kernels.near_exact(np.flatnonzero(lost), c.m, c.tolerance, unit)
+        size = values.real**2 + values.imag**2
+        left = float(size[lost].sum())
+        if left + (2 * unit) ** 2 * (float(size.sum()) - left) < most:
+            vector[at] = values[turns]
+    return vector
+
+
+@lru_cache(maxsize=64)
+def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """What a transform of a vector is multiplied by, for its products with all shifts of tau."""
+    padded = np.zeros(m, dtype=np.complex128)
+    padded[:d] = tau(m, d, q)
+    found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
+    found.flags.writeable = False
+    return found
+
+
+def lacking(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """``a_F B_F - 1`` of every partition, by transforms: O(n log n + k).
+
+    Its rounding errors are of the size of those that messages suffer in float64.
+    """
+    n = clusters[-1].first_worker + clusters[-1].m
+    of_all = np.zeros(n, dtype=np.complex128)
+    of_all[survivors] = vector
+    alike: dict[Cluster, list[Cluster]] = {}
+    for c in clusters:
+        alike.setdefault(c._replace(first_worker=0, first_partition=0), []).append(c)
+    found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
+    for kind, members in alike.items():
+        first, weight = kind.columns()
+        workers = np.array([c.first_worker for c in members])[:, None] + np.arange(kind.m)
+        partitions = np.array([c.first_partition for c in members])[:, None] + np.arange(kind.k)
+        transformed: NDArray[Any] = np.fft.fft(of_all[workers])
+        for d in kind.weights:
+            products = np.fft.ifft(transformed * _spectrum(kind.m, d, kind.q))
+            of_weight = weight == d
+            found[partitions[:, of_weight]] = products[:, first[of_weight]]
+    found -= 1
+    return found
+
+
+def typical_error(cluster: Cluster, s: int) -> float:
+    """Median relative error in float64 that s random stragglers of a cluster lead to.
+
+    Of exact vectors from a sample of coefficients; of near-exact ones, where "auto" would take
+    those, from a smaller code that has as many stragglers for each worker.
+    """
+    rng = np.random.default_rng(0)
+    d = -(-cluster.m * cluster.w // cluster.k)
+    # the average square of a row, over that of all partial gradients, and roundings of a message
+    log_row = np.logaddexp.reduce(2 * log_tau(cluster.m, d, cluster.q)) - math.log(cluster.m)
+    steps = cluster.w + 2
+    found = []
+    for _ in range(5):
+        sample = min(max(4, (1 << 18) // (s + 1)), 64)
+        chosen = rng.choice(cluster.m, min(s + sample, cluster.m), replace=False)
+        lost, came = np.split(chosen, [s])
+        turns = cluster.q * (came[:, None] - lost) % cluster.m
+        logs = np.log(2 * np.sin(np.pi / cluster.m * turns)).sum(axis=1) - math.log(cluster.m)
+        log_square = np.logaddexp.reduce(2 * logs) + math.log((cluster.m - s) / came.size)
+        if s < cluster.tolerance:
+            log_square = min(log_square, 0)  # "spread" sees to that
+        log_error = (log_square + log_row + math.log(steps)) / 2 + math.log(DOUBLE)
+        if log_error > math.log(kept_error(DOUBLE)):
+            near = _near_growth(cluster.m, cluster.tolerance, s, steps, rng)
+            log_error = min(log_error, (math.log(near / cluster.m) + log_row) / 2)
+        found.append(log_error)
+    return math.exp(min(float(np.median(found)), 709.0))
+
+
+def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generator) -> float:
+    """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector for random stragglers."""
+    if degree > SAMPLED:
+        m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
+    lost = np.zeros(m, dtype=np.bool_)
+    lost[rng.permutation(m)[:s]] = True
+    size = np.abs(kernels.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    left, came = float(size[lost].sum()), float(size[~lost].sum())
+    return m * (left + steps * DOUBLE**2 * came)
