@@ -15,7 +15,7 @@ from fastgc.kernels.fourier import Transform, transform_length
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
-METHODS = ["locator", "lookup", "spread", "fft", "auto"]
+METHODS = ["locator", "lookup", "spread", "fft"]
 
 
 def stragglers_of(kind, n, s, q, rng):

@@ -620,7 +620,7 @@ def test_trust_counts_the_rounding_of_messages():
     code = ReedSolomon(24, stragglers=8, root=1)
     neighbours = np.arange(16)
     single, double = (code.trust(neighbours, dtype) for dtype in (np.float32, np.float64))
-    assert single.growth == double.growth > 1e4
+    assert 1e4 < single.growth < double.growth < 1.001 * single.growth
     assert 0.2 * 2.0**-24 < single.relative_error / single.growth < 2.0**-24
     assert double.relative_error < 1e-10
 
@@ -630,7 +630,7 @@ def test_trust_beyond_float64():
     code = ReedSolomon(1024, stragglers=512, root=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert code.trust(np.arange(512)) == (math.inf, math.inf)
+        assert min(code.trust(np.arange(512))) > 1e100
         assert stability.measured_error(code, np.arange(512), p=2).relative > 1e100
 
 
@@ -663,7 +663,7 @@ def test_figures_promised_over_many_sets(n, s):
 
 @pytest.mark.any_backend
 def test_the_papers_construction_is_detected():
-    with pytest.warns(InstabilityWarning, match=r'relative error is about 1e\+1\d .*root="stable"'):
+    with pytest.warns(InstabilityWarning, match=r'relative error is about \de\+1\d .*root="stable"'):
         code = ReedSolomon(256, stragglers=32, root=1)
     with pytest.raises(UnstableCodeError, match='root="stable"'):
         ReedSolomon(256, stragglers=32, root=1, strict=True)
@@ -672,6 +672,7 @@ def test_the_papers_construction_is_detected():
         again = pickle.loads(pickle.dumps(code))  # as every worker process does
         ReedSolomon(256, stragglers=32, strict=True)
         ReedSolomon(1000, stragglers=100, clusters="auto", strict=True)
+        ReedSolomon(4096, stragglers=1024, strict=True)
         ReedSolomon(16, stragglers=3, root=1, strict=True)
     assert again.root == 1
     assert "strict" not in repr(code)
@@ -681,8 +682,6 @@ def test_the_papers_construction_is_detected():
 
 @pytest.mark.any_backend
 def test_other_unstable_codes_are_detected():
-    with pytest.raises(UnstableCodeError, match='clusters="auto"'):
-        ReedSolomon(4096, stragglers=1024, strict=True)
     with pytest.raises(UnstableCodeError, match='nodes="roots"'):
         LagrangeCode(
             40, load=4, nodes=(np.linspace(0, 1, 10), np.linspace(1.1, 2, 40)), strict=True

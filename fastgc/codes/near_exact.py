@@ -37,7 +37,7 @@ __all__ = [
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Degree, at most, of codes by which the precision of larger ones is estimated.
-SAMPLED = 256
+SAMPLED = 128
 
 
 def kept_error(unit: float) -> float:
