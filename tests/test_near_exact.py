@@ -1,0 +1,369 @@
+"""Near-exact decoding: short vectors whose residual is of the size of rounding errors."""
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, stability
+from fastgc.codes import near_exact
+
+UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
+
+
+def stragglers_of(kind, code, count, rng):
+    """Workers of a code, in patterns along the circles of its clusters."""
+    circle = np.concatenate(code.rings())
+    n = code.n
+    at = {
+        "random": rng.permutation(n)[:count],
+        "arc": np.arange(count),
+        "two arcs": np.r_[: count // 2, n // 2 : n // 2 + count - count // 2],
+        "steps": np.unique(np.arange(count) * max(1, n // (2 * max(count, 1)))),
+        "3/4": np.unique(np.arange(count) * 3 * n // (4 * max(count, 1))),
+        "but a gap": np.arange(count) * n // (count + 1 + count // 8),
+    }[kind]
+    return circle[np.unique(at % n)]
+
+
+KINDS = ["random", "arc", "two arcs", "steps", "3/4", "but a gap"]
+
+
+def without(code, lost):
+    return np.setdiff1d(np.arange(code.n), lost)
+
+
+def same_vector(found, wanted):
+    """Up to what rounding can do to an ill-conditioned problem: LAPACK's differs by alignment."""
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def measured(code, survivors, dtype, seed, p=24, **decoding):
+    """The decoded gradient's error over its norm, and over the unit of error bounds."""
+    partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in survivors]
+    exact = partials.astype(np.longdouble).sum(axis=0)
+    error = np.linalg.norm(
+        (code.decode(survivors, messages, p=p, **decoding) - exact).astype(float)
+    )
+    unit = np.sqrt(code.k) * np.linalg.norm(partials, axis=1).max()
+    return error / np.linalg.norm(exact.astype(float)), error / unit
+
+
+# ----------------------------------------------------------------------------- what it achieves
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(
+    ("n", "s", "kind", "exact", "near"),
+    [
+        (256, 32, "arc", 1e-9, 2e-13),
+        (1000, 100, "arc", 1e6, 1e-14),
+        (1000, 100, "3/4", 1e-2, 1e-5),
+        (256, 128, "arc", 1e6, 1e-8),
+    ],
+)
+def test_no_pattern_is_hopeless(n, s, kind, exact, near):
+    code = ReedSolomon(n, stragglers=s)
+    survivors = without(code, stragglers_of(kind, code, s, np.random.default_rng(0)))
+    assert measured(code, survivors, np.float64, 0, method="locator")[0] > exact
+    assert measured(code, survivors, np.float64, 0)[0] < near
+    assert measured(code, survivors, np.float64, 0, method="near-exact")[0] < near
+
+
+def test_where_the_exact_vector_is_beyond_float64():
+    code = ReedSolomon(4400, stragglers=1100)
+    survivors = without(code, code.rings()[0][:1100])
+    with pytest.raises(OverflowError, match='use clusters="auto"'):
+        code.decoding_vector(survivors, "locator")
+    assert code.left_out(survivors, code.decoding_vector(survivors)) < 1e-10
+
+
+def test_the_least_of_bias_and_rounding():
+    """Against the same least squares problem in 50 digits."""
+    code = ReedSolomon(24, stragglers=8)
+    q = code._clusters[0].q
+    lost = code.rings()[0][:8]
+    survivors = without(code, lost)
+    with mpmath.workdps(50):
+        mu = 2 * mpmath.mpf(2) ** -53 * mpmath.sqrt(24)
+
+        def root(t):
+            return mpmath.expjpi(mpmath.mpf(2 * t) / 24)
+
+        rows = [[root(q * int(i) * m) for m in range(1, 9)] for i in lost]
+        rows += [[mu * (a == b) for b in range(8)] for a in range(8)]
+        P = mpmath.matrix(rows)
+        b = mpmath.matrix([-mpmath.mpf(1) / 24] * 8 + [0] * 8)
+        H = P.H
+        x = mpmath.lu_solve(H * P, H * b)
+        exact = [
+            complex(mpmath.mpf(1) / 24 + sum(x[m] * root(q * int(i) * (m + 1)) for m in range(8)))
+            for i in survivors
+        ]
+    found = code.decoding_vector(survivors, "near-exact")
+    assert np.linalg.norm(found - exact) < 1e-3 * np.linalg.norm(exact)  # it is ill-conditioned
+
+
+# ---------------------------------------------------------------------- what is said of itself
+
+
+@st.composite
+def rounds(draw):
+    n = draw(st.integers(2, 160))
+    s = draw(st.integers(1, n - 1))
+    k = draw(st.sampled_from([n, max(1, n // 2), n + 7, 3 * n]))
+    clusters = draw(st.sampled_from([1, 1, "auto"]))
+    lost = draw(st.integers(0, s))
+    return n, k, s, clusters, lost
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    made=rounds(),
+    kind=st.sampled_from(KINDS),
+    dtype=st.sampled_from(list(UNITS)),
+    method=st.sampled_from(["auto", "auto", "near-exact"]),
+    seed=st.integers(0, 1 << 20),
+)
+@example(made=(160, 160, 40, 1, 40), kind="arc", dtype=np.float64, method="auto", seed=0)
+@example(made=(160, 167, 40, 1, 40), kind="3/4", dtype=np.float32, method="auto", seed=0)
+@example(made=(96, 48, 47, 1, 47), kind="two arcs", dtype=np.float64, method="near-exact", seed=0)
+def test_errors_stay_below_the_bound_and_near_what_is_trusted(made, kind, dtype, method, seed):
+    n, k, s, clusters, count = made
+    try:
+        code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
+    except ValueError:
+        return
+    rng = np.random.default_rng(seed)
+    survivors = without(code, stragglers_of(kind, code, count, rng))
+    vector = code.decoding_vector(survivors, method, message_dtype=dtype)
+    relative, scaled = measured(code, survivors, dtype, seed, method=method)
+    assert scaled <= stability.error_bound(code, survivors, dtype, vector=vector)
+    residual = code.residual(survivors, vector)
+    assert residual < 30 * (code.left_out(survivors, vector) + UNITS[np.float64])
+    if method == "auto":
+        trusted = code.trust(survivors, dtype).relative_error
+        assert trusted / 30 < max(relative, UNITS[dtype] / 4)  # a few sums may be exact by luck
+        assert relative < 30 * trusted
+
+
+@pytest.mark.parametrize("dtype", list(UNITS))
+def test_trust_is_near_the_truth_in_the_median(dtype):
+    ratios = []
+    for n, s, clusters in [(60, 9, 1), (128, 40, 1), (200, 20, 1), (96, 20, "auto"), (90, 60, 1)]:
+        code = ReedSolomon(n, stragglers=s, clusters=clusters)
+        for seed, kind in enumerate(KINDS):
+            rng = np.random.default_rng(seed)
+            survivors = without(code, stragglers_of(kind, code, s, rng))
+            error = measured(code, survivors, dtype, seed)[0]
+            ratios.append(code.trust(survivors, dtype).relative_error / error)
+    assert 1 / 3 < np.median(ratios) < 3
+    assert 1 / 30 < min(ratios) < max(ratios) < 30
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    ("n", "k", "s", "clusters"),
+    [
+        (7, 7, 2, 1),
+        (12, 8, 3, 1),
+        (12, 17, 3, 1),
+        (13, 13, 2, 3),
+        (30, 50, 4, "auto"),
+        (5, 9, 4, 1),
+    ],
+)
+def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
+    """Of any vector: by transforms, against the dense matrix."""
+    code = ReedSolomon(n, k, stragglers=s, clusters=clusters, packed=packed)
+    rng = np.random.default_rng(n)
+    survivors = rng.permutation(n)[: n - s]
+    vector = rng.standard_normal(n - s) + 1j * rng.standard_normal(n - s)
+    missing = vector @ code.matrix()[survivors] - 1
+    missing = missing if packed else missing.real
+    wanted = np.linalg.norm(missing) / np.sqrt(k)
+    assert code.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
+    assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_what_is_left_out_by_unequal_clusters():
+    speeds = np.linspace(1, 3, 23)
+    code = ReedSolomon(23, 40, stragglers=2, clusters=5, speeds=speeds)
+    vector = np.random.default_rng(0).standard_normal(23) + 0j
+    wanted = np.linalg.norm(vector @ code.matrix() - 1) / np.sqrt(40)
+    assert code.left_out(np.arange(23), vector) == pytest.approx(wanted, rel=1e-12)
+
+
+# --------------------------------------------------------------------- when it is taken, and how
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("method", ["auto", "near-exact"])
+def test_every_set_of_a_small_code(method):
+    for code in (ReedSolomon(7, stragglers=2), ReedSolomon(6, 8, stragglers=1, clusters="auto")):
+        B = code.matrix()
+        for size in range(1, code.n + 1):
+            for chosen in itertools.combinations(range(code.n), size):
+                if not code.decodable(chosen):
+                    with pytest.raises(NotDecodableError):
+                        code.decoding_vector(chosen, method)
+                    continue
+                vector = code.decoding_vector(chosen, method)
+                np.testing.assert_allclose(vector @ B[list(chosen)], 1, atol=1e-14)
+
+
+def test_exact_vectors_are_kept_where_they_are_good_enough():
+    code = ReedSolomon(80, stragglers=12)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        survivors = rng.permutation(80)[12:]
+        np.testing.assert_array_equal(
+            code.decoding_vector(survivors), code.decoding_vector(survivors, "spread")
+        )
+
+
+@pytest.mark.every_backend
+def test_only_the_clusters_that_need_it_are_decoded_anew():
+    code = ReedSolomon(256, stragglers=40, clusters=2)
+    one, other = code.rings()
+    survivors = without(code, np.concatenate([one[:40], np.sort(other)[::4][:20]]))
+    vector, exact = code.decoding_vector(survivors), code.decoding_vector(survivors, "locator")
+    near = code.decoding_vector(survivors, "near-exact")
+    kept = np.isin(survivors, other)
+    spread = code.decoding_vector(survivors, "spread")
+    np.testing.assert_allclose(vector[kept], spread[kept], rtol=1e-12)
+    same_vector(vector[~kept], near[~kept])
+    assert np.linalg.norm(exact[~kept]) > 1e3 * np.linalg.norm(vector[~kept])
+
+
+def test_the_smaller_of_two_errors_is_taken():
+    """Of sets between: never worse than either, as the code expects."""
+    code = ReedSolomon(256, stragglers=32)
+    rng = np.random.default_rng(1)
+    row = np.sqrt(code.row_norms[0])
+    taken = {"exact": 0, "near-exact": 0}
+    for width in range(50, 230, 3):
+        survivors = without(code, code.rings()[0][rng.permutation(width)[:32]])
+        by = {m: code.decoding_vector(survivors, m) for m in ("locator", "near-exact", "auto")}
+        expected = {
+            method: np.hypot(
+                code.left_out(survivors, vector),
+                2 * UNITS[np.float64] * np.linalg.norm(vector) * row,
+            )
+            for method, vector in by.items()
+        }
+        taken["exact" if np.array_equal(by["auto"], by["locator"]) else "near-exact"] += 1
+        limit = max(near_exact.kept_error(UNITS[np.float64]), expected["near-exact"])
+        assert expected["auto"] <= 1.5 * min(expected["locator"], limit)
+    assert min(taken.values()) > 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+def test_every_door_takes_the_messages_precision(dtype):
+    code = ReedSolomon(96, stragglers=24)
+    unit = np.finfo(dtype).eps / 2
+    survivors = without(code, code.rings()[0][:24])
+    wanted = near_exact.nearer_vector(code._clusters, survivors, unit)
+    found = code.decoding_vector(survivors, message_dtype=dtype)
+    same_vector(found, wanted)
+    same_vector(code.decoder(dtype)(survivors), wanted)
+    same_vector(code.stream(survivors, message_dtype=dtype).vector(), wanted)
+    mask = np.isin(np.arange(96), survivors)
+    masks = np.stack([mask, np.ones(96, dtype=bool)])
+    many = code.decoding_vectors(masks, message_dtype=dtype)
+    same_vector(many[0, survivors], wanted)
+    assert not many[0, ~mask].any()
+    same_vector(code.best_vector(survivors, message_dtype=dtype)[0], wanted)
+
+    partials = np.random.default_rng(0).standard_normal((96, 8)).astype(dtype)
+    rows = np.zeros((96, code.message_size(8, dtype)), code.message_dtype(dtype))
+    for i in range(96):
+        rows[i] = code.encode(i, partials[code.partitions(i)])
+    by_vector = code.combine(wanted, survivors, rows[survivors], p=8)
+    expected = code.trust(survivors, dtype).relative_error
+    tight = {"rtol": 0, "atol": 30 * expected * np.abs(by_vector).max()}
+    np.testing.assert_allclose(code.decode(survivors, rows[survivors], p=8), by_vector, **tight)
+    np.testing.assert_allclose(code.bind(rows, p=8)(survivors), by_vector, **tight)
+    rnd = code.round(8, dtype)
+    for i in survivors:
+        rnd.receive(i, rows[i])
+    np.testing.assert_allclose(rnd.gradient(), by_vector, **tight)
+    assert rnd.left_out() == pytest.approx(code.left_out(survivors, wanted), rel=0.2)
+    assert rnd.best().residual == pytest.approx(code.residual(survivors, wanted), rel=0.2)
+    group = Grouped([code, Uncoded(3)])
+    heard = np.concatenate([survivors, [96, 97, 98]])
+    whole = group.decoder(dtype)(heard)
+    same_vector(whole[: survivors.size], wanted)
+    np.testing.assert_array_equal(whole[survivors.size :], 1)
+
+
+def test_a_round_that_follows_its_vector():
+    code = ReedSolomon(1024, stragglers=256)
+    rnd = code.round(2)
+    assert rnd._follower is not None
+    lost = code.rings()[0][:256]
+    for i in without(code, lost).tolist():
+        rnd.receive(i, np.ones(2))
+    assert rnd._follower.vector(768) is None  # which is too long
+    assert rnd.left_out() < 1e-10
+
+
+def test_a_set_that_comes_again_is_looked_up_for_each_precision():
+    code = ReedSolomon(1500, stragglers=100)
+    survivors = without(code, code.rings()[0][:100])
+    for dtype in (np.float64, np.float32, np.float64, np.float32, np.float64, np.float32):
+        unit = np.finfo(dtype).eps / 2
+        wanted = near_exact.nearer_vector(code._clusters, survivors, unit)
+        same_vector(code.decoding_vector(survivors, message_dtype=dtype), wanted)
+    assert code.cache.info().hits == 2
+
+
+def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
+    monkeypatch.setattr(near_exact, "WORTHWHILE", 1)
+    monkeypatch.setattr(near_exact, "AFFORDABLE", 1)
+    code = ReedSolomon(256, stragglers=32)
+    survivors = without(code, code.rings()[0][:32])
+    exact = code.decoding_vector(survivors, "locator")
+    np.testing.assert_array_equal(code.decoding_vector(survivors), exact)
+    monkeypatch.setattr(near_exact, "AFFORDABLE", 1 << 20)
+    assert np.linalg.norm(code.decoding_vector(survivors)) < 1e-3 * np.linalg.norm(exact)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("method", [kernels.LOCATOR, kernels.LOOKUP, kernels.SPREAD])
+def test_kernels_tell_vectors_that_are_too_long(method):
+    code = ReedSolomon(24, stragglers=5, clusters=2)
+    survivors = without(code, [0, 1, 2, 15, 20])
+    out = np.empty(19, dtype=complex)
+    run, _ = kernels.bind_decoding_vector(code._plan, survivors, out)
+    assert run(method, 19) == kernels.Status.OK
+    square = float(np.linalg.norm(out)) ** 2
+    masks = np.isin(np.arange(24), survivors)[None]
+    for longest, status in ((square * 1.001, kernels.Status.OK), (square * 0.999, 7), (0.0, 7)):
+        again = np.empty(19, dtype=complex)
+        run, _ = kernels.bind_decoding_vector(code._plan, survivors, again, longest)
+        assert run(method, 19) == status
+        np.testing.assert_array_equal(again, out)
+        where = np.empty(1, dtype=np.int64)
+        many = np.empty((1, 24), dtype=complex)
+        kernels.decoding_vectors(code._plan, masks.copy(), method, many, where, longest)
+        assert where[0] == (-2 if status else 0)
+        np.testing.assert_array_equal(many[0, survivors], out)
+
+
+def test_too_few_messages_and_unknown_methods():
+    code = ReedSolomon(20, stragglers=4)
+    with pytest.raises(NotDecodableError, match="2 more messages"):
+        code.decoding_vector(range(14), "near-exact")
+    with pytest.raises(ValueError, match="near-exact"):
+        code.decoding_vector(range(18), "nearly")
+    with pytest.raises(ValueError, match='knows the method "auto"'):
+        fastgc.BinaryCode(20, stragglers=4).decoding_vector(range(18), "near-exact")
+    with pytest.raises(TypeError):
+        code.decoding_vector(range(18), message_dtype=np.int64)
