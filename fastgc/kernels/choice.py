@@ -160,6 +160,15 @@ class Backend(Protocol):
         out: NDArray[Any],
     ) -> None: ...
 
+    def ridge(
+        self,
+        circle: NDArray[np.complex128],
+        turns: NDArray[np.int64],
+        c: int,
+        unit: float,
+        out: NDArray[np.complex128],
+    ) -> None: ...
+
     def completion(
         self,
         plan: CompletionPlan,

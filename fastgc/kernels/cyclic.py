@@ -30,6 +30,7 @@ __all__ = [
     "Status",
     "StreamCalls",
     "Where",
+    "circle",
     "cyclic_stream",
     "cyclic_tables",
     "sines",
@@ -132,6 +133,16 @@ def _sine(m: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.negative(size, out=size, where=k >= 2 * m)
 
 
+@lru_cache(maxsize=4)
+def circle(m: int) -> NDArray[np.complex128]:
+    """``exp(pi i u / m)``, u = 0 .. 2m-1, each part rounded once."""
+    angle = 2 * np.arange(2 * m)
+    parts = np.stack([_sine(m, angle + m), _sine(m, angle)], axis=1)
+    found: NDArray[np.complex128] = parts.view(np.complex128).ravel()
+    found.flags.writeable = False
+    return found
+
+
 def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
     """Tables for blocks (workers m, root q, survivors needed); like blocks share theirs."""
     offsets: dict[tuple[int, int], tuple[int, int]] = {}
@@ -141,8 +152,7 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
         if (m, q) not in offsets:
             offsets[m, q] = at, phase_at
             sine += [sines(m, q), np.ones(PAD)]
-            angle = 2 * np.arange(2 * m)
-            phase.append(np.stack([_sine(m, angle + m), _sine(m, angle)], axis=1).ravel())
+            phase.append(circle(m).view(np.float64))
             at += 2 * m + PAD
             phase_at += 4 * m
     table = np.concatenate(sine)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .numpy.near_exact import ridge
+from . import choice
+from .cyclic import circle
 
 __all__ = ["near_exact"]
 
@@ -41,5 +42,5 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     x = np.zeros(n, dtype=np.complex128)
     x[0] = 1 / n
     if turns.size and c:
-        ridge(turns, n, c, unit, x[1 : c + 1])
+        (choice.active or choice.load()).ridge(circle(n), turns, c, unit, x[1 : c + 1])
     return np.fft.ifft(x, norm="forward")

@@ -11,6 +11,7 @@ from .decoding import (
 )
 from .dispatch import select_simd, simd
 from .lagrange import lagrange_basis, lagrange_products
+from .near_exact import ridge
 from .optimize import amsgrad, nesterov, replace, sgd, square_distance
 from .vandermonde import leja_order, solve_vandermonde
 
@@ -30,6 +31,7 @@ __all__ = [
     "leja_order",
     "nesterov",
     "replace",
+    "ridge",
     "select_simd",
     "sgd",
     "simd",

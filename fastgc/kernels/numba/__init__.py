@@ -2,9 +2,10 @@
 
 `decoding_vector`, `rebuild_stream`, `step_stream`, `stream_vector`, `combine_rows`, `accumulate`,
 `sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
-`lagrange_products` and `completion` take numbers, arrays, or named tuples of them, and may be
-called from compiled functions. They check lengths, and numbers of workers, so that nothing is
-written where it should not be, and nothing else. All are cached on disk and release the GIL.
+`lagrange_products`, `completion` and `near_exact_ridge` take numbers, arrays, or named tuples of
+them, and may be called from compiled functions. They check lengths, and numbers of workers, so that
+nothing is written where it should not be, and nothing else. All are cached on disk and release the
+GIL.
 
 A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
 clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
@@ -58,6 +59,7 @@ from .decoding import (
     stream_vector,
 )
 from .lagrange import lagrange_basis, lagrange_products
+from .near_exact import near_exact_ridge, ridge
 from .optimize import amsgrad, nesterov, replace, sgd, square_distance
 from .vandermonde import leja_order, solve_vandermonde, vandermonde_column
 
@@ -81,9 +83,11 @@ __all__ = [
     "lagrange_basis",
     "lagrange_products",
     "leja_order",
+    "near_exact_ridge",
     "nesterov",
     "rebuild_stream",
     "replace",
+    "ridge",
     "sgd",
     "solve_vandermonde",
     "square_distance",

@@ -10,6 +10,7 @@ from .decoding import (
     decoding_vectors,
 )
 from .lagrange import lagrange_basis, lagrange_products
+from .near_exact import ridge
 from .optimize import amsgrad, nesterov, replace, sgd, square_distance
 from .vandermonde import leja_order, solve_vandermonde
 
@@ -29,6 +30,7 @@ __all__ = [
     "leja_order",
     "nesterov",
     "replace",
+    "ridge",
     "sgd",
     "solve_vandermonde",
     "square_distance",

@@ -14,25 +14,28 @@ BLOCK = 64  # unknowns that a triangular system is solved for at a time
 
 
 def ridge(
-    turns: NDArray[np.int64], n: int, c: int, unit: float, out: NDArray[np.complex128]
+    circle: NDArray[np.complex128],
+    turns: NDArray[np.int64],
+    c: int,
+    unit: float,
+    out: NDArray[np.complex128],
 ) -> None:
-    """See `fastgc.kernels.near_exact`: by a QR factorisation of the whole problem, O(s c^2).
+    """See `fastgc.kernels.choice.Backend`: by a QR factorisation of the whole problem, O(s c^2).
 
     With the phase ``z^((c+1)/2)`` taken out, powers z^1 .. z^c are cosines and sines, and the
     matrix is real.
     """
-    s = turns.size
-    roots = np.exp(1j * np.pi / n * np.arange(2 * n))
+    s, n = turns.size, circle.size // 2
     twice = np.arange(c - 1, 0, -2)  # twice the exponents -(c-1)/2 .. (c-1)/2 that are positive
     half = twice.size
-    waves = math.sqrt(2) * roots[np.multiply.outer(turns, twice) % (2 * n)]
+    waves = math.sqrt(2) * circle[np.multiply.outer(turns, twice) % (2 * n)]
     system = np.zeros((s + c, c + 2))
     system[:s, :half], system[:s, half : 2 * half] = waves.real, waves.imag
     system[:s, 2 * half : c] = 1
     system[s + np.arange(c), np.arange(c)] = 2 * unit * math.sqrt(n)
-    target = roots[-turns * (c + 1) % (2 * n)] / -n
+    target = circle[-turns * (c + 1) % (2 * n)] / -n
     system[:s, c], system[:s, c + 1] = target.real, target.imag
-    r: NDArray[Any] = np.linalg.qr(system, mode="r")  # type: ignore[assignment]
+    r: Any = np.linalg.qr(system, mode="r")
     y: NDArray[Any] = r[:c, c] + 1j * r[:c, c + 1]
     for end in range(c, 0, -BLOCK):
         start = max(end - BLOCK, 0)

@@ -1,0 +1,165 @@
+"""Polynomials that nearly vanish: against least squares in fifty digits, under every backend."""
+
+import functools
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc import kernels
+from fastgc.kernels.cyclic import circle
+
+pytestmark = pytest.mark.every_backend
+
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def cost(values, turns, unit):
+    """Root of what is made least: squares at the roots given, and (2 u)^2 those at all."""
+    wide = values.astype(np.clongdouble)
+    at, everywhere = np.sum(np.abs(wide[turns]) ** 2), np.sum(np.abs(wide) ** 2)
+    return float(np.sqrt(at + (2 * unit) ** 2 * everywhere))
+
+
+@functools.cache  # for all backends
+def truth(turns, n, c, unit):
+    """The coefficients in fifty digits, by the normal equations, and the least cost."""
+    with mpmath.workdps(60):
+        roots = [mpmath.expjpi(mpmath.mpf(2 * u) / n) for u in range(n)]
+        sums = [mpmath.fsum(roots[t * m % n] for t in turns) for m in range(-c, c + 1)]
+        ridge = (2 * mpmath.mpf(unit)) ** 2 * n
+        gram = mpmath.matrix(c)
+        for i, j in itertools.product(range(c), repeat=2):
+            gram[i, j] = sums[j - i + c] + (ridge if i == j else 0)
+        right = mpmath.matrix([-sums[c - m] / n for m in range(1, c + 1)])
+        x = list(mpmath.lu_solve(gram, right))
+        values = [
+            1 / mpmath.mpf(n) + mpmath.fsum(x[m] * roots[t * (m + 1) % n] for m in range(c))
+            for t in turns
+        ]
+        size = 1 / mpmath.mpf(n) ** 2 + mpmath.fsum(abs(each) ** 2 for each in x)
+        least = mpmath.sqrt(mpmath.fsum(abs(v) ** 2 for v in values) + ridge * size)
+        return np.array([complex(each) for each in x]), float(least)
+
+
+def coefficients(values):
+    return np.fft.fft(values, norm="forward")
+
+
+def check_form(values, n, c):
+    """Degree c, and a constant coefficient of 1/n."""
+    assert values.shape == (n,)
+    assert values.dtype == np.complex128
+    x = coefficients(values)
+    size = np.linalg.norm(x)
+    assert abs(x[0] - 1 / n) <= 1e-14 * size
+    np.testing.assert_allclose(x[c + 1 :], 0, atol=1e-14 * size)
+
+
+def patterns(n, s, rng):
+    """Arcs, unions of two, progressions, nearly uniform with a gap, any."""
+    spread = np.arange(s)
+    found = [
+        spread,
+        np.r_[spread[: s // 2], n // 2 + spread[: s - s // 2]],
+        spread * math.ceil(n / (2 * s)) % n,
+        spread * 3 * n // (4 * s),
+        spread * (n - 1) // s,
+        rng.permutation(n)[:s],
+    ]
+    return [np.sort(each) for each in found if np.unique(each).size == s]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 8])
+def test_all_sets(n):
+    """Of all sets, in any order of roots: the exact vectors, which are short."""
+    rng = np.random.default_rng(n)
+    for s in range(1, n):
+        for chosen in itertools.combinations(range(1, n), s - 1):
+            turns = rng.permutation(np.array([0, *chosen]))
+            values = kernels.near_exact(turns, n, s, UNITS["float64"])
+            exact = np.array(
+                [np.prod(1 - np.exp(2j * np.pi * (i - turns) / n)) / n for i in range(n)]
+            )
+            size = np.linalg.norm(exact)
+            np.testing.assert_allclose(values, exact, atol=1e-15 * (1 + n * size) * size)
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize(
+    ("n", "s", "c"),
+    [
+        (2, 1, 1),
+        (5, 4, 4),
+        (7, 5, 2),
+        (11, 2, 7),
+        (13, 13, 3),
+        (37, 12, 9),
+        (40, 9, 16),
+        (48, 24, 24),
+        (61, 3, 20),
+        (64, 16, 16),
+    ],
+)
+def test_least_cost(n, s, c, unit):
+    rng = np.random.default_rng(n)
+    for turns in patterns(n, s, rng):
+        kept = turns.copy()
+        values = kernels.near_exact(turns, n, c, unit)
+        np.testing.assert_array_equal(turns, kept)
+        check_form(values, n, c)
+        x, least = truth(tuple(turns.tolist()), n, c, unit)
+        # The rounding of matrix and result is of the ridge's size, but in shorter precisions.
+        within = 2.0 if unit == UNITS["float64"] else 1 + 1e-9
+        assert (1 - 1e-9) * least <= cost(values, turns, unit) <= within * least
+        if unit > 1e-4:
+            found = coefficients(values)[1 : c + 1]
+            np.testing.assert_allclose(found, x, atol=1e-10 * (np.linalg.norm(x) + 1 / n))
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+def test_nothing_to_do(unit):
+    """No roots, or no degrees of freedom."""
+    empty = np.empty(0, np.int64)
+    for turns, n, c in ((empty, 6, 3), (empty, 1, 0), (np.array([3, 1]), 6, 0)):
+        np.testing.assert_allclose(kernels.near_exact(turns, n, c, unit), np.full(n, 1 / n))
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 400), st.sampled_from(sorted(UNITS)), st.data())
+def test_backends_agree(n, dtype, data):
+    """As good as NumPy's, whatever the sizes: those of strips and blocks, and beyond."""
+    s, c = data.draw(st.integers(1, min(n, 90))), data.draw(st.integers(1, min(n - 1, 90)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    turns = data.draw(st.sampled_from(patterns(n, s, rng)))
+    unit = UNITS[dtype]
+    found = kernels.near_exact(turns, n, c, unit)
+    check_form(found, n, c)
+    x = np.zeros(n, np.complex128)
+    x[0] = 1 / n
+    kernels.numpy.ridge(circle(n), turns, c, unit, x[1 : c + 1])
+    expected = np.fft.ifft(x, norm="forward")
+    within = 2.0 if dtype == "float64" else 1 + 1e-9
+    assert cost(found, turns, unit) <= within * cost(expected, turns, unit)
+
+
+def test_arcs():
+    """Errors are about u^(1 - s/n): those of exact vectors are 1e+14 at 1000, 100."""
+    unit = UNITS["float64"]
+    for n, s in ((64, 16), (256, 32), (256, 128), (1000, 100)):
+        values = kernels.near_exact(np.arange(s), n, s, unit)
+        # rows of B have the norm n / sqrt(s + 1) at least
+        error = cost(values, np.arange(s), unit) * math.sqrt(n / (s + 1))
+        assert error <= 5 * unit ** (1 - s / n)
+
+
+def test_circle():
+    for n in (1, 2, 7, 12, 100):
+        with mpmath.workdps(30):
+            expected = [complex(mpmath.expjpi(mpmath.mpf(u) / n)) for u in range(2 * n)]
+        np.testing.assert_array_equal(circle(n), expected)
+        assert not circle(n).flags.writeable
