@@ -146,6 +146,12 @@ SECTIONS = (
         note="The unit of the simulated times is that of a partition on a worker of speed 1.",
     ),
     Section(
+        "Near-exact decoding vectors",
+        "python benches/near_exact.py",
+        note="Errors are those of a decoded gradient with messages of float64: what is left out, "
+        "and rounding. Of exact vectors there is only rounding, but they may be of any length.",
+    ),
+    Section(
         "The experiment of Li et al., with delays that are made",
         "mpiexec -n 51 python benches/li_experiment.py",
         "Seconds of all rounds, beside those that `simulate` says and the paper's. The ranks share "

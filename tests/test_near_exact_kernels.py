@@ -1,8 +1,11 @@
 """Polynomials that nearly vanish: against least squares in fifty digits, under every backend."""
 
 import functools
+import importlib.util
 import itertools
 import math
+import sys
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -163,3 +166,26 @@ def test_circle():
             expected = [complex(mpmath.expjpi(mpmath.mpf(u) / n)) for u in range(2 * n)]
         np.testing.assert_array_equal(circle(n), expected)
         assert not circle(n).flags.writeable
+
+
+@pytest.mark.any_backend
+def test_table_of_the_bench(monkeypatch):
+    folder = Path(__file__).parent.parent / "benches"
+    monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("near_exact", folder / "near_exact.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    title, _, head, _, *rows = bench.compare([(60, 12)], 0, 0).splitlines()
+    sys.modules.pop("measure")
+    assert title.endswith("Slower than they are to be: none.")
+    assert head.startswith("| stragglers | n | s | exact | near-exact | ms |")
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert [row[0] for row in cells] == list(bench.patterns(60, 12, np.random.default_rng(0)))
+    for name, n, s, exact, near, *_, other, _ in cells:
+        assert (n, s) == ("60", "12"), name
+        assert 0.5 * float(near) <= float(other)
+        turns = bench.patterns(60, 12, np.random.default_rng(0))[name]
+        assert float(near) == pytest.approx(
+            bench.error(kernels.near_exact(turns, 60, 12, bench.UNIT), turns), rel=0.06
+        )
+        assert float(exact) >= 0.05 * float(near)
