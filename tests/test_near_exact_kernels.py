@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fastgc import kernels
 from fastgc.kernels.cyclic import circle
+from fastgc.kernels.elimination import Elimination
 
 pytestmark = pytest.mark.every_backend
 
@@ -166,6 +167,95 @@ def test_circle():
             expected = [complex(mpmath.expjpi(mpmath.mpf(u) / n)) for u in range(2 * n)]
         np.testing.assert_array_equal(circle(n), expected)
         assert not circle(n).flags.writeable
+
+
+def least_left(turns, n, c, unit):
+    """The cost of the ridge regression."""
+    return cost(kernels.near_exact(turns, n, c, unit), turns, unit)
+
+
+@pytest.mark.any_backend
+@settings(max_examples=60)
+@given(st.integers(3, 300), st.sampled_from(sorted(UNITS)), st.data())
+def test_elimination(n, dtype, data):
+    """Nearly as good as the ridge regression, for any numbers of roots and degrees."""
+    s = data.draw(st.integers(1, min(n, 80)))
+    c = data.draw(st.one_of(st.just(min(s, n - 1)), st.integers(1, min(n - 1, 80))))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    turns = rng.permutation(data.draw(st.sampled_from(patterns(n, s, rng))))
+    elimination = Elimination(turns, n, c, UNITS[dtype])
+    assert elimination.ranks
+    costs = []
+    for rank in elimination.ranks:
+        assert 0 <= rank <= min(s, c)
+        values = elimination.solve(rank)
+        check_form(values, n, c)
+        costs.append(cost(values, turns, UNITS[dtype]))
+    assert min(costs) <= 10 * least_left(turns, n, c, UNITS[dtype])
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(
+    ("n", "s", "pattern", "within"),
+    [
+        (256, 32, 0, 1.5),
+        (1000, 100, 0, 1.5),
+        (1000, 100, 1, 2),
+        (1000, 100, 2, 2.5),
+        (1000, 100, -1, 2),
+        (1009, 200, 0, 2),
+        (1009, 200, -1, 2.5),
+    ],
+)
+def test_elimination_finds_what_matters(n, s, pattern, within):
+    """Of neighbours on the circle, about s^2 / n and a few tens of degrees of freedom."""
+    turns = patterns(n, s, np.random.default_rng(n))[pattern]
+    unit = UNITS["float64"]
+    elimination = Elimination(turns, n, s, unit)
+    costs = [cost(elimination.solve(rank), turns, unit) for rank in elimination.ranks]
+    assert min(costs) <= within * least_left(turns, n, s, unit)
+    if pattern == 0:
+        assert max(elimination.ranks) <= s * s / n + 40
+
+
+@pytest.mark.any_backend
+def test_elimination_of_spare_degrees_is_shortest():
+    """Where the roots' equations hold, nothing is shorter: the pseudoinverse's solution."""
+    n, s, c = 97, 9, 23
+    turns = np.random.default_rng(0).permutation(n)[:s]
+    values = Elimination(turns, n, c, UNITS["float64"]).solve(s)
+    matrix = np.exp(2j * np.pi / n * np.multiply.outer(turns, np.arange(1, c + 1)))
+    x = np.linalg.pinv(matrix) @ np.full(s, -1 / n)
+    np.testing.assert_allclose(coefficients(values)[1 : c + 1], x, atol=1e-12)
+
+
+@pytest.mark.any_backend
+def test_way_by_size_and_error(monkeypatch):
+    """Elimination for large problems, unless it leaves much and the problem is not too large."""
+    module = importlib.import_module("fastgc.kernels.near_exact")
+    unit, calls = UNITS["float64"], []
+    hard, easy = np.arange(100) * 3 * 1000 // 400, np.arange(100)
+
+    class Counted(Elimination):
+        def __init__(self, *arguments):
+            calls.append(arguments)
+            super().__init__(*arguments)
+
+    ridge = [kernels.near_exact(turns, 1000, 100, unit) for turns in (hard, easy)]
+    monkeypatch.setattr(module, "Elimination", Counted)
+    for many, too_many, of_hard, of_easy in (
+        (1e7, 1e8, "ridge", "ridge"),
+        (1e5, 1e8, "ridge", "elimination"),
+        (1e5, 1e5, "elimination", "elimination"),
+    ):
+        monkeypatch.setattr(module, "_MANY", many)
+        monkeypatch.setattr(module, "_TOO_MANY", too_many)
+        calls.clear()
+        for turns, by_ridge, way in zip((hard, easy), ridge, (of_hard, of_easy), strict=True):
+            values = kernels.near_exact(turns, 1000, 100, unit)
+            check_form(values, 1000, 100)
+            assert np.array_equal(values, by_ridge) == (way == "ridge")
+        assert len(calls) == 2 * (many < 1e6)
 
 
 @pytest.mark.any_backend
