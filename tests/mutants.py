@@ -1776,6 +1776,55 @@ MUTANTS = [
         "oldest = max_age if oldest is None else",
         "oldest = max_age + 1 if oldest is None else",
     ),
+    # ------------------------------------------------------------------ near-exact vectors
+    M("near1", "near_exact_kernels", "w[j] += mu * mu;", "w[j] += mu;", "near_exact.c"),
+    M(
+        "near2",
+        "near_exact_kernels",
+        "row[k] = k > j ? 0 : k == j ? v : row[k];",
+        "row[k] = k >= j ? v : row[k];",
+    ),
+    M(
+        "near3",
+        "near_exact_kernels",
+        "sum -= spread(overlap[i * STRIP + j])",
+        "sum += spread(overlap[i * STRIP + j])",
+    ),
+    M(
+        "near4",
+        "near_exact_kernels",
+        "end = i + CHAINS * CHUNK < j + s ? i + CHAINS * CHUNK : j + s;",
+        "end = i + CHAINS * CHUNK < j + s ? i + CHAINS * CHUNK : j + s - 1;",
+    ),
+    M(
+        "near5",
+        "near_exact_kernels",
+        "const int64_t below = (p + 1) * STRIP < c ? (p + 1) * STRIP : c;",
+        "const int64_t below = p * STRIP < c ? p * STRIP : c;",
+    ),
+    M(
+        "near6",
+        "near_exact_kernels",
+        "const double mu = unit * sqrt(2 * (double)n);",
+        "const double mu = unit * sqrt(4 * (double)n);",
+    ),
+    M(
+        "near7",
+        "near_exact_kernels",
+        "_fill(circle, turns, c, unit * math.sqrt(2.0 * n), columns)",
+        "_fill(circle, turns, c, unit * math.sqrt(4.0 * n), columns)",
+    ),
+    M(
+        "near8",
+        "near_exact_kernels",
+        "2 * unit * math.sqrt(n)",
+        "unit * math.sqrt(n)",
+        "numpy/near_exact.py",
+    ),
+    M("near9", "near_exact_kernels", "small[np.diag_indices_from(small)] += 1", "pass"),
+    M("near10", "near_exact_kernels", "* -under", "* under"),
+    M("near11", "near_exact_kernels", "if error <= _ENOUGH * unit or", "if error >= 0 or"),
+    M("near12", "near_exact_kernels", "z[others] = w.T @ z[columns]", "z[others] = 0"),
 ]
 
 

@@ -143,12 +143,38 @@ def test_backends_agree(n, dtype, data):
     unit = UNITS[dtype]
     found = kernels.near_exact(turns, n, c, unit)
     check_form(found, n, c)
+    expected = by_numpy(turns, n, c, unit)
+    within = 2.0 if dtype == "float64" else 1 + 1e-9
+    assert cost(found, turns, unit) <= within * cost(expected, turns, unit)
+
+
+def by_numpy(turns, n, c, unit):
     x = np.zeros(n, np.complex128)
     x[0] = 1 / n
     kernels.numpy.ridge(circle(n), turns, c, unit, x[1 : c + 1])
-    expected = np.fft.ifft(x, norm="forward")
-    within = 2.0 if dtype == "float64" else 1 + 1e-9
-    assert cost(found, turns, unit) <= within * cost(expected, turns, unit)
+    return np.fft.ifft(x, norm="forward")
+
+
+@pytest.mark.parametrize("s", [1, 2, 7, 24, 61, 300])
+def test_every_size_of_a_strip(s, at_each_level):
+    """Right-hand sides anywhere in a strip, or in two; blocks of any size, rows in chunks."""
+    n, unit = 331, 2.0**-20
+    turns = np.sort(np.random.default_rng(s).permutation(n)[:s])
+    for c in (*range(1, 28), 46, 47, 48, 49, 70):
+        expected = by_numpy(turns, n, c, unit)
+        for level in at_each_level():
+            found = kernels.near_exact(turns, n, c, unit)
+            size = np.linalg.norm(expected)
+            # regularised with 2 u sqrt(n), a solution is sensitive to 1e-16 by the inverse of that
+            np.testing.assert_allclose(found, expected, atol=1e-11 * size, err_msg=f"{level} {c}")
+            assert cost(found, turns, unit) <= (1 + 1e-9) * cost(expected, turns, unit)
+
+
+@pytest.mark.any_backend
+def test_room_for_coefficients():
+    """Numba's kernel checks lengths, as others that compiled functions call."""
+    with pytest.raises(ValueError, match="room for c coefficients"):
+        kernels.numba.near_exact_ridge(circle(8), np.arange(3), 3, 1e-8, np.empty(2, complex))
 
 
 def test_arcs():
@@ -260,6 +286,7 @@ def test_way_by_size_and_error(monkeypatch):
 
 @pytest.mark.any_backend
 def test_table_of_the_bench(monkeypatch):
+    pytest.importorskip("rich")
     folder = Path(__file__).parent.parent / "benches"
     monkeypatch.syspath_prepend(str(folder))
     spec = importlib.util.spec_from_file_location("near_exact", folder / "near_exact.py")
