@@ -126,7 +126,8 @@ enum {
 enum {
     FGC_COMPLEX = 1,
     FGC_TRANSPOSE = 2,
-    FGC_FORCED = 4 /* write results that are not finite, too */
+    FGC_FORCED = 4, /* write results that are not finite, too */
+    FGC_CHOOSE = 8  /* of no order: by modulus, for nodes on a ray from 0, or Leja's */
 };
 
 /* All that there is at each SIMD level. */

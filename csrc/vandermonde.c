@@ -8,12 +8,30 @@
  *
  * LANES steps k, a panel, are done in one pass over c: each step keeps the vector it was last given,
  * so that the neighbours i-1 or i+1 come from registers. Only the panel's first vector has elements
- * that some of its steps must leave alone. */
+ * that some of its steps must leave alone.
+ *
+ * A running error bound (Higham, "Accuracy and Stability", 3.3) goes along where it is asked for: e[i]
+ * bounds what c[i] lacks, in units of 2^-53. Each step passes on what its terms lack, in moduli, and
+ * adds its own roundings, of which there are as many as in the least careful way to do it. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "vector.h"
 
 enum { GROUP = 4 }; /* columns that share their reciprocals */
+
+/* Roundings, at most: of a product; of a quotient, its divisor's difference included. Each is of a
+ * result's modulus. Second orders, and the bounds' own roundings, are in UNIT. */
+#define IN_PRODUCT (complex ? 3.0 : 1.0)
+#define IN_QUOTIENT (complex ? 12.0 : 6.0)
+#define UNIT (0x1p-53 * 1.001)
+
+/* When an order is as good as any: bounds relative to each number, per node. And what is no matter:
+ * bounds relative to the largest number; angles between nodes on one ray from 0. */
+#define ACCURATE 0x1p-48
+#define HARMLESS 0x1p-32
+#define RAY 0x1p-20
 
 /* Nodes in the order of elimination, with LANES readable doubles before and after. */
 typedef struct {
@@ -22,12 +40,31 @@ typedef struct {
 } points;
 
 typedef struct {
-    double *re[GROUP], *im[GROUP];
+    double *re[GROUP], *im[GROUP], *error[GROUP];
 } columns;
 
 typedef struct {
     number last[GROUP][LANES];
+    vector error[GROUP][LANES];
 } carry;
+
+/* At most sqrt(2) times the modulus, and no less. */
+static FGC_INLINE vector about(number a, const int complex)
+{
+    return complex ? magnitude(a.re) + magnitude(a.im) : magnitude(a.re);
+}
+
+static FGC_INLINE vector modulus(number a, const int complex)
+{
+    if (!complex)
+        return magnitude(a.re);
+    double squares[LANES], sums[LANES];
+    store(squares, square(a, 1));
+    store(sums, about(a, 1));
+    for (int t = 0; t < LANES; t++) /* of the smallest numbers squares would say too little */
+        sums[t] = squares[t] < 0x1p-900 ? sums[t] : sqrt(squares[t]);
+    return load(sums);
+}
 
 /* x[i] - x[i-k-1] for the vector at i and the panel's steps k = first ..., or their reciprocals.
  * Inverting a product of two and multiplying is cheaper than inverting both. */
@@ -65,26 +102,39 @@ typedef enum { TIMES_NODE, OVER_DIFFERENCE } what;
 /* The panel's steps on the vector at i of each column. `head`: it is the panel's own. */
 static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t first, carry *kept,
                              const what factor, const int ascending, const int head,
-                             const int careful, const int complex)
+                             const int careful, const int bounded, const int complex)
 {
     number f[LANES];
+    vector size[LANES];
     if (factor == OVER_DIFFERENCE)
         differences(x, i, first, f, careful, complex);
     else
         for (int t = 0; t < LANES; t++)
             f[t] = (number){spread(x.re[first + t]),
                             complex ? spread(x.im[first + t]) : (vector){0}};
+    for (int t = 0; bounded && t < LANES; t++) {
+        size[t] = modulus(f[t], complex);
+        if (factor == OVER_DIFFERENCE && careful)
+            size[t] = 1.0 / size[t];
+    }
     for (int col = 0; col < count; col++) {
         number v = get(c.re[col] + i, c.im[col] + i, complex);
+        vector e = bounded ? load(c.error[col] + i) : (vector){0};
         FGC_UNROLL
         for (int step = 0; step < LANES; step++) {
             const int t = ascending ? step : LANES - 1 - step;
             number *const last = &kept->last[col][t];
             number neighbour = {{0}, {0}}, before = v, result;
+            vector *const last_error = &kept->error[col][t];
+            vector other = {0}, known = e, sum = {0};
             if (factor == OVER_DIFFERENCE && !ascending) {
                 before = over(v, f[t], careful, complex);
-                if (head)
+                if (bounded)
+                    known = e * size[t] + IN_QUOTIENT * about(before, complex);
+                if (head) {
                     before = choose(after(t), before, v, complex);
+                    known = pick(after(t), known, e);
+                }
             }
             if (ascending)
                 neighbour.re = from_last(last->re, before.re);
@@ -95,54 +145,73 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
             else if (complex)
                 neighbour.im = from_second(before.im, last->im);
             *last = before;
+            if (bounded) {
+                other = ascending ? from_last(*last_error, known) : from_second(known, *last_error);
+                *last_error = known;
+                sum = known + other;
+                if (factor == TIMES_NODE)
+                    sum = known + size[t] * (other + IN_PRODUCT * about(neighbour, complex));
+            }
             if (factor == TIMES_NODE)
                 neighbour = times(f[t], neighbour, complex);
             result = minus(before, neighbour, complex);
             if (factor == OVER_DIFFERENCE && ascending)
                 result = over(result, f[t], careful, complex);
             v = head ? choose(ascending ? after(t) : after(t - 1), result, before, complex) : result;
+            if (bounded) {
+                if (factor == OVER_DIFFERENCE && ascending)
+                    sum = sum * size[t] + IN_QUOTIENT * about(result, complex);
+                sum += about(result, complex);
+                e = head ? pick(ascending ? after(t) : after(t - 1), sum, known) : sum;
+            }
         }
         put(c.re[col] + i, c.im[col] + i, v, complex);
+        if (bounded)
+            store(c.error[col] + i, e);
     }
 }
 
 static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const what factor,
-                             const int ascending, const int careful, const int complex)
+                             const int ascending, const int careful, const int bounded,
+                             const int complex)
 {
     const int64_t end = x.vectors * LANES;
     for (int64_t panel = 0; panel < end; panel += LANES) {
         carry kept;
         for (int col = 0; col < count; col++)
             for (int t = 0; t < LANES; t++)
-                kept.last[col][t] = (number){{0}, {0}};
+                kept.last[col][t] = (number){{0}, {0}}, kept.error[col][t] = (vector){0};
         if (ascending) {
-            steps(x, c, count, panel, panel, &kept, factor, 1, 1, careful, complex);
+            steps(x, c, count, panel, panel, &kept, factor, 1, 1, careful, bounded, complex);
             for (int64_t i = panel + LANES; i < end; i += LANES)
-                steps(x, c, count, i, panel, &kept, factor, 1, 0, careful, complex);
+                steps(x, c, count, i, panel, &kept, factor, 1, 0, careful, bounded, complex);
             /* What went beyond the end would grow from panel to panel. */
             for (int col = 0; col < count; col++) {
                 const number zero = {{0}, {0}};
                 double *const re = c.re[col] + end - LANES, *const im = c.im[col] + end - LANES;
                 put(re, im, choose(valid, get(re, im, complex), zero, complex), complex);
+                double *const error = c.error[col] + end - LANES;
+                if (bounded)
+                    store(error, pick(valid, load(error), zero.re));
             }
         } else {
             const int64_t first = end - LANES - panel;
             for (int64_t i = end - LANES; i > first; i -= LANES)
-                steps(x, c, count, i, first, &kept, factor, 0, 0, careful, complex);
-            steps(x, c, count, first, first, &kept, factor, 0, 1, careful, complex);
+                steps(x, c, count, i, first, &kept, factor, 0, 0, careful, bounded, complex);
+            steps(x, c, count, first, first, &kept, factor, 0, 1, careful, bounded, complex);
         }
     }
 }
 
 static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const int transpose,
-                             const int careful, const int complex)
+                             const int careful, const int bounded, const int complex)
 {
     if (transpose) {
-        sweep(x, c, count, valid, TIMES_NODE, 1, 0, complex);
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 0, careful, complex);
+        sweep(x, c, count, valid, TIMES_NODE, 1, 0, bounded, complex);
+        sweep(x, c, count, valid, OVER_DIFFERENCE, 0, careful, bounded, complex);
     } else {
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 1, careful, complex);
-        sweep(x, c, count, valid, TIMES_NODE, 0, 0, complex);
+        sweep(x, c, count, valid, OVER_DIFFERENCE, 1, careful, bounded, complex);
+        sweep(x, c, count, valid, TIMES_NODE, 0, 0, bounded, complex);
     }
 }
 
@@ -310,106 +379,340 @@ static FGC_INLINE int all_finite(const double *x, int64_t len)
     return sum == 0;
 }
 
-static FGC_INLINE fgc_status solve_all(const double *nodes, const double *b, const int64_t *order,
-                                       double *out, int64_t m, int64_t width, int transpose,
-                                       int forced, double *work, const int complex)
+/* What a solve has to do, and where. */
+typedef struct {
+    const double *nodes, *b;
+    double *out, *bound;
+    int64_t m, width;
+    double largest; /* part of a node */
+    int transpose;
+} task;
+
+/* The nodes in one order, and up to GROUP columns solved in it. */
+typedef struct {
+    const int64_t *order;
+    int64_t *place; /* where, in the columns, the number of a row of x is */
+    points x;
+    columns c;
+    double *column; /* the first of the columns, which the others follow */
+} attempt;
+
+static FGC_INLINE attempt new_attempt(const task *of, const int64_t *order, int64_t *place,
+                                      double *work, const int complex)
+{
+    const int64_t padded = padded_size(of->m);
+    double *const re = work + LANES, *const im = complex ? re + padded + LANES : re;
+    attempt a = {order, place, {re, im, padded / LANES}, {{0}, {0}, {0}}, im + padded};
+    for (int col = 0; col < GROUP; col++) {
+        a.c.re[col] = a.column + (1 + complex) * col * padded;
+        a.c.im[col] = complex ? a.c.re[col] + padded : a.c.re[col];
+        a.c.error[col] = a.column + ((1 + complex) * GROUP + col) * padded;
+    }
+    return a;
+}
+
+/* Doubles that an attempt needs. */
+static int64_t attempt_size(int64_t m) { return (2 + 3 * GROUP) * (padded_size(m) + LANES); }
+
+/* 0 if a node is not finite; -1 if the order reaches outside. */
+static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
 {
     const int parts = 1 + complex;
-    const int64_t padded = padded_size(m), vectors = padded / LANES;
-    double *const re = work + LANES, *const im = complex ? re + padded + LANES : re;
-    double *const column = im + padded;
-    const double largest = largest_part(nodes, parts * m);
-    const lanes valid = ~after((int)(m - 1 - (vectors - 1) * LANES));
+    const int64_t m = of->m, padded = padded_size(m);
+    double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
     int finite = 1;
-
     for (int64_t i = -LANES; i < padded; i++) {
         /* Beyond the end, distinct nodes: there, zeros are divided by their differences. */
-        const double beyond = (double)(i - m + 2) * (largest > 0 ? 2 * largest : 1.0);
+        const double beyond = (double)(i - m + 2) * (of->largest > 0 ? 2 * of->largest : 1.0);
         const int inside = i >= 0 && i < m;
-        if (inside && (uint64_t)order[i] >= (uint64_t)m)
-            return FGC_NOT_FINITE;
-        re[i] = inside ? nodes[parts * order[i]] : i < m ? 0 : beyond;
+        if (inside && (uint64_t)a->order[i] >= (uint64_t)m)
+            return -1;
+        re[i] = inside ? of->nodes[parts * a->order[i]] : i < m ? 0 : beyond;
         finite &= re[i] - re[i] == 0;
         if (complex) {
-            im[i] = inside ? nodes[2 * order[i] + 1] : 0;
+            im[i] = inside ? of->nodes[2 * a->order[i] + 1] : 0;
             finite &= im[i] - im[i] == 0;
         }
     }
-    if (!finite && !forced)
-        return FGC_NOT_FINITE;
-    const points x = {re, im, vectors};
+    return finite;
+}
 
-    for (int64_t done = 0; done < width; done += GROUP) {
-        const int count = width - done < GROUP ? (int)(width - done) : GROUP;
-        columns c;
-        for (int col = 0; col < GROUP; col++) {
-            c.re[col] = column + parts * col * padded;
-            c.im[col] = complex ? c.re[col] + padded : c.re[col];
-        }
-        /* Fast reciprocals are good for differences and products of them in the middle of a
-         * double's range, and not finite otherwise: then, once more with care. */
-        int good = 0;
-        for (int careful = largest > 0x1p240; careful < 2 && !good; careful++) {
-            for (int64_t i = 0; i < padded; i++) {
-                const double *row = b + parts * (width * (i < m ? transpose ? i : order[i] : 0) + done);
-                for (int col = 0; col < count; col++) {
-                    c.re[col][i] = i < m ? row[parts * col] : 0;
-                    if (complex)
-                        c.im[col][i] = i < m ? row[2 * col + 1] : 0;
-                }
-            }
-            /* Constants for the inlined function. */
-            if (careful && transpose)
-                solve(x, c, count, valid, 1, 1, complex);
-            else if (careful)
-                solve(x, c, count, valid, 0, 1, complex);
-            else if (transpose && count == 1)
-                solve(x, c, 1, valid, 1, 0, complex);
-            else if (transpose)
-                solve(x, c, count, valid, 1, 0, complex);
-            else if (count == 1)
-                solve(x, c, 1, valid, 0, 0, complex);
-            else
-                solve(x, c, count, valid, 0, 0, complex);
-            good = all_finite(column, parts * count * padded);
-        }
-        finite &= good;
-        if (!good && !forced)
-            return FGC_NOT_FINITE;
-        for (int64_t i = 0; i < m; i++) {
-            double *const row = out + parts * (width * (transpose ? order[i] : i) + done);
+/* Solve for the columns done, done+1, ...; whether all is finite. */
+static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int count, int bounded,
+                                  const int complex)
+{
+    const int parts = 1 + complex, transpose = of->transpose;
+    const int64_t m = of->m, width = of->width, padded = padded_size(m), *const order = a->order;
+    const lanes valid = ~after((int)(m - 1 - (a->x.vectors - 1) * LANES));
+    const columns c = a->c;
+    /* Fast reciprocals are good for differences and products of them in the middle of a
+     * double's range, and not finite otherwise: then, once more with care. */
+    int good = 0;
+    for (int careful = of->largest > 0x1p240; careful < 2 && !good; careful++) {
+        for (int64_t i = 0; i < padded; i++) {
+            const int64_t at = width * (i < m ? transpose ? i : order[i] : 0) + done;
+            const double *const row = of->b + parts * at;
             for (int col = 0; col < count; col++) {
-                row[parts * col] = c.re[col][i];
+                c.re[col][i] = i < m ? row[parts * col] : 0;
                 if (complex)
-                    row[2 * col + 1] = c.im[col][i];
+                    c.im[col][i] = i < m ? row[2 * col + 1] : 0;
+                if (bounded)
+                    c.error[col][i] = i < m && of->bound ? of->bound[at + col] / UNIT : 0;
             }
+        }
+        /* Constants for the inlined function. */
+        if (bounded && careful && transpose)
+            solve(a->x, c, count, valid, 1, 1, 1, complex);
+        else if (bounded && careful)
+            solve(a->x, c, count, valid, 0, 1, 1, complex);
+        else if (bounded && transpose && count == 1)
+            solve(a->x, c, 1, valid, 1, 0, 1, complex);
+        else if (bounded && transpose)
+            solve(a->x, c, count, valid, 1, 0, 1, complex);
+        else if (bounded && count == 1)
+            solve(a->x, c, 1, valid, 0, 0, 1, complex);
+        else if (bounded)
+            solve(a->x, c, count, valid, 0, 0, 1, complex);
+        else if (careful && transpose)
+            solve(a->x, c, count, valid, 1, 1, 0, complex);
+        else if (careful)
+            solve(a->x, c, count, valid, 0, 1, 0, complex);
+        else if (transpose && count == 1)
+            solve(a->x, c, 1, valid, 1, 0, 0, complex);
+        else if (transpose)
+            solve(a->x, c, count, valid, 1, 0, 0, complex);
+        else if (count == 1)
+            solve(a->x, c, 1, valid, 0, 0, 0, complex);
+        else
+            solve(a->x, c, count, valid, 0, 0, 0, complex);
+        good = all_finite(a->column, parts * count * padded);
+    }
+    /* From here on in the numbers' own unit, and Inf where a bound is no number. */
+    for (int col = 0; bounded && col < count; col++)
+        for (int64_t i = 0; i < m; i++) {
+            const double e = UNIT * c.error[col][i];
+            c.error[col][i] = good && e <= DBL_MAX ? e : INFINITY;
+        }
+    return good;
+}
+
+static FGC_NOINLINE int solve_real(const task *of, attempt *a, int64_t done, int count, int bounded)
+{
+    return solve_group(of, a, done, count, bounded, 0);
+}
+
+static FGC_NOINLINE int solve_complex(const task *of, attempt *a, int64_t done, int count,
+                                      int bounded)
+{
+    return solve_group(of, a, done, count, bounded, 1);
+}
+
+static FGC_INLINE void write_column(const task *of, const attempt *a, int64_t done, int col,
+                                    const int complex)
+{
+    const int parts = 1 + complex;
+    for (int64_t i = 0; i < of->m; i++) {
+        const int64_t at = of->width * (of->transpose ? a->order[i] : i) + done + col;
+        of->out[parts * at] = a->c.re[col][i];
+        if (complex)
+            of->out[2 * at + 1] = a->c.im[col][i];
+        if (of->bound)
+            of->bound[at] = a->c.error[col][i];
+    }
+}
+
+/* Whether all nodes lie on one ray from 0, or nearly so; then their order by modulus, from the
+ * smallest on. `spare` has room for m indices and m doubles more. */
+static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *order, int64_t *spare,
+                                   double *key, const int complex)
+{
+    const int parts = 1 + complex;
+    double fr = 0, fi = 0;
+    for (int64_t i = 0; i < m; i++) {
+        const double re = fabs(nodes[parts * i]), im = complex ? fabs(nodes[2 * i + 1]) : 0;
+        key[i] = above(re, im);
+        if (key[i] > above(fabs(fr), fabs(fi))) {
+            fr = nodes[parts * i];
+            fi = complex ? nodes[2 * i + 1] : 0;
+        }
+    }
+    for (int64_t i = 0; i < m; i++) {
+        const double re = nodes[parts * i], im = complex ? nodes[2 * i + 1] : 0;
+        if (!complex && (fr < 0 ? re > 0 : re < 0))
+            return 0;
+        const double along = re * fr + im * fi;
+        if (complex && !(fabs(im * fr - re * fi) <= RAY * along))
+            return 0;
+        order[i] = i;
+    }
+    /* Merged, so that equal keys stay as they are; what is in order already costs one look. */
+    int64_t *from = order, *to = spare;
+    int rises = 1, falls = 1;
+    for (int64_t i = 1; i < m; i++) {
+        rises &= key[i - 1] <= key[i];
+        falls &= key[i - 1] > key[i];
+    }
+    for (int64_t i = 0; falls && i < m; i++)
+        order[i] = m - 1 - i;
+    for (int64_t run = 1; !rises && !falls && run < m; run *= 2) {
+        for (int64_t first = 0; first < m; first += 2 * run) {
+            const int64_t middle = first + run < m ? first + run : m;
+            const int64_t end = middle + run < m ? middle + run : m;
+            for (int64_t i = first, j = middle, at = first; at < end; at++) {
+                const int left = j == end || (i < middle && key[from[i]] <= key[from[j]]);
+                to[at] = left ? from[i++] : from[j++];
+            }
+        }
+        int64_t *const other = from;
+        from = to;
+        to = other;
+    }
+    if (from != order)
+        memcpy(order, from, (size_t)m * sizeof *order);
+    return 1;
+}
+
+static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
+{
+    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
+    return above(re, im); /* at least 0.7 of the modulus */
+}
+
+/* Whether a column's bound says that all its numbers are good to about their last digits. */
+static FGC_INLINE int is_accurate(const attempt *a, int col, int64_t m, const int complex)
+{
+    const double limit = ACCURATE * (double)m;
+    int all = 1;
+    for (int64_t i = 0; i < m; i++)
+        all &= a->c.error[col][i] <= limit * size_of(a, col, i, complex);
+    return all;
+}
+
+/* Whether the bounds of `a` prove that its largest error relative to a number is smaller than that
+ * of `other`, and either that so is its largest error, or that it is small beside the largest number. */
+static FGC_INLINE int is_better(const attempt *a, const attempt *other, int col, int64_t m,
+                                const int complex)
+{
+    double most = 0, most_relative = 0, least = 0, least_relative = 0, largest = 0;
+    for (int64_t row = 0; row < m; row++) {
+        const int64_t i = a->place[row], j = other->place[row];
+        const double e = a->c.error[col][i], size = size_of(a, col, i, complex);
+        const double re = fabs(a->c.re[col][i] - other->c.re[col][j]);
+        const double im = complex ? fabs(a->c.im[col][i] - other->c.im[col][j]) : 0;
+        const double proven = above(re, im) - e; /* the other's error is no less */
+        if (!(e < size || e == 0))
+            return 0;
+        if (e > 0)
+            most_relative = above(e / (size - e), most_relative);
+        if (proven > 0)
+            least_relative = above(proven / (1.5 * size + e), least_relative);
+        most = above(e, most);
+        least = above(proven, least);
+        largest = above(size, largest);
+    }
+    return most_relative < least_relative && (most <= least || most <= HARMLESS * largest);
+}
+
+/* What is near a number of known error has not much more of it. */
+static FGC_INLINE void tighten(const attempt *a, const attempt *by, int col, int64_t m,
+                               const int complex)
+{
+    for (int64_t row = 0; row < m; row++) {
+        const int64_t i = a->place[row], j = by->place[row];
+        double far = fabs(a->c.re[col][i] - by->c.re[col][j]);
+        if (complex)
+            far += fabs(a->c.im[col][i] - by->c.im[col][j]);
+        far = 1.001 * (far + by->c.error[col][j]);
+        if (far < a->c.error[col][i])
+            a->c.error[col][i] = far;
+    }
+}
+
+static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
+{
+    for (int64_t i = 0; i < m; i++)
+        a->place[transpose ? a->order[i] : i] = i;
+}
+
+/* `work` and `orders` have room for two attempts, and for their orders and places, if `choosing`. */
+static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int forced,
+                                       int choosing, int64_t *orders, double *work,
+                                       const int complex)
+{
+    const int64_t m = of->m, room = padded_size(m) + LANES;
+    const int bounded = choosing || of->bound;
+    int64_t *const leja_order = orders + 2 * room;
+    double *const more = work + attempt_size(m);
+    attempt first = new_attempt(of, order, orders + room, work, complex), second = first;
+    int finite = put_nodes(of, &first, complex);
+    if (finite < 0 || (!finite && !forced))
+        return FGC_NOT_FINITE;
+
+    for (int64_t done = 0; done < of->width; done += GROUP) {
+        const int count = of->width - done < GROUP ? (int)(of->width - done) : GROUP;
+        int good = complex ? solve_complex(of, &first, done, count, bounded)
+                           : solve_real(of, &first, done, count, bounded);
+        int settled = good || !choosing, other = 0, accurate[GROUP] = {0};
+        for (int col = 0; choosing && good && col < count; col++)
+            settled &= accurate[col] = is_accurate(&first, col, m, complex);
+        if (!settled) {
+            if (second.order == order) {
+                leja(of->nodes, m, leja_order, more, complex);
+                second = new_attempt(of, leja_order, leja_order + room, more, complex);
+                put_nodes(of, &second, complex);
+                find_places(&first, m, of->transpose);
+                find_places(&second, m, of->transpose);
+            }
+            other = complex ? solve_complex(of, &second, done, count, !!of->bound)
+                            : solve_real(of, &second, done, count, !!of->bound);
+        }
+        finite &= good || other;
+        if (!(good || other || forced))
+            return FGC_NOT_FINITE;
+        for (int col = 0; col < count; col++) {
+            const int stays = settled || accurate[col] || (good && !other) ||
+                              (good && is_better(&first, &second, col, m, complex));
+            const attempt *const best = stays ? &first : &second;
+            if (of->bound && good && other && !accurate[col])
+                tighten(best, stays ? &second : &first, col, m, complex);
+            write_column(of, best, done, col, complex);
         }
     }
     return finite ? FGC_OK : FGC_NOT_FINITE;
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
-                                               const int64_t *order, double *out, int64_t m,
-                                               int64_t width, int flags)
+                                               const int64_t *order, double *out, double *bound,
+                                               int64_t m, int64_t width, int flags)
 {
-    const int complex = flags & FGC_COMPLEX, transpose = !!(flags & FGC_TRANSPOSE);
-    const int forced = !!(flags & FGC_FORCED);
+    const int complex = !!(flags & FGC_COMPLEX), forced = !!(flags & FGC_FORCED);
     const int64_t room = padded_size(m) + LANES;
-    /* An order, nodes, columns; the columns' place also serves to find the order. */
-    void *const memory = malloc((size_t)((3 + 2 * GROUP) * room + 8) * sizeof(double));
+    int choosing = !order && flags & FGC_CHOOSE;
+    if (choosing) { /* before there is anything to free */
+        const double first = nodes[0], last = nodes[(1 + complex) * (m - 1)];
+        choosing = complex || !(first < 0 ? last > 0 : first > 0 && last < 0);
+    }
+    /* Orders, places, nodes, columns; the columns' place also serves to find an order. */
+    const size_t size = (size_t)((choosing ? 4 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m)) + 8);
+    void *const memory = malloc(size * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    int64_t *const own = aligned(memory);
-    double *const work = (double *)(own + room - LANES);
-    if (!order && complex)
-        leja(nodes, m, own, work, 1);
-    else if (!order)
-        leja(nodes, m, own, work, 0);
+    int64_t *const orders = aligned(memory);
+    double *const work = (double *)(orders + (choosing ? 4 : 2) * room) - LANES;
+    const task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m),
+                     !!(flags & FGC_TRANSPOSE)};
+    if (choosing)
+        choosing = complex ? order_on_ray(nodes, m, orders, orders + room, work + LANES, 1)
+                           : order_on_ray(nodes, m, orders, orders + room, work + LANES, 0);
+    if (!order && !choosing && complex)
+        leja(nodes, m, orders, work, 1);
+    else if (!order && !choosing)
+        leja(nodes, m, orders, work, 0);
     if (!order)
-        order = own;
+        order = orders;
     const fgc_status status =
-        complex ? solve_all(nodes, b, order, out, m, width, transpose, forced, work, 1)
-                : solve_all(nodes, b, order, out, m, width, transpose, forced, work, 0);
+        complex ? solve_all(&of, order, forced, choosing, orders, work, 1)
+                : solve_all(&of, order, forced, choosing, orders, work, 0);
     free(memory);
     return status;
 }

@@ -308,8 +308,8 @@ MUTANTS = [
     M(
         "c51",
         "vandermonde",
-        "for (int careful = largest > 0x1p240; careful < 2 && !good; careful++) {",
-        "for (int careful = largest > 0x1p240; careful < 1 && !good; careful++) {",
+        "for (int careful = of->largest > 0x1p240; careful < 2 && !good; careful++) {",
+        "for (int careful = of->largest > 0x1p240; careful < 1 && !good; careful++) {",
     ),
     M(
         "c52",
@@ -1469,7 +1469,37 @@ MUTANTS = [
         "os.write(self._history, added)",
     ),
     M("alias4", "checkpoint", "flags | os.O_NOFOLLOW", "flags"),
-    M("alias5", "vandermonde", "x[:, worse] = before[:, worse]", "pass"),
+    M("alias5", "vandermonde", "keep = (limit <= 0.5 * size)", "keep = (limit <= 1e9 * size)"),
+    M(
+        "order1",
+        "vandermonde",
+        "settled &= accurate[col] = is_accurate(&first, col, m, complex);",
+        "settled &= accurate[col] = 1;",
+    ),
+    M(
+        "order2",
+        "vandermonde",
+        "return most_relative < least_relative && (most",
+        "return 1 || (most",
+    ),
+    M(
+        "order3",
+        "vandermonde",
+        "known = e * size[t] + IN_QUOTIENT * about(before, complex);",
+        "known = e * size[t];",
+    ),
+    M(
+        "order4",
+        "vandermonde",
+        "limit = np.fmin(limit, 1.01 * np.exp(found))",
+        "limit = np.fmin(limit, 1e-6 * np.exp(found))",
+    ),
+    M(
+        "order5",
+        "vandermonde",
+        "limit = _UNIT * (np.abs(residual) + 32 * m * _UNIT * sums)",
+        "limit = _UNIT * np.abs(residual)",
+    ),
     M(
         "alias6",
         "threads",

@@ -441,8 +441,9 @@ def _solve(rng):
             "nodes": nodes,
             "b": b,
             "transpose": bool(rng.random() < 0.5),
-            "order": ["leja", "given", np.arange(5)[::-1].copy()][rng.integers(3)],
+            "order": ["auto", "leja", "given", np.arange(5)[::-1].copy()][rng.integers(4)],
             "refine": int(rng.integers(3)),
+            "return_bound": bool(rng.random() < 0.5),
             "out": np.zeros_like(b),
         },
     )

@@ -1,6 +1,7 @@
 """Vandermonde systems: exact and high-precision truth, orders, layouts, errors."""
 
 import itertools
+import math
 import warnings
 from fractions import Fraction
 
@@ -19,21 +20,320 @@ from fastgc.vandermonde import leja_order, roots_order, solve
 pytestmark = pytest.mark.every_backend
 
 
+class Complex:
+    """A complex number of two fractions."""
+
+    def __init__(self, z):
+        self.re, self.im = Fraction(z.real), Fraction(z.imag)
+
+    @classmethod
+    def of(cls, re, im):
+        z = cls(0j)
+        z.re, z.im = re, im
+        return z
+
+    def __sub__(self, z):
+        return Complex.of(self.re - z.re, self.im - z.im)
+
+    def __mul__(self, z):
+        return Complex.of(self.re * z.re - self.im * z.im, self.re * z.im + self.im * z.re)
+
+    def __truediv__(self, z):
+        size = z.re**2 + z.im**2
+        return self * Complex.of(z.re / size, -z.im / size)
+
+
 def exact(nodes, b, transpose):
-    """By elimination in exact fractions."""
-    m = len(nodes)
-    V = [[Fraction(x) ** j for j in range(m)] for x in nodes]
+    """By the algorithm of Björck and Pereyra in exact fractions."""
+    number = Complex if np.iscomplexobj(nodes) else Fraction
+    x, c = [number(z) for z in nodes], [number(z) for z in b]
+    m = len(x)
     if transpose:
-        V = [list(column) for column in zip(*V, strict=True)]
-    rows = [[*row, Fraction(v)] for row, v in zip(V, b, strict=True)]
-    for k in range(m):
-        pivot = next(i for i in range(k, m) if rows[i][k])
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [v / rows[k][k] for v in rows[k]]
-        for i in range(m):
-            if i != k:
-                rows[i] = [a - rows[i][k] * c for a, c in zip(rows[i], rows[k], strict=True)]
-    return [row[-1] for row in rows]
+        for k in range(m - 1):
+            for i in range(m - 1, k, -1):
+                c[i] -= x[k] * c[i - 1]
+    for k in range(m - 2, -1, -1) if transpose else range(m - 1):
+        if transpose:
+            for i in range(k + 1, m):
+                c[i] /= x[i] - x[i - k - 1]
+            for i in range(k, m - 1):
+                c[i] -= c[i + 1]
+        else:
+            for i in range(m - 1, k, -1):
+                c[i] = (c[i] - c[i - 1]) / (x[i] - x[i - k - 1])
+    if not transpose:
+        for k in range(m - 2, -1, -1):
+            for i in range(k, m - 1):
+                c[i] -= x[k] * c[i + 1]
+    return c
+
+
+def _size(z):
+    """Modulus of a fraction, or of two, of any size."""
+    if isinstance(z, Fraction):
+        return abs(z)
+    square = z.re**2 + z.im**2
+    scale = 1 << 600
+    return Fraction(math.isqrt(square.numerator * scale**2 // square.denominator), scale)
+
+
+def errors(x, truth):
+    """The exact errors, and as floats those relative to each number."""
+    number = Complex if np.iscomplexobj(x) else Fraction
+    found = [_size(number(a) - z) for a, z in zip(x.tolist(), truth, strict=True)]
+    sizes = [_size(z) for z in truth]
+    relative = [e / z if z else Fraction(bool(e)) for e, z in zip(found, sizes, strict=True)]
+    return found, [float(e) for e in relative]
+
+
+def test_exact_solutions_are_exact():
+    nodes, b = [2, -1, 3, 5, 0], [1, -2, 0, 4, 7]
+    for transpose in (False, True):
+        x = exact(nodes, b, transpose)
+        V = [[Fraction(z) ** j for j in range(5)] for z in nodes]
+        rows = zip(*V, strict=True) if transpose else V
+        assert [sum(a * z for a, z in zip(row, x, strict=True)) for row in rows] == b
+        wide = exact([z * (1 + 2j) for z in nodes], [z + 0j for z in b], transpose)
+        turned = [z * Complex((1 + 2j) ** j) for j, z in enumerate(wide)]
+        if not transpose:
+            assert [(z.re, z.im) for z in turned] == [(a, 0) for a in x]
+
+
+# ---------------------------------------------------------------------------- orders, bounds
+
+FAMILIES = {
+    "1 to m": lambda m: np.arange(1.0, m + 1),
+    "1/(i+3)": lambda m: 1 / np.arange(3.0, m + 3),
+    "1/(i+3), rising": lambda m: 1 / np.arange(3.0, m + 3)[::-1],
+    "1/(i+2)": lambda m: 1 / np.arange(2.0, m + 2),
+    "shuffled": lambda m: np.random.default_rng(m).permutation(1 / np.arange(2.0, m + 2)),
+    "negative": lambda m: -np.arange(1.0, m + 1),
+}
+
+
+def _promised(nodes, transpose):
+    """A b of alternating sign along the nodes, or powers, made positive."""
+    signs = (-1.0) ** np.arange(nodes.size)
+    if transpose:
+        return np.abs(signs) if nodes[0] < 0 else signs
+    b = np.empty(nodes.size)
+    b[np.argsort(np.abs(nodes))] = signs
+    return b
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_each_number_is_good_where_higham_promises_it(family, transpose):
+    quick = transpose or family == "1 to m"  # fractions of others grow
+    for m in much((2, 9, 25, 40, 60), (2, 25, 60) if quick else (2, 25)):
+        nodes = FAMILIES[family](m)
+        b = _promised(nodes, transpose)
+        x, bound = solve(nodes, b, transpose, return_bound=True)
+        truth = exact(nodes, b, transpose)
+        found, relative = errors(x, truth)
+        assert max(relative) <= 1e-14
+        assert all(e <= limit for e, limit in zip(found, bound, strict=True))
+        assert (bound <= 2.0**-48 * m * np.abs(x)).all()
+        np.testing.assert_allclose(solve(nodes, b, transpose), x, rtol=1e-14)
+        refined = solve(nodes, b, transpose, refine=2)
+        assert max(errors(refined, truth)[1]) <= 1e-14
+
+
+@pytest.mark.any_backend
+def test_what_an_order_is_chosen_for():
+    """Leja's loses all digits of some numbers, or the nodes' own order does."""
+    m = 30
+    nodes, signs = 1 / np.arange(2.0, m + 2), (-1.0) ** np.arange(m)
+    truth = exact(nodes, signs, True)
+    assert max(errors(solve(nodes, signs, True, order="leja"), truth)[1]) > 1e3
+    assert max(errors(solve(nodes, signs, True), truth)[1]) < 1e-14
+    ones, even = np.ones(60), np.linspace(0, 1, 60)
+    exactly = np.zeros(60)
+    exactly[-1] = 1  # the moments of one node
+    with np.errstate(all="ignore"):
+        given = solve(even, ones, True, order="given")
+    assert np.abs(given - exactly).max() > 1e3
+    np.testing.assert_array_equal(solve(even, ones, True), exactly)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_no_column_is_worse_than_in_lejas_order(transpose):
+    """Neither in its largest error, nor in that relative to a number; each for itself."""
+    rng = np.random.default_rng(1)
+    for m in much((3, 8, 25, 60), (8, 25)):
+        i = np.arange(m)
+        B = np.stack([np.ones(m), (-1.0) ** i, rng.standard_normal(m), i == 0, np.exp(-i)], 1)
+        for nodes in [
+            np.linspace(0, 1, m),
+            np.linspace(-1, 1, m),
+            rng.standard_normal(m),
+            rng.permutation(i + 1.0),
+            0.5 + 0.5 * interpolation.chebyshev(m),
+            1 / (i + 2.0),
+        ]:
+            x, leja = solve(nodes, B, transpose), solve(nodes, B, transpose, order="leja")
+            for col in range(B.shape[1]):
+                truth = exact(nodes, B[:, col], transpose)
+                largest = max(abs(z) for z in truth)
+                (e, relative), (other, others) = (
+                    errors(x[:, col], truth),
+                    errors(leja[:, col], truth),
+                )
+                # Roundings of a way to solve that computes bounds, too, may be others.
+                assert max(relative) <= max(2 * max(others), 1e-13)
+                assert max(e) <= max(4 * max(other), largest * Fraction(1e-12))
+                alone = solve(nodes, B[:, col].copy(), transpose)
+                known = np.abs(alone - x[:, col]).max() <= 1e-9 * np.abs(alone).max()
+                assert known
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_nodes_on_a_ray(transpose):
+    """Complex nodes that are real ones turned; beside a ray, by no more than others."""
+    m = 20
+    turn = np.exp(0.7j)
+    nodes, b = turn / np.arange(2, m + 2), np.arange(m) % 2 * 2 - 1 + 0j
+    if transpose:
+        b *= turn ** np.arange(m)
+    x, bound = solve(nodes, b, transpose, return_bound=True)
+    found, relative = errors(x, exact(nodes, b, transpose))
+    assert max(relative) < 1e-13
+    assert all(e <= limit for e, limit in zip(found, bound, strict=True))
+    for others in (nodes * np.exp(1e-5j * np.arange(m)), nodes.real, -nodes):
+        others = others.astype(complex)
+        leja = solve(others, b, transpose, order="leja")
+        same = np.array_equal(leja, solve(others, b, transpose))
+        assert same == (others is not nodes and abs(np.angle(others[-1] / others[0])) > 1e-6)
+
+
+NUMBERS = st.floats(-8, 8, allow_subnormal=False).filter(lambda a: a == 0 or abs(a) > 1e-3)
+
+
+@given(data=st.data(), complex_=st.booleans(), transpose=st.booleans(), positive=st.booleans())
+@settings(max_examples=much(300, 60), deadline=None)
+def test_errors_are_within_their_bounds(data, complex_, transpose, positive):
+    m = data.draw(st.integers(1, 9))
+    part = hnp.arrays(np.float64, m, elements=NUMBERS, unique=True)
+    other = hnp.arrays(np.float64, m, elements=NUMBERS)
+    nodes, b = data.draw(part), data.draw(other)
+    if positive:
+        nodes = np.unique(np.abs(nodes))
+        b, m = b[: nodes.size], nodes.size
+    if complex_:
+        nodes, b = nodes + 1j * data.draw(other)[:m], b + 1j * data.draw(other)[:m]
+    order = data.draw(st.sampled_from(["auto", "leja", "given"]))
+    refine = data.draw(st.integers(0, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        plain, limits = solve(nodes, b, transpose, order=order, return_bound=True)
+        x, bound = solve(nodes, b, transpose, order=order, refine=refine, return_bound=True)
+    assert x.shape == bound.shape == b.shape
+    assert bound.dtype == np.float64
+    truth = exact(nodes, b, transpose)
+    before, after = errors(plain, truth)[0], errors(x, truth)[0]
+    for e, limit in [*zip(before, limits, strict=True), *zip(after, bound, strict=True)]:
+        assert limit == np.inf or e <= Fraction(limit) + Fraction(1e-290)
+    for a, e, now in zip(plain.tolist(), before, after, strict=True):
+        assert now <= e + Fraction(abs(a)) * 2 / 2**53 + Fraction(1e-290)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("order", ["auto", "leja"])
+def test_refinement_can_only_improve(transpose, order):
+    """Against exact fractions: no number becomes worse, beyond a rounding, and many better."""
+    rng = np.random.default_rng(3)
+    gained = 0
+    for m in much((6, 14, 30, 60), (6, 14, 30)):
+        i = np.arange(m)
+        for nodes in [
+            1 / (i + 2.0),
+            np.linspace(-1, 1, m),
+            interpolation.chebyshev(m),
+            1 + 1e-6 * i,
+            i + 1.0,
+        ]:
+            for b in (np.ones(m), (-1.0) ** i, rng.standard_normal(m)):
+                truth = exact(nodes, b, transpose)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    plain = solve(nodes, b, transpose, order=order)
+                    plain, limits = solve(nodes, b, transpose, order=order, return_bound=True)
+                    x, bound = solve(nodes, b, transpose, order=order, refine=3, return_bound=True)
+                before, after = errors(plain, truth)[0], errors(x, truth)[0]
+                gained += sum(now < e / 4 for now, e in zip(after, before, strict=True))
+                for a, e, now in zip(plain.tolist(), before, after, strict=True):
+                    assert now <= e + Fraction(abs(a)) * 4 / 2**53
+                for e, limit in [
+                    *zip(before, limits, strict=True),
+                    *zip(after, bound, strict=True),
+                ]:
+                    assert e <= limit
+    assert gained > 30 or order == "auto"
+
+
+def test_bounds_on_circles_are_of_use():
+    """Where the running bound says nothing: the residual and the inverse's norms do."""
+    for m, n in ((12, 16), (28, 32)):
+        nodes = np.exp(2j * np.pi * np.random.default_rng(m).permutation(n)[:m] / n)
+        b = np.zeros(m, complex)
+        b[0] = 1
+        for transpose in (False, True):
+            x, bound = solve(nodes, b, transpose, return_bound=True)
+            with mpmath.workdps(60):
+                V = mpmath.matrix([[mpmath.mpmathify(z) ** j for j in range(m)] for z in nodes])
+                truth = mpmath.lu_solve(V.T if transpose else V, mpmath.matrix(b.tolist()))
+                error = [float(abs(mpmath.mpmathify(a) - z)) for a, z in zip(x, truth, strict=True)]
+            assert (np.array(error) <= bound).all()
+            assert bound.max() <= 1e-9 * np.abs(x).max()
+
+
+def test_bounds_of_many_columns():
+    """A column's are those that it has alone; complex ones of real nodes count both parts."""
+    rng = np.random.default_rng(7)
+    nodes, B = np.arange(1.0, 8), rng.standard_normal((7, 5))
+    for transpose in (False, True):
+        X, bound = solve(nodes, B, transpose, return_bound=True)
+        assert bound.shape == X.shape
+        for col in range(5):
+            alone = solve(nodes, B[:, col], transpose, return_bound=True)[1]
+            np.testing.assert_allclose(bound[:, col], alone, rtol=1e-6)
+        mixed, limit = solve(nodes, B + 1j * B[::-1], transpose, return_bound=True)
+        assert mixed.dtype == np.complex128
+        other = solve(nodes, B[::-1], transpose, return_bound=True)[1]
+        np.testing.assert_allclose(limit, np.hypot(bound, other), rtol=1e-9)
+        out = B.copy()
+        same, limit = solve(nodes, out, transpose, out=out, return_bound=True)
+        assert same is out
+        np.testing.assert_array_equal(out, X)
+        np.testing.assert_array_equal(limit, bound)
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_bounds_are_the_same_everywhere(complex_, transpose, at_each_level):
+    """Up to how a modulus is bounded, at every backend and SIMD level; from errors of b, too."""
+    rng = np.random.default_rng(9)
+    for m in (1, 2, 3, 5, 8, 9, 17, 33):
+        for nodes in (rng.permutation(np.arange(1.0, m + 1)), interpolation.chebyshev(m)):
+            nodes = nodes * np.exp(0.5j) if complex_ else nodes
+            b = rng.standard_normal((m, 5)).astype(nodes.dtype)
+            for known in (np.zeros(b.shape), 1e-9 * rng.random(b.shape)):
+                for choose in (False, True):
+                    with kernels.use_backend("numpy"):
+                        expected, limit = np.empty_like(b), known.copy()
+                        arguments = (nodes, b, None, transpose)
+                        assert kernels.solve_vandermonde(
+                            *arguments, expected, bound=limit, choose=choose
+                        )
+                    for _ in at_each_level():
+                        x, bound = np.empty_like(b), known.copy()
+                        assert kernels.solve_vandermonde(*arguments, x, bound=bound, choose=choose)
+                        # Numbers that are as small as their errors differ, the largest do not.
+                        most, other = bound.max(axis=0), limit.max(axis=0)
+                        tiny = 2.0**-49 * np.abs(x).max(axis=0)
+                        assert (most <= 2.5 * other + tiny).all()
+                        assert (other <= 2.5 * most + tiny).all()
+                        assert (np.abs(x - expected) <= 1.01 * (bound + limit)).all()
 
 
 @pytest.mark.parametrize("transpose", [False, True])
@@ -61,26 +361,12 @@ def test_refinement_never_makes_it_worse(transpose):
         for after, before in zip(worst(refined), worst(plain), strict=True):
             assert after <= 2 * before + 1e-15
         if any(after > 1e-3 for after in worst(refined)):
-            assert "no better, and was undone" in str(said[0].message)
+            assert "cannot be shown to improve" in str(said[0].message)
         assert len(said) <= 1
     good = rng.standard_normal(12)
     with warnings.catch_warnings():  # where nothing is left to improve nothing is said
         warnings.simplefilter("error")
         solve(np.cos(np.arange(12.0)), good, transpose, refine=9)
-
-
-@pytest.mark.any_backend
-def test_each_column_is_refined_by_itself():
-    """The last correction that did no good is undone, those of other columns stand."""
-    rounds = iter([[0.5, 0.5, 3.0, 0.5], [2.0, 0.25, 9.0, 1e-20], [9.0, 0.125, 9.0, 9.0]])
-
-    def correct(residual, correction, forced):
-        correction[:] = next(rounds)
-        return True
-
-    x = np.ones((2, 4))
-    assert not vandermonde._refine(x, correct, lambda: np.zeros((2, 4)), 3)
-    np.testing.assert_array_equal(x, [[1.0, 1.875, 1.0, 1.5]] * 2)
 
 
 def test_out_beside_what_is_read():
@@ -355,7 +641,12 @@ def test_nothing_is_written_for_an_error():
         ((nodes[:, None], b), {}, ValueError, "nodes must be one-dimensional"),
         (([], []), {}, ValueError, "nodes must not be empty"),
         ((["a"], [1]), {}, TypeError, "nodes must be real or complex numbers"),
-        ((nodes, b), {"order": "best"}, ValueError, "order must be 'leja', 'given' or a perm"),
+        (
+            (nodes, b),
+            {"order": "best"},
+            ValueError,
+            "order must be 'auto', 'leja', 'given' or a perm",
+        ),
         ((nodes, b), {"order": [0, 1]}, ValueError, r"order must have shape \(3,\)"),
         ((nodes, b), {"order": [0, 1, 1]}, ValueError, "permutation of 0 to 2: 2 is missing"),
         ((nodes, b), {"order": [0, 1, 3]}, ValueError, "it reaches outside"),

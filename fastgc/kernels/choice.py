@@ -140,6 +140,8 @@ class Backend(Protocol):
         transpose: bool,
         out: NDArray[Any],
         forced: bool,
+        bound: NDArray[np.float64] | None,
+        choose: bool,
     ) -> bool: ...
 
     def lagrange_products(

@@ -445,6 +445,8 @@ def solve_vandermonde(
     transpose: bool,
     out: NDArray[Any],
     forced: bool = False,
+    bound: NDArray[np.float64] | None = None,
+    choose: bool = False,
 ) -> bool:
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
 
@@ -458,6 +460,15 @@ def solve_vandermonde(
     transpose : bool
     forced : bool
         Write numbers that are not finite, too.
+    bound : array of b's shape or None
+        Bounds of the moduli of b's errors, and then of those of `out`, roundings included (but for
+        what underflows); Inf where there is none. Contiguous.
+    choose : bool
+        Instead of Leja's order take each column in that of the two that is shown to be better:
+        for nodes on one ray from 0 first that of the moduli, from the smallest on, and Leja's if
+        the bounds do not say that the result is accurate. Leja's is then left for the other where
+        the bounds prove that the largest error relative to a number becomes smaller, and that the
+        largest error does too, or is at most 2^-32 of the largest number.
 
     Returns
     -------
@@ -467,7 +478,7 @@ def solve_vandermonde(
         the nodes' fault or there is one column.
     """
     return (choice.active or choice.load()).solve_vandermonde(
-        nodes, b, order, transpose, out, forced
+        nodes, b, order, transpose, out, forced, bound, choose
     )
 
 

@@ -13,6 +13,7 @@ from ..cyclic import Status
 __all__ = ["leja_order", "solve_vandermonde"]
 
 _NO_MEMORY = Status.NO_MEMORY
+_NONE = ffi.NULL
 _double_pointer = ffi.typeof("double[]")  # parsed once
 
 
@@ -35,18 +36,21 @@ def solve_vandermonde(
     transpose: bool,
     out: NDArray[Any],
     forced: bool,
+    bound: NDArray[np.float64] | None,
+    choose: bool,
 ) -> bool:
     """See `fastgc.kernels.solve_vandermonde`."""
     m = nodes.size
     status = lib.fgc_solve_vandermonde(
         ffi.from_buffer(_double_pointer, nodes),
         ffi.from_buffer(_double_pointer, b),
-        ffi.NULL if order is None else ffi.from_buffer("int64_t[]", order),
+        _NONE if order is None else ffi.from_buffer("int64_t[]", order),
         ffi.from_buffer(_double_pointer, out),
+        _NONE if bound is None else ffi.from_buffer(_double_pointer, bound),
         m,
         b.size // m,
-        # FGC_COMPLEX, FGC_TRANSPOSE, FGC_FORCED
-        (nodes.dtype.char == "D") + 2 * bool(transpose) + 4 * forced,
+        # FGC_COMPLEX, FGC_TRANSPOSE, FGC_FORCED, FGC_CHOOSE
+        (nodes.dtype.char == "D") + 2 * bool(transpose) + 4 * forced + 8 * choose,
     )
     if status == _NO_MEMORY:
         raise MemoryError

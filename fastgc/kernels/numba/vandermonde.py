@@ -221,6 +221,160 @@ def _solve_in_order(x, b, rows, transpose, out, forced):
     return finite
 
 
+# csrc/vandermonde.c says what these are.
+_UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
+
+
+def _roundings(x):
+    """Of a product and of a quotient of numbers like x's."""
+
+
+@overload(_roundings)
+def _roundings_of(x):
+    return (lambda x: (3.0, 12.0)) if isinstance(x.dtype, types.Complex) else lambda x: (1.0, 6.0)
+
+
+@njit
+def _bounded_column(x, c, e, transpose):
+    """Solve in place, nodes and c in the order of elimination; e bounds c's errors, in _UNIT."""
+    m = x.size
+    in_product, in_quotient = _roundings(x)
+    if transpose:
+        for k in range(m - 1):
+            size = abs(x[k])
+            for i in range(m - 1, k, -1):
+                e[i] += size * (e[i - 1] + in_product * abs(c[i - 1]))
+                c[i] -= x[k] * c[i - 1]
+                e[i] += abs(c[i])
+        for k in range(m - 2, -1, -1):
+            for i in range(k, m - 1):
+                d = x[i + 1] - x[i - k]
+                c[i + 1] = over(c[i + 1], d)
+                e[i + 1] = e[i + 1] / abs(d) + in_quotient * abs(c[i + 1])
+                c[i] -= c[i + 1]
+                e[i] += e[i + 1] + abs(c[i])
+    else:
+        for k in range(m - 1):
+            for i in range(m - 1, k, -1):
+                d = x[i] - x[i - k - 1]
+                c[i] = over(c[i] - c[i - 1], d)
+                e[i] = (e[i] + e[i - 1]) / abs(d) + (in_quotient + 1) * abs(c[i])
+        for k in range(m - 2, -1, -1):
+            size = abs(x[k])
+            for i in range(k, m - 1):
+                e[i] += size * (e[i + 1] + in_product * abs(c[i + 1]))
+                c[i] -= x[k] * c[i + 1]
+                e[i] += abs(c[i])
+
+
+@njit
+def _bounded_in_order(x, order, b, errors, t, transpose, found, limits):
+    """Column t of the solution, and of bounds of its errors, from those of b; whether finite."""
+    m = x.size
+    c, e = np.empty_like(x), np.empty(m)
+    for i in range(m):
+        row = i if transpose else order[i]
+        c[i], e[i] = b[row, t], errors[row, t] / _UNIT
+    _bounded_column(x, c, e, transpose)
+    good = np.isfinite(c).all()
+    for i in range(m):
+        row, limit = order[i] if transpose else i, e[i] * _UNIT
+        found[row], limits[row] = c[i], limit if good and limit < np.inf else np.inf
+    return good
+
+
+@njit
+def _is_accurate(x, e):
+    """Whether all numbers are good to about their last digits."""
+    limit, all_ = _ACCURATE * x.size, True
+    for i in range(x.size):
+        all_ = all_ and e[i] <= limit * larger_part(x[i])
+    return all_
+
+
+@njit
+def _is_better(x, e, other):
+    """Whether the bounds prove that x is better than the other: see csrc."""
+    most = most_relative = least = least_relative = largest = 0.0
+    for i in range(x.size):
+        size = larger_part(x[i])
+        if not (e[i] < size or e[i] == 0):
+            return False
+        if e[i] > 0:
+            most_relative = max(most_relative, e[i] / (size - e[i]))
+        proven = larger_part(x[i] - other[i]) - e[i]  # the other's error is no less
+        if proven > 0:
+            least_relative = max(least_relative, proven / (1.5 * size + e[i]))
+            least = max(least, proven)
+        most, largest = max(most, e[i]), max(largest, size)
+    return most_relative < least_relative and (most <= least or most <= _HARMLESS * largest)
+
+
+@njit_exact  # or Numba would compile `leja_order`, if first asked for here, as freely as this
+def _solve_bounded(nodes, b, errors, order, transpose, out, forced, choose):
+    """With bounds in place of b's errors; with `choose`, in Leja's order where it may be better."""
+    m, width = b.shape
+    if not (forced or np.isfinite(nodes).all()):
+        return False
+    x, finite, there = nodes[order], True, False
+    leja, y = np.empty(m, np.int64), np.empty_like(nodes)
+    found, limits = np.empty_like(nodes), np.empty(m)
+    other, others = np.empty_like(nodes), np.empty(m)
+    for t in range(width):
+        good = _bounded_in_order(x, order, b, errors, t, transpose, found, limits)
+        if choose and not (good and _is_accurate(found, limits)):
+            if not there:
+                leja_order(nodes, leja)
+                y[:], there = nodes[leja], True
+            finds = _bounded_in_order(y, leja, b, errors, t, transpose, other, others)
+            stays = good and (not finds or _is_better(found, limits, other))
+            for i in range(m):
+                far = abs(found[i] - other[i])
+                if stays:
+                    limits[i] = min(limits[i], 1.001 * (far + others[i]) if finds else np.inf)
+                else:
+                    limits[i] = min(others[i], 1.001 * (far + limits[i]) if good else np.inf)
+                    found[i] = other[i]
+            good = good or finds
+        finite = finite and good
+        if not (good or forced):
+            return False
+        for i in range(m):
+            out[i, t], errors[i, t] = found[i], limits[i]
+    return finite
+
+
+@njit
+def _order_on_ray(nodes, order):
+    """Order by modulus, if all nodes are on one ray from 0, or nearly so; whether they are."""
+    size, far = np.empty(nodes.size), nodes[0]
+    for i in range(nodes.size):
+        size[i] = larger_part(nodes[i])
+        if size[i] > larger_part(far):
+            far = nodes[i]
+    for z in nodes:
+        if not _is_beside(z, far):
+            return False
+    order[:] = np.argsort(size, kind="mergesort")  # which is stable
+    return True
+
+
+def _is_beside(z, far):
+    """Whether the angle between two numbers is nearly 0, or a number is 0."""
+
+
+@overload(_is_beside)
+def _is_beside_of(z, far):
+    if isinstance(z, types.Complex):
+
+        def is_beside(z, far):
+            along = z.real * far.real + z.imag * far.imag
+            return abs(z.imag * far.real - z.real * far.imag) <= _RAY * along
+
+        return is_beside
+    return lambda z, far: not (z > 0 if far < 0 else z < 0)
+
+
 @njit
 def _solve_vandermonde(nodes, b, order, transpose, out, forced):
     return _solve_in_order(nodes[order], b, order, transpose, out, forced)
@@ -233,15 +387,25 @@ def solve_vandermonde(
     transpose: bool,
     out: NDArray[Any],
     forced: bool,
+    bound: NDArray[np.float64] | None,
+    choose: bool,
 ) -> bool:
     """See `fastgc.kernels.solve_vandermonde`."""
     if order is None:
         order = np.empty(nodes.size, dtype=np.int64)
-        leja_order(nodes, order)
+        choose = choose and _order_on_ray(nodes, order)
+        if not choose:
+            leja_order(nodes, order)
+    else:
+        choose = False
     if not b.flags.writeable:  # all would be compiled again for it
         b = b.copy()
     shape = nodes.size, -1
-    finite = _solve_vandermonde(
-        nodes, b.reshape(shape), order, bool(transpose), out.reshape(shape), forced
-    )
+    given = nodes, b.reshape(shape)
+    how = bool(transpose), out.reshape(shape), forced
+    if choose or bound is not None:
+        errors = np.zeros(given[1].shape) if bound is None else bound.reshape(shape)
+        finite = _solve_bounded(*given, errors, order, *how, choose)
+    else:
+        finite = _solve_vandermonde(*given, order, *how)
     return bool(finite) and bool(np.isfinite(nodes).all())

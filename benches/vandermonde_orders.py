@@ -1,0 +1,105 @@
+"""Errors of Vandermonde solves, against exact fractions: ``python benches/vandermonde_orders.py``.
+
+For each set of nodes, right-hand side and system the largest error relative to a number (in
+brackets: largest error over the largest number) in the given order, in Leja's and in that which
+``order="auto"`` chooses, and the largest bound relative to a number that comes with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastgc import vandermonde
+
+Numbers = NDArray[np.float64]
+
+
+def exact(nodes: Numbers, b: Numbers, transpose: bool) -> list[Fraction]:
+    """By sums over Lagrange's basis polynomials, whose coefficients are the inverse's entries."""
+    x = [Fraction(z) for z in nodes.tolist()]
+    scale = max(z.denominator for z in x)  # powers of two
+    whole, given = [int(z * scale) for z in x], [Fraction(z) for z in b.tolist()]
+    master = [1]  # product of t - z, highest power first
+    for z in whole:
+        master = [a - z * c for a, c in zip([*master, 0], [0, *master], strict=True)]
+    m = len(x)
+    solution = [Fraction(0)] * m
+    for i, z in enumerate(whole):
+        basis, value, weight = [1], 1, 1
+        for a in master[1:-1]:
+            value = a + z * value
+            basis.append(value)
+        for other in whole:
+            weight *= z - other if other != z else 1
+        basis.reverse()  # of t^j, for nodes `scale` times as large
+        if transpose:
+            total = sum(c * v * scale**j for j, (c, v) in enumerate(zip(basis, given, strict=True)))
+            solution[i] = total / weight
+        else:
+            for j, c in enumerate(basis):
+                solution[j] += given[i] * Fraction(c * scale**j, weight)
+    return solution
+
+
+def cases(m: int) -> Iterator[tuple[str, Numbers, str, Numbers]]:
+    """Names and arrays of nodes and right-hand sides."""
+    i = np.arange(m)
+    signs, ones = (-1.0) ** i, np.ones(m)
+    noise = np.random.default_rng(0).standard_normal(m)
+    for name, nodes in {
+        "1 to m": i + 1.0,
+        "1/(i+3)": 1 / (i + 3.0),
+        "1/(i+3), rising": 1 / (i + 3.0)[::-1],
+        "1/(i+2)": 1 / (i + 2.0),
+        "even in [0, 1]": np.linspace(0, 1, m),
+    }.items():
+        for what, b in {"(-1)^i": signs, "1": ones, "random": noise}.items():
+            yield name, nodes, what, b
+    yield "even in [-1, 1]", np.linspace(-1, 1, m), "random", noise
+    yield "Chebyshev's", np.cos(np.pi * (i + 0.5) / m), "random", noise
+
+
+def order_errors(
+    nodes: Numbers, b: Numbers, transpose: bool
+) -> tuple[dict[str, tuple[float, float]], float]:
+    """For each order the largest relative error, and that over the largest number; the bound."""
+    truth = exact(nodes, b, transpose)
+    largest = max(abs(z) for z in truth)
+    found, limit = {}, 0.0
+    for order in ("given", "leja", "auto"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            x, bound = vandermonde.solve(nodes, b, transpose, order=order, return_bound=True)
+        errors = [abs(Fraction(a) - z) for a, z in zip(x.tolist(), truth, strict=True)]
+        relative = [
+            float(min(e / abs(z), Fraction(10) ** 99)) if z else float("inf") if e else 0.0
+            for e, z in zip(errors, truth, strict=True)
+        ]
+        found[order] = max(relative), float(max(errors) / largest)
+        with np.errstate(all="ignore"):
+            limit = float(np.max(np.where(bound > 0, bound / np.abs(x), 0.0)))
+    return found, limit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", type=int, default=60, help="nodes (60)")
+    m = parser.parse_args().m
+    print(f"{m} nodes")
+    print("nodes            b       system  given            Leja             auto             bound")
+    for name, nodes, what, b in cases(m):
+        for transpose in (False, True):
+            found, bound = order_errors(nodes, b, transpose)
+            cells = "  ".join(f"{e:7.0e} ({size:.0e})" for e, size in found.values())
+            system = "V^T x" if transpose else "V x"
+            print(f"{name:16s} {what:7s} {system:6s} {cells}  {bound:.0e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
