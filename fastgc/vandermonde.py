@@ -217,7 +217,7 @@ def solve(
     return_bound : bool
         Return bounds of the errors, too. They come with the solve (Higham, "Accuracy and
         Stability", 3.3) and, where they are larger than 2^-30 of a number, from the residual in
-        twice the precision and the size of the inverse: O(m^2) too, but in milliseconds.
+        twice the precision and the size of the inverse: O(m^2) too, but far slower.
 
     Returns
     -------
