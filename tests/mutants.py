@@ -1225,6 +1225,30 @@ MUTANTS = [
         "H[:, -1] = H[:, :-1].sum(axis=1)",
     ),
     M(
+        "ridge1",
+        "ridge",
+        "if bias > _FLOAT64 / unit * rounding:",
+        "if False:",
+    ),
+    M(
+        "ridge2",
+        "ridge",
+        "if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):",
+        "if False:",
+    ),
+    M(
+        "ridge3",
+        "ridge",
+        "np.fill_diagonal(system[unknowns:], 2 * unit)",
+        "np.fill_diagonal(system[unknowns:], 2000 * unit)",
+    ),
+    M(
+        "ridge4",
+        "ridge",
+        "self._sizes = row_sizes(B)",
+        "self._sizes = np.ones(len(B))",
+    ),
+    M(
         "random1",
         "repetition codes",
         "return _mixed(key + (workers.astype(np.uint64) + np.uint64(1)) * _STEP)",

@@ -48,17 +48,17 @@ def test_groups_of_partitions():
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_vectors_are_the_shortest(data):
+def test_vectors_amplify_roundings_least(data):
     n = data.draw(st.integers(2, 24))
     s = data.draw(st.integers(0, min(n - 1, 6)))
     code = CyclicRepetition(n, stragglers=s, seed=data.draw(st.integers(0, 5)))
     F = data.draw(st.permutations(range(n)))[: data.draw(st.integers(n - s, n))]
     B = code.matrix()[F]
     vector = code.decoding_vector(F)
-    shortest = np.linalg.lstsq(B.T, np.ones(n), rcond=1e-12)[0]
-    size = np.linalg.norm(shortest)
-    np.testing.assert_allclose(vector @ B, 1, atol=1e-11 * max(1, size) * np.abs(B).max())
-    assert np.linalg.norm(vector) <= size * (1 + 1e-6) + 1e-9
+    norms = np.linalg.norm(B, axis=1)
+    size = np.linalg.norm(np.linalg.lstsq((B / norms[:, None]).T, np.ones(n), rcond=1e-12)[0])
+    np.testing.assert_allclose(vector @ B, 1, atol=1e-14 * max(1, size))
+    assert np.linalg.norm(vector * norms) <= size * (1 + 1e-6) + 1e-9
 
 
 @pytest.mark.parametrize("n", [30, 60, 100])
@@ -218,7 +218,7 @@ def test_cache_under_threads():
 
 def test_trust_counts_the_residual():
     code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
-    assert code.trust([0]).relative_error == pytest.approx(7e-8, rel=0.1)
+    assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half to either side
 
 
 def test_trust_counts_what_the_vector_at_hand_leaves():

@@ -25,6 +25,7 @@ from .assignment import Assignment
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .parity import Parity
+from .ridge import near_exact_solution
 from .rules import Rule
 from .span import SOLVED, Equations, Span, least_squares
 from .trust import DOUBLE, sums_of
@@ -139,7 +140,8 @@ class Scheme(Assignment):
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector for checked survivors; NotDecodableError if they are too few.
 
-        Default: the shortest of those that come nearest to a_F B_F = 1.
+        Default: the one that amplifies roundings of messages least of those with a_F B_F = 1; or
+        nearly so, where roundings would cost more than what is left out.
 
         Parameters
         ----------
@@ -375,7 +377,7 @@ class Scheme(Assignment):
     # --------------------------------------------------------------- what follows: decoding
 
     def _shortest_solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
-        """The shortest vector nearest to a_F B_F = 1, and its residual; of the sets seen last."""
+        """The vector of `vector`, and its residual; those of the sets seen last are kept."""
         key = key_of(self.message_count, survivors)
         found = self._known_solutions.get(key)
         if found is None:
@@ -392,8 +394,8 @@ class Scheme(Assignment):
         return SurvivorCache(SETS_KEPT)
 
     def _solve_by_rows(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
-        """The same, computed: by least squares."""
-        return least_squares(self.equations(survivors)._replace(real_part=False))
+        """The same, computed."""
+        return near_exact_solution(*self.equations(survivors)[:2])
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
         """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.

@@ -1,0 +1,227 @@
+"""Decoding vectors by linear algebra: nearly exact where exact ones would be long."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fastgc import Code, CyclicRepetition, LinearCode, NotDecodableError, ReedSolomon, stability
+from fastgc.codes.ridge import near_exact_solution, near_exact_vector, row_sizes
+
+pytestmark = [
+    pytest.mark.any_backend,
+    pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"),
+]
+
+UNIT = 2.0**-53
+
+
+def smooth(n, width):
+    """Rows so much alike that what is exact is long: values of a Gaussian, n of them."""
+    at = np.arange(n)
+    return np.exp(-(((at[:, None] - at) / width) ** 2))
+
+
+def expected(rows, vector, unit=UNIT):
+    """Relative error of the sum: what the vector lacks, and roundings of what it combines."""
+    with mpmath.workdps(150):
+        exactly = np.vectorize(mpmath.mpmathify)
+        B, a = exactly(rows), exactly(vector)
+        lacks = sum(abs(sum(a * B[:, j]) - 1) ** 2 for j in range(B.shape[1]))
+        rounding = sum(abs(a[i]) ** 2 * sum(abs(B[i]) ** 2) for i in range(len(B)))
+        return float(mpmath.sqrt((lacks + (2 * unit) ** 2 * rounding) / B.shape[1]))
+
+
+def least(rows, unit=UNIT):
+    """The least that any vector's expected error can be, in 150 digits."""
+    with mpmath.workdps(150):
+        f, k = rows.shape
+        B = mpmath.matrix(rows.tolist())
+        normal = B * B.H
+        for i in range(f):
+            normal[i, i] += (2 * unit) ** 2 * sum(abs(B[i, j]) ** 2 for j in range(k))
+        a = mpmath.lu_solve(normal.T, B.conjugate() * mpmath.ones(k, 1))
+        return expected(rows, np.array(list(a)), unit)
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_as_small_an_error_as_any_vector_has(data):
+    """Whether exact vectors are short or beyond all bounds, and whatever the rows' scales."""
+    n = data.draw(st.integers(2, 16))
+    width = data.draw(st.sampled_from([0.3, 2.0, 4.0, 8.0]))
+    unit = data.draw(st.sampled_from([2.0**-53, 2.0**-24, 2.0**-11]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rows = smooth(n, width)[np.sort(rng.permutation(n)[: data.draw(st.integers(1, n))])]
+    if data.draw(st.booleans()):
+        rows = rows * np.exp(2j * np.pi * rng.random(n))[:, None][: len(rows)]
+    rows = (
+        rows
+        * 10.0 ** rng.uniform(*data.draw(st.sampled_from([(0, 0), (-20, 20)])), len(rows))[:, None]
+    )
+    vector, left = near_exact_solution(rows, np.ones(n), unit)
+    found, best = expected(rows, vector, unit), least(rows, unit)
+    # exact vectors are kept as long as they lead to less than this
+    assert found <= max(3 * best, best + 1.01 * unit ** (5 / 8))
+    deviation = np.linalg.norm(vector @ rows - 1) / math.sqrt(n)
+    assert left == pytest.approx(deviation, rel=1e-3, abs=100 * UNIT * max(1, found / unit))
+
+
+@pytest.mark.parametrize("unit", [2.0**-53, 2.0**-24])
+def test_where_the_ridge_is_taken(unit):
+    """Cutting singular values off, as least squares by a library does, is not as good."""
+    rows = smooth(30, 5.0)
+    vector, left = near_exact_solution(rows, np.ones(30), unit)
+    best = least(rows, unit)
+    assert expected(rows, vector, unit) < 1.5 * best
+    cut = np.linalg.lstsq(rows.T, np.ones(30), rcond=None)[0]
+    assert expected(rows, cut, unit) > 10 * best
+    assert left <= 1.5 * best
+
+
+def test_each_piece_of_the_gradient():
+    rng = np.random.default_rng(0)
+    rows, target = rng.standard_normal((6, 8)), np.tile(np.eye(2), (4, 1))
+    target = rows.T @ rng.standard_normal((6, 2))
+    vector, left = near_exact_solution(rows, target)
+    assert vector.shape == (6, 2)
+    assert left < 1e-14
+    rows[3] = rows[2] * (1 + 1e-15) + 1e-13 * rng.standard_normal(8)
+    together, _ = near_exact_solution(rows, target)
+    for piece in range(2):
+        alone, _ = near_exact_solution(rows, target[:, piece])
+        np.testing.assert_allclose(together[:, piece] @ rows, alone @ rows, atol=1e-2)
+
+
+def test_what_the_first_vector_lacks_is_solved_for():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((8, 8))
+    asked = []
+
+    def solve(wanted):
+        asked.append(wanted)
+        return np.linalg.solve(rows.T, wanted) * (1 + 1e-9)
+
+    vector, left = near_exact_vector(solve, rows, row_sizes(rows), np.ones(8))
+    assert len(asked) == 2
+    assert left < 1e-14
+    np.testing.assert_allclose(vector @ rows, 1, atol=1e-13)
+
+    def worse(wanted):
+        return np.linalg.solve(rows.T, wanted) * (1 + 1e-11 if (wanted == 1).all() else -1e3)
+
+    _, left = near_exact_vector(worse, rows, row_sizes(rows), np.ones(8))
+    assert left < 1e-14  # the ridge regression's: a second step that fails is not taken
+
+
+def test_sizes_of_rows_of_any_scale():
+    rows = np.array([[3, 4], [0, 0], [3e300, 4e300], [3e-300, 4e-300], [1.7e308, 1.7e308]])
+    sizes = row_sizes(rows)
+    np.testing.assert_allclose(sizes[:4], [5, 1, 5e300, 5e-300])
+    assert sizes[4] == np.finfo(float).max
+    np.testing.assert_allclose(row_sizes(np.array([[3j, 4.0]])), 5)
+
+
+# ----------------------------------------------------------------------------------- as codes
+
+
+class ByRows(Code):
+    """Any matrix, by the rows alone."""
+
+    def __init__(self, B, stragglers):
+        self.B = B
+        self.n, self.k = B.shape
+        self.stragglers = stragglers
+        self.is_complex = B.dtype.kind == "c"
+
+    def row(self, worker):
+        held = np.flatnonzero(self.B[worker])
+        return held, self.B[worker][held]
+
+
+def true_error(code, F, p=40, seed=0):
+    """Relative error of a gradient decoded from real messages, against exact sums."""
+    partials = np.random.default_rng(seed).standard_normal((code.k, p))
+    messages = [code.encode(worker, [partials[j] for j in code.partitions(worker)]) for worker in F]
+    exact = np.array([math.fsum(column) for column in partials.T])
+    error = np.linalg.norm(code.decode(F, messages) - exact)
+    # partial gradients that are equally long and orthogonal, on average
+    return error / math.sqrt(code.k * p), error / np.linalg.norm(partials, axis=1).max()
+
+
+def matrices(data):
+    kind = data.draw(st.sampled_from(["smooth", "cyclic", "cyclic, scaled", "rs", "rs, root 1"]))
+    if kind == "smooth":
+        n = data.draw(st.integers(3, 24))
+        return smooth(n, data.draw(st.sampled_from([0.5, 2.0, 5.0, 9.0])))
+    n = data.draw(st.integers(4, 40))
+    s = data.draw(st.integers(0, min(n - 2, 12)))
+    seed = data.draw(st.integers(0, 20))
+    if kind.startswith("rs"):
+        return ReedSolomon(n, stragglers=s, root=1 if "1" in kind else "stable").matrix()
+    B = CyclicRepetition(n, stragglers=s, seed=seed).matrix()
+    if "scaled" in kind:
+        B *= 10.0 ** np.random.default_rng(seed).uniform(-60, 60, (n, 1))
+    return B
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_trust_and_bound_tell_the_truth(data):
+    B = matrices(data)
+    n, seed = len(B), data.draw(st.integers(0, 99))
+    s = data.draw(st.integers(0, n // 2))
+    make = data.draw(st.sampled_from([LinearCode, ByRows]))
+    assume(near_exact_solution(B, np.ones(n))[1] < 1e-7)  # others are refused
+    code = make(B, stragglers=s)
+    F = np.sort(np.random.default_rng(seed).permutation(n)[s:])
+    error, of_longest = true_error(code, F, seed=seed)
+    assert of_longest <= stability.error_bound(code, F) * math.sqrt(code.k)
+    said = code.trust(F).relative_error
+    assert error <= 30 * said
+    assert said <= 30 * max(error, UNIT)
+    assert code.residual(F) <= 2 * said
+
+
+@pytest.mark.parametrize("make", [LinearCode, ByRows])
+def test_rows_of_any_scale(make):
+    """Messages of one worker may be 1e-80 times as large as those of another."""
+    B = CyclicRepetition(30, stragglers=4).matrix()
+    scaled = B * 10.0 ** np.random.default_rng(0).uniform(-80, 80, (30, 1))
+    plain, code = make(B, stragglers=4), make(scaled, stragglers=4)
+    for seed in range(10):
+        F = np.sort(np.random.default_rng(seed).permutation(30)[4:])
+        assert code.trust(F).relative_error < 4 * plain.trust(F).relative_error < 1e-11
+        assert true_error(code, F)[0] < 1e-11
+
+
+def test_residuals_are_of_the_size_of_rounding():
+    """What the null space's own errors add would be a hundred times as much."""
+    for n, s in [(60, 6), (100, 10), (100, 30)]:
+        code = CyclicRepetition(n, stragglers=s)
+        rng = np.random.default_rng(0)
+        for _ in range(5):
+            F = np.sort(rng.permutation(n)[s:])
+            a = code.decoding_vector(F)
+            rounding = 2 * UNIT * math.sqrt(np.abs(a) ** 2 @ code.row_norms[F])
+            assert code.residual(F) < 4 * rounding
+
+
+@pytest.mark.parametrize("make", [LinearCode, ByRows])
+def test_sets_that_are_decoded_only_nearly(make):
+    """Where what is exact has coefficients of 1e9 and more, what leaves 1e-8 out is decoded."""
+    B = smooth(30, 5.0)
+    F = np.sort(np.random.default_rng(0).permutation(30)[5:])
+    code = make(B, stragglers=None)
+    assert code.decodable(F)
+    assert 1e-12 < code.residual(F) < 1e-6
+    error, of_longest = true_error(code, F)
+    assert 1e-12 < error < 1e-6
+    assert of_longest <= stability.error_bound(code, F) * math.sqrt(30)
+    poor = LinearCode(smooth(20, 1.0))  # rows that hardly overlap: each is needed
+    assert not poor.decodable(range(1, 20))
+    with pytest.raises(NotDecodableError):
+        poor.decoding_vector(range(1, 20))
