@@ -1702,7 +1702,7 @@ MUTANTS = [
     M(
         "gate2",
         "lagrange",
-        "if self.code.gated and self.code.awaits_more(",
+        "if self.code.waits and self.code.awaits_more(",
         "if False and self.code.awaits_more(",
     ),
     M(
@@ -1727,8 +1727,20 @@ MUTANTS = [
     M(
         "gate7",
         "lagrange simulation",
-        'elif method == "auto" and code.gated:',
-        "elif code.gated and False:",
+        'elif method == "auto" and code.waits:',
+        "elif code.waits and False:",
+    ),
+    M(
+        "gate8",
+        "lagrange",
+        "if survivors.size < self.threshold + self._margin:",
+        "if False:",
+    ),
+    M(
+        "gate9",
+        "lagrange",
+        "math.ceil(part * needed * (1 - 1e-12))",
+        "int(part * needed)",
     ),
     M(
         "liar1",

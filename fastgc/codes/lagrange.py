@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal
 
@@ -73,7 +74,12 @@ class LagrangeCode(Code):
         this (or half the digits of messages of less precision than float64), a round waits for
         more: at most until n - s workers have sent all of theirs. At the paper's 40 workers one
         round in four or five waits, for 2 messages as a rule, and the mean one takes 0.7% longer.
-        None: it never waits, as in the paper.
+        None: it does not, as in the paper.
+    margin : int or float, default 0
+        Where workers send several messages, how many more than 2 K - 1 a round waits for whatever
+        they decode to, before it looks at the limit; a float: this part of 2 K - 1, rounded up. At
+        most until n - s workers have sent all of theirs, too. It lowers the typical error where
+        the limit bounds the worst, see the notes.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
         straggle as may, or, where workers send several messages, in one round of a thousand; else
@@ -85,6 +91,16 @@ class LagrangeCode(Code):
         If the parameters do not fit, points coincide, or the messages are fewer than 2 K - 1.
     UnstableCodeError
         If the code is unstable, and `strict`.
+
+    Notes
+    -----
+    What waiting buys, of n = 100 workers with 10 messages each whose speed differs from round to
+    round (Chebyshev points, of whose 1000 messages 199 are needed): the first that suffice decode
+    with a relative error of 2e-3 as a rule, and of 1e+12 at worst, in 40 rounds. A margin of 5%
+    makes that 3e-10 and 4e-4, for rounds that take 4% longer, and 10% makes it 6e-12 and 2e-7, for
+    9%. The limit makes it 2e-8 and 8e-8 for 2%; one of 1e-9, 5e-10 and 1e-9 for 5%: a round waits
+    where it pays, and no other does. A vector that decodes only nearly, as `LinearCode` has, gains
+    a factor of 2 here and replaces no message: where 5% are lacking, a fifth of the gradient is.
 
     Examples
     --------
@@ -115,6 +131,7 @@ class LagrangeCode(Code):
         messages: int = 1,
         nodes: NodeChoice | tuple[ArrayLike, ArrayLike] = "chebyshev",
         limit: float | None = 1e-7,
+        margin: int | float = 0,
         strict: bool = False,
     ) -> None:
         n = check_integer("n", n)
@@ -137,6 +154,7 @@ class LagrangeCode(Code):
                 f"{needed} messages are needed, but {n} workers send {n * sent}: use a larger load "
                 f"or fewer blocks (threshold 2 ceil(k messages / load) - 1)"
             )
+        self._margin = _spare(margin, needed, n, sent)
         self._alpha, self._beta = _nodes(nodes, self._points, n, sent)
         self._alpha.flags.writeable = self._beta.flags.writeable = False
         self.is_complex = self._beta.dtype.kind == "c"
@@ -289,6 +307,20 @@ class LagrangeCode(Code):
     def gated(self) -> bool:
         return self._sent > 1 and self._limit is not None
 
+    @property
+    def waits(self) -> bool:
+        return self._margin > 0 or self.gated
+
+    def awaits_more(
+        self,
+        survivors: NDArray[np.int64],
+        vector: Callable[[], NDArray[Any]] | None = None,
+        form: Format | None = None,
+    ) -> bool:
+        if survivors.size < self.threshold + self._margin:
+            return self.expects_more(survivors)
+        return super().awaits_more(survivors, vector, form)
+
     def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
         if self._sent == 1 or self._limit is None:
             return 0.0
@@ -311,7 +343,7 @@ class LagrangeCode(Code):
             order = np.empty(senders.size, np.int64)
             # `random_arrivals` takes three times as long
             order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
-            orders.append((self._growth(order[: self.threshold]), order))
+            orders.append((self._growth(order[: self.threshold + self._margin]), order))
         # Those that amplify most, twenty times as many as one in a thousand, hold the worst.
         orders.sort(key=lambda each: each[0])
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
@@ -403,6 +435,29 @@ class LagrangeCode(Code):
         # of the products l_j l_j' that a message consists of, see equations
         sums: NDArray[np.float64] = np.abs(self._basis).sum(axis=1) ** 2 * self._polynomials
         return sums
+
+
+def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
+    """Messages to wait for beyond those needed."""
+    if isinstance(margin, float | np.floating):
+        part = check_real("margin", margin)
+        # 0.28 * 25 is 7.000000000000001
+        more = math.ceil(part * needed * (1 - 1e-12)) if part < n * sent else n * sent
+    else:
+        more = check_integer("margin", margin)
+    if more < 0:
+        raise ValueError(f"margin must not be negative, but is {margin}")
+    if more and sent == 1:
+        raise ValueError(
+            f"margin must be 0 where workers send one message each, not {margin}: a round ends "
+            "with that of worker n - s, and none is to spare"
+        )
+    if needed + more > n * sent:
+        raise ValueError(
+            f"margin must be at most {n * sent - needed}, not {margin}: {n} workers send "
+            f"{n * sent} messages, of which {needed} are needed"
+        )
+    return more
 
 
 def _nodes(

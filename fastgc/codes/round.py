@@ -181,7 +181,8 @@ class Round:
         """Whether it should be decoded now: a tracker may prefer to wait for more messages.
 
         So may a code that decodes some sets of messages imprecisely (`LagrangeCode`, where workers
-        send several): until a set is better, or n - s workers have sent all of theirs.
+        send several): until a set is better, or n - s workers have sent all of theirs; and one that
+        is to have messages to spare (its `margin`).
 
         With `verify`: whether the messages it would be decoded from are `verified`, or, of those
         that are not, no message to come could say more.
@@ -326,7 +327,7 @@ class Round:
         """Whether neither the code nor the tracker waits for more messages."""
         if self._complete:
             return True
-        if self.code.gated and self.code.awaits_more(self.survivors, self._vector, self.form):
+        if self.code.waits and self.code.awaits_more(self.survivors, self._vector, self.form):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 

@@ -320,6 +320,14 @@ class Scheme(Assignment):
         """Whether `doubt` ever says anything: of codes whose rounds may wait for more messages."""
         return False
 
+    @property
+    def waits(self) -> bool:
+        """Whether rounds may wait for more messages than suffice. Default: of codes that are gated.
+
+        See `awaits_more`.
+        """
+        return self.gated
+
     def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
         """Relative error to expect of what this vector decodes to, where it is too large; else 0.
 
@@ -353,6 +361,10 @@ class Scheme(Assignment):
                 return False
         except OverflowError:
             pass
+        return self.expects_more(survivors)
+
+    def expects_more(self, survivors: NDArray[np.int64]) -> bool:
+        """Whether fewer than n - s workers have sent all their messages."""
         senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
         whole = np.bincount(senders, minlength=self.n) == self.message_counts
         return int(whole.sum()) < self.n - (self.stragglers or 0)

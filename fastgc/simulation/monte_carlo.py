@@ -142,7 +142,7 @@ def simulate(
     method : {"auto", "kernel", "round"}
         "kernel" computes the time at which the rule of the code is met, compiled; "round" hands
         message after message to ``code.round`` until it is ready, which any code can. They agree
-        round by round, unless rounds wait for better messages than those that suffice
+        round by round, unless rounds wait for better messages than those that suffice, or for more
         (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
         codes that have a rule which it knows, and do not wait.
     progress : bool
@@ -192,7 +192,7 @@ def simulate(
     run: _Kernel | _Rounds
     if method == "round" or rule is None:
         run = _Rounds(code)
-    elif method == "auto" and code.gated:
+    elif method == "auto" and code.waits:
         run = _Waiting(code)
     else:
         run = _Kernel(rule)
