@@ -946,7 +946,7 @@ REASONS = {
 SAID = (
     *("row", "vector", "bind_vector", "fill_vectors", "follower", "parity", "deviation", "rings"),
     *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
-    *("doubt", "awaits_more", "vector_errors", "warn_of_precision"),
+    *("doubt", "awaits_more", "expects_more", "vector_errors", "warn_of_precision"),
 )
 MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",
