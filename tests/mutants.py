@@ -1227,7 +1227,7 @@ MUTANTS = [
     M(
         "ridge1",
         "ridge",
-        "if bias > _FLOAT64 / unit * rounding:",
+        "if bias > FLOAT64 / unit * rounding:",
         "if False:",
     ),
     M(

@@ -171,7 +171,7 @@ def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
     monkeypatch.setattr(
         CyclicRepetition,
         "_solve_by_rows",
-        lambda self, F: solved.append(tuple(F)) or solve(self, F),
+        lambda self, F, unit: solved.append(tuple(F)) or solve(self, F, unit),
     )
     sets = [(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), (2, 3, 4, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
     first = code.decoding_vector(sets[0])

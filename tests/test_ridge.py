@@ -211,6 +211,21 @@ def test_residuals_are_of_the_size_of_rounding():
 
 
 @pytest.mark.parametrize("make", [LinearCode, ByRows])
+def test_vectors_for_messages_of_less_precision(make):
+    """They are shorter, and leave more out; each is found again for its own messages."""
+    B = smooth(30, 5.0)
+    code, F = make(B, stragglers=5), np.arange(25)
+    for _ in range(2):
+        errors = {}
+        for unit in (2.0**-53, 2.0**-24):
+            vector, left = code._shortest_solution(F, unit)
+            assert left == pytest.approx(code.residual(F, vector), rel=1e-2)
+            errors[unit] = [expected(B[F], vector, each) for each in (2.0**-53, 2.0**-24)]
+        assert errors[2.0**-24][1] < 1.5 * least(B[F], 2.0**-24) < errors[2.0**-53][1] / 10
+        assert errors[2.0**-53][0] < 1.5 * least(B[F]) < errors[2.0**-24][0] / 10
+
+
+@pytest.mark.parametrize("make", [LinearCode, ByRows])
 def test_sets_that_are_decoded_only_nearly(make):
     """Where what is exact has coefficients of 1e9 and more, what leaves 1e-8 out is decoded."""
     B = smooth(30, 5.0)

@@ -13,7 +13,7 @@ from .._arrays import as_array, check_index, check_integer
 from .base import Code
 from .cache import SurvivorCache
 from .parity import Parity
-from .ridge import near_exact_vector, row_sizes
+from .ridge import FLOAT64, near_exact_vector, row_sizes
 from .span import SOLVED
 
 __all__ = ["LinearCode"]
@@ -131,7 +131,9 @@ class LinearCode(Code):
         least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
         return int((singular > least).sum())
 
-    def _solve_by_rows(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    def _solve_by_rows(
+        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+    ) -> tuple[NDArray[Any], float]:
         inverse, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False
@@ -143,7 +145,7 @@ class LinearCode(Code):
             shortest: NDArray[Any] = (a[survivors] - a[lost] @ undo @ kept) / sizes
             return shortest
 
-        return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k))
+        return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """The combinations of what B maps to zero in which stragglers do not occur."""

@@ -9,6 +9,7 @@ are `fastgc.codes.base.Code`'s.
 from __future__ import annotations
 
 import math
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -25,7 +26,7 @@ from .assignment import Assignment
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .parity import Parity
-from .ridge import near_exact_solution
+from .ridge import FLOAT64, near_exact_solution
 from .rules import Rule
 from .span import SOLVED, Equations, Span, least_squares
 from .trust import DOUBLE, sums_of
@@ -388,13 +389,20 @@ class Scheme(Assignment):
 
     # --------------------------------------------------------------- what follows: decoding
 
-    def _shortest_solution(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
-        """The vector of `vector`, and its residual; those of the sets seen last are kept."""
+    def _shortest_solution(
+        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+    ) -> tuple[NDArray[Any], float]:
+        """The vector of `vector`, and its residual; those of the sets seen last are kept.
+
+        For messages of this unit roundoff: what is best to leave out depends on it.
+        """
         key = key_of(self.message_count, survivors)
+        if unit != FLOAT64:
+            key += struct.pack("d", unit)
         found = self._known_solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
-            solved, residual = self._solve_by_rows(ascending)
+            solved, residual = self._solve_by_rows(ascending, unit)
             vector = np.zeros((self.message_count, *solved.shape[1:]), dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
@@ -405,9 +413,11 @@ class Scheme(Assignment):
     def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
         return SurvivorCache(SETS_KEPT)
 
-    def _solve_by_rows(self, survivors: NDArray[np.int64]) -> tuple[NDArray[Any], float]:
+    def _solve_by_rows(
+        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+    ) -> tuple[NDArray[Any], float]:
         """The same, computed."""
-        return near_exact_solution(*self.equations(survivors)[:2])
+        return near_exact_solution(*self.equations(survivors)[:2], unit)
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
         """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.
