@@ -323,10 +323,7 @@ class Scheme(Assignment):
 
     @property
     def waits(self) -> bool:
-        """Whether rounds may wait for more messages than suffice. Default: of codes that are gated.
-
-        See `awaits_more`.
-        """
+        """Whether rounds may wait for more messages than suffice. Default: where `gated`."""
         return self.gated
 
     def doubt(self, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format) -> float:
@@ -392,13 +389,8 @@ class Scheme(Assignment):
     def _shortest_solution(
         self, survivors: NDArray[np.int64], unit: float = FLOAT64
     ) -> tuple[NDArray[Any], float]:
-        """The vector of `vector`, and its residual; those of the sets seen last are kept.
-
-        For messages of this unit roundoff: what is best to leave out depends on it.
-        """
-        key = key_of(self.message_count, survivors)
-        if unit != FLOAT64:
-            key += struct.pack("d", unit)
+        """What `vector` is for messages of this unit, and its residual; of the sets seen last."""
+        key = key_of(self.message_count, survivors) + struct.pack("d", unit)
         found = self._known_solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
