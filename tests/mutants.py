@@ -574,8 +574,8 @@ MUTANTS = [
     M(
         "stab5",
         "stability",
-        "for _ in range(trials if 0 < worst.size < code.n else 0):",
-        "for _ in range(0):",
+        "for value, _, lost in known if s else []:",
+        "for value, _, lost in []:",
     ),
     M(
         "stab6",
@@ -594,6 +594,37 @@ MUTANTS = [
         "stability",
         "yield (start + np.arange(s)) % n",
         "yield np.minimum(start + np.arange(s), n - 1)",
+    ),
+    M(
+        "worst1",
+        "stability",
+        "return i + i * parts // size * (m - size) // parts",
+        "return i + i * parts // size * m // parts",
+    ),
+    M(
+        "worst2",
+        "stability",
+        "at = np.maximum.accumulate(at - rank) + rank",
+        "at = np.maximum.accumulate(at)",
+    ),
+    M(
+        "worst3",
+        "stability",
+        "return self.code.decoding_vector(survivors, self.method, message_dtype=self.dtype)",
+        "return self.code.decoding_vector(survivors, message_dtype=self.dtype)",
+    ),
+    M("worst4", "stability", "if value > best[0]:", "if value < best[0]:"),
+    M(
+        "worst5",
+        "stability",
+        "silent.size + (not lost[at]) <= self.s",
+        "silent.size + (not lost[at]) <= self.s + 1",
+    ),
+    M(
+        "worst6",
+        "stability",
+        "return _BEYOND + self.amplification(survivors)\n        return math.log",
+        "return _BEYOND\n        return math.log",
     ),
     # ------------------------------------------------------------------ simulation
     M("sim1", "simulation", "needed = code.stragglers + 1", "needed = max(code.stragglers, 1)"),

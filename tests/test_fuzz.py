@@ -868,7 +868,10 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "stability.worst_survivors": _plain(
         partial(stability.worst_survivors, ReedSolomon(6, stragglers=2)),
         stragglers=2,
+        method="auto",
+        dtype="float64",
         trials=3,
+        seconds=None,
         seed=0,
     ),
     "fastgc.use_backend": _plain(fastgc.use_backend, name="numpy"),

@@ -108,7 +108,7 @@ def compare(
         Silent workers. Default: as many as each code tolerates.
     patterns : sequence of str
         "random": `sets` random sets of silent workers. "contiguous": as many windows of
-        neighbours. "adversarial": the worst that `worst_survivors` finds.
+        neighbours. "adversarial": the worst that `worst_survivors` finds for the method.
     dtypes : sequence of numpy dtypes
         Of partial gradients and messages, as in `measured_error`.
     sets : int, default 200
@@ -147,7 +147,10 @@ def compare(
             except OverflowError:  # its coefficients are beyond float64
                 experiment = None
             for pattern in patterns:
-                lost = list(_silent(code, s, pattern, sets, seed))
+                if pattern == "adversarial":
+                    lost = _worst(code, s, method, dtype, sets, seed)
+                else:
+                    lost = list(_silent(code, s, pattern, sets, seed))
                 figures = _measure(code, method, experiment, lost)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
@@ -162,13 +165,19 @@ def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[
     rng = np.random.default_rng(seed)
     if pattern == "random":
         yield from (rng.permutation(code.n)[:s] for _ in range(sets))
-    elif pattern == "contiguous":
-        yield from contiguous(code.n, s, sets, rng)
     else:
-        try:
-            yield worst_survivors(code, s, trials=sets, seed=seed).stragglers
-        except NotDecodableError:
-            return
+        yield from contiguous(code.n, s, sets, rng)
+
+
+def _worst(
+    code: Code, s: int, method: str, dtype: np.dtype[Any], sets: int, seed: int
+) -> list[NDArray[np.int64]]:
+    """The worst set that this method meets, of messages of this dtype, or none."""
+    try:
+        found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
+    except NotDecodableError:
+        return []
+    return [found.stragglers]
 
 
 def _measure(
