@@ -25,6 +25,7 @@ __all__ = [
     "comparison_table",
     "markdown_table",
     "rich_table",
+    "share_bar",
     "spending_table",
     "task_bar",
     "training_bar",
@@ -75,6 +76,15 @@ def task_bar(name: str, total: int) -> Iterator[Callable[[], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=total)
         yield lambda: progress.update(task, advance=1)
+
+
+@contextmanager
+def share_bar(name: str, total: int) -> Iterator[Callable[[int, int, int], None]]:
+    """As `task_bar`, for parts that take long: call with parts done, and steps done of the next."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda parts, done, steps: progress.update(task, completed=parts + done / steps)
 
 
 def rich_table(

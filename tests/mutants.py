@@ -626,6 +626,24 @@ MUTANTS = [
         "return _BEYOND + self.amplification(survivors)\n        return math.log",
         "return _BEYOND\n        return math.log",
     ),
+    M(
+        "spare1",
+        "stability",
+        '("wait", s, s - number)):',
+        '("wait", s, s)):',
+    ),
+    M(
+        "spare2",
+        "stability",
+        "max(found.error, near, most)",
+        "found.error",
+    ),
+    M(
+        "spare3",
+        "cli",
+        'row["way"] == way and row["worst"] <= error',
+        'row["way"] == way',
+    ),
     # ------------------------------------------------------------------ simulation
     M("sim1", "simulation", "needed = code.stragglers + 1", "needed = max(code.stragglers, 1)"),
     M("sim2", "simulation", "if index[:needed].sum() <= 1:", "if index[:needed].sum() < 1:"),

@@ -754,6 +754,85 @@ def test_stability_plot(tmp_path, monkeypatch):
     assert f"plot written to {plot}" in result.output
 
 
+# ---------------------------------------------------------------------- worst stragglers, spare
+
+
+def test_worst_stragglers_table_json_and_csv(tmp_path):
+    path = tmp_path / "worst.csv"
+    arguments = ("worst", "rs@near-exact,binary", "--sizes", "16/4,12", "--steps", "10")
+    result = run(*arguments, "--dtype", "float16", "--csv", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [(row["code"], row["n"], row["stragglers"]) for row in rows] == [
+        ("rs@near-exact", 16, 4),
+        ("binary", 16, 4),
+        ("rs@near-exact", 12, 1),
+        ("binary", 12, 1),
+    ]
+    for row in rows:
+        assert len(row["silent"]) <= row["stragglers"]
+        assert row["error"] >= row["start_error"] > 1e-5
+        assert 0.1 < row["measured"] / row["error"] < 10
+    assert path.read_text().count("\n") == 5
+    table = run(*arguments).stdout
+    assert "worst stragglers found, float64, seed 0" in table
+    assert max(map(len, table.splitlines()[:7])) <= 80
+    assert "| rs@near-exact | 16 | 4 | 5 |" in run(*arguments, "--markdown").stdout
+    limited = json.loads(run(*arguments, "--seconds", "1e-9", "--json").stdout)
+    assert [row["sets"] for row in limited] == [1, 1, 1, 1]
+
+
+def test_worst_stragglers_say_what_does_not_exist():
+    result = run("worst", "fractional,binary", "--sizes", "16/4", "--steps", "1")
+    assert result.exit_code == 0
+    assert "fractional, n=16, s=4: fractional repetition needs n to be a multiple" in result.stderr
+
+
+def test_what_spare_load_buys(tmp_path):
+    path = tmp_path / "spare.csv"
+    arguments = ("spare", "rs,binary", "--sizes", "24/8", "--more", "0,4", "--sets", "5")
+    result = run(*arguments, "--csv", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [(row["way"], row["load"], row["silent"]) for row in rows[:4]] == [
+        ("load", 9, 8),
+        ("wait", 9, 8),
+        ("load", 13, 8),
+        ("wait", 9, 4),
+    ]
+    assert path.read_text().count("\n") == 9
+    result = run(*arguments, "--error", "1e-14")
+    assert "rs, n=24, s=8, by load: " in result.stdout
+    assert max(map(len, result.stdout.splitlines()[:12])) <= 80
+    # what is said is the first that is good enough
+    bad, good = (row["worst"] for row in rows[1:4:2])
+    assert good < bad / 3
+    said = run(*arguments, "--error", str(2 * good)).stdout
+    assert f"by wait: silent 4 reaches {2 * good:.0e}" in said
+    assert "by wait: nothing tried reaches 1e-30" in run(*arguments, "--error", "1e-30").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["worst", "rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
+        (["worst", "fractional", "--sizes", "16/4"], "nothing to search: fractional, n=16, s=4"),
+        (["worst", ""], "name at least one code"),
+        (["worst", "rs@lu"], "rs has no method 'lu'"),
+        (["worst", "rs", "--seconds", "0"], "seconds must be positive and finite, not 0"),
+        (["worst", "rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
+        (["spare", "rs", "--more", "few"], "--more is a list of numbers"),
+        (["spare", "rs", "--more=-1"], "more must be at least 0, not -1"),
+        (["spare", "fractional", "--sizes", "16/4"], "fractional repetition needs n"),
+    ],
+)
+def test_errors_about_worst_stragglers_are_one_line(arguments, text):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert text in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
 def test_training_can_be_tracked(tmp_path):
     small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "none", "--compare", "binary")
     track, plot = tmp_path / "rounds.jsonl", tmp_path / "runs.svg"

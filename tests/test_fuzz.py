@@ -874,6 +874,15 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         seconds=None,
         seed=0,
     ),
+    "stability.spare": _plain(
+        partial(stability.spare, lambda s: ReedSolomon(6, stragglers=s)),
+        stragglers=2,
+        more=[0, 1],
+        method="auto",
+        dtype="float64",
+        sets=2,
+        seed=0,
+    ),
     "fastgc.use_backend": _plain(fastgc.use_backend, name="numpy"),
 }
 TARGETS = NEEDS_BACKEND | REST

@@ -571,6 +571,56 @@ def test_worst_survivors_are_reproducible_and_checked():
     assert one.log10_amplification == pytest.approx(math.log10(5))
 
 
+# ---------------------------------------------------------------------------- something to spare
+
+
+@unstable
+def test_spare_load_and_waiting_by_the_codes_they_stand_for():
+    made, done = [], []
+
+    def make(s):
+        made.append(s)
+        return ReedSolomon(40, stragglers=s)
+
+    rows = stability.spare(make, 12, more=[0, 2, 13], sets=9, progress=lambda: done.append(1))
+    assert made == [12, 12, 14, 12, 25]  # one cannot wait for more than all
+    assert len(done) == 6
+    ways = [("load", 0), ("wait", 0), ("load", 2), ("wait", 2), ("load", 13)]
+    assert [(row.way, row.more) for row in rows] == ways
+    assert rows[0][1:] == rows[1][1:]
+    for row, s in zip(rows, made, strict=True):
+        code = ReedSolomon(40, stragglers=s)
+        assert (row.n, row.load, row.tolerated) == (40, s + 1, s)
+        assert row.silent == (12 - row.more if row.way == "wait" else 12)
+        rng = np.random.default_rng(0)
+        arcs = [error_without(code, lost) for lost in contiguous(40, row.silent, 8, rng)]
+        sets = [error_without(code, rng.permutation(40)[: row.silent]) for _ in range(9)]
+        assert row.contiguous == pytest.approx(max(arcs))
+        assert (row.random, row.random_worst) == pytest.approx((np.median(sets), max(sets)))
+        found = stability.worst_survivors(code, row.silent, trials=9)
+        assert row.worst == max(found.error, row.contiguous, row.random_worst)
+    worst = [row.worst for row in rows]
+    assert worst[4] < worst[2] < worst[0]
+    assert worst[3] < worst[0]
+
+
+def error_without(code, lost):
+    return code.trust(messages_without(code, lost)).relative_error
+
+
+def test_spare_leaves_out_codes_that_do_not_exist():
+    def make(s):
+        return FractionalRepetition(12, stragglers=s)
+
+    rows = stability.spare(make, 2, more=[0, 1, 2], sets=2)
+    found = [(row.way, row.more, row.load) for row in rows]
+    assert found == [("load", 0, 3), ("wait", 0, 3), ("load", 1, 4), ("wait", 1, 3), ("wait", 2, 3)]
+    with pytest.raises(ValueError, match="no such code tolerates 4 stragglers: fractional"):
+        stability.spare(make, 4, more=[0], sets=2)
+    with pytest.raises(ValueError, match="more must be at least 0, not -1"):
+        stability.spare(make, 2, more=[-1])
+
+
 # ---------------------------------------------------------------------------------- comparison
 
 

@@ -1,6 +1,15 @@
 """The command ``fastgc``: one file for each group of commands."""
 
-from . import codes, fit, info, planning, reproduce, stability, train  # noqa: F401  (add commands)
+from . import (  # noqa: F401  (add commands)
+    codes,
+    fit,
+    info,
+    planning,
+    reproduce,
+    stability,
+    train,
+    worst,
+)
 from .common import app
 
 __all__ = ["app"]

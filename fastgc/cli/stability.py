@@ -86,7 +86,7 @@ def stability(
             from .. import plotting
 
             plotting.check_path(plot)
-        pairs = _sizes(sizes, stragglers)
+        pairs = pairs_of(sizes, stragglers)
         if equal not in ("stragglers", *HELD):
             raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {equal}")
         chosen, kinds = catalogue.split(names), catalogue.split(dtypes)
@@ -107,9 +107,9 @@ def stability(
                     try:
                         if part == "table" and equal != "stragglers" and text != chosen[0]:
                             first = _first(rows[part], chosen[0], n, s)
-                            make = partial(_scheme, text, n, seed)
+                            make = partial(scheme_of, text, n, seed)
                             s = matched(make, first, equal, sets=trials, seed=seed)
-                        scheme = {text: _scheme(text, n, seed, s)}
+                        scheme = {text: scheme_of(text, n, seed, s)}
                         said = catalogue.remark(text, scheme[text][0])
                         notes += [said] if said and part == "table" else []
                     except (ValueError, OverflowError) as error:
@@ -188,7 +188,7 @@ def stability(
         typer.echo(note, err=True)
 
 
-def _sizes(text: str, fractions: str) -> list[tuple[int, int]]:
+def pairs_of(text: str, fractions: str) -> list[tuple[int, int]]:
     """Pairs of workers and stragglers."""
     pairs = []
     try:
@@ -217,7 +217,8 @@ def _first(rows: list[Any], code: str, n: int, s: int) -> Any:
     return found[0]
 
 
-def _scheme(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
+def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
+    """A code, and the method for its decoding vectors, by a name such as rs@solve."""
     name, _, method = text.partition("@")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell

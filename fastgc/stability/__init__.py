@@ -3,13 +3,16 @@
 from .bounds import amplification, error_bound, residual
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
+from .spare import SPARED, SpareRow, spare
 from .survey import HELD, PATTERNS, StabilityRow, compare, matched, write_csv
 from .tracker import StabilityTracker, TrackedRound, write_jsonl
 
 __all__ = [
     "HELD",
     "PATTERNS",
+    "SPARED",
     "MeasuredError",
+    "SpareRow",
     "StabilityRow",
     "StabilityTracker",
     "TrackedRound",
@@ -20,6 +23,7 @@ __all__ = [
     "matched",
     "measured_error",
     "residual",
+    "spare",
     "worst_survivors",
     "write_csv",
     "write_jsonl",

@@ -18,7 +18,7 @@ from ..codes.decoding import trust_by_rows
 from ..errors import NotDecodableError
 from .bounds import amplification
 
-__all__ = ["WorstCase", "messages_without", "worst_survivors"]
+__all__ = ["Sight", "WorstCase", "contiguous", "messages_without", "worst_survivors"]
 
 _RINGS = 4  # clusters searched: they are alike
 _STEPS = 12  # of progressions
@@ -137,7 +137,7 @@ def worst_survivors(
     if seconds is not None:
         until = time.monotonic() + check_real("seconds", seconds, positive=True)
     rng = np.random.default_rng(at_least("seed", seed, 0))
-    look = _Sight(code, method, dtype)
+    look = Sight(code, method, dtype)
     starts = list(_starts(code, s, trials, rng))
     total = len(starts) + (_CLIMBED * trials if s else 0)
     known: list[tuple[float, str, Numbers]] = []
@@ -186,11 +186,11 @@ def worst_survivors(
 
 
 def _error(value: float) -> float:
-    """The relative error that a value of `_Sight` stands for."""
+    """The relative error that a value of `Sight` stands for."""
     return math.exp(value) if value < _BEYOND else math.inf
 
 
-class _Sight:
+class Sight:
     """How bad a set of silent workers is: logarithm of the error, or -Inf if it is not decodable.
 
     Beyond float64, `_BEYOND` and that of the amplification.
@@ -202,6 +202,7 @@ class _Sight:
         self.form = code.format(1, np.float32, kind) if is_half(kind) else code.format(1, kind)
 
     def __call__(self, lost: Numbers) -> float:
+        """How bad it is that these workers are silent."""
         self.sets += 1
         survivors = messages_without(self.code, lost)
         try:
@@ -216,6 +217,11 @@ class _Sight:
         if not error < math.inf:
             return _BEYOND + self.amplification(survivors)
         return math.log(max(error, sys.float_info.min))
+
+    def error(self, lost: Numbers) -> float:
+        """The relative error; Inf if nothing is decoded."""
+        value = self(lost)
+        return math.inf if value == -math.inf else _error(value)
 
     def _vector(self, survivors: Numbers) -> NDArray[Any]:
         return self.code.decoding_vector(survivors, self.method, message_dtype=self.dtype)
@@ -243,6 +249,7 @@ class _Moves:
             self.ring[ring], self.place[ring] = r, np.arange(ring.size)
 
     def __call__(self, lost: Mask) -> Mask:
+        """A neighbour of this set, or the set itself."""
         rng, there = self.rng, lost.copy()
         silent, heard = np.flatnonzero(lost), np.flatnonzero(~lost)
         kind = rng.random()
