@@ -634,12 +634,6 @@ MUTANTS = [
     ),
     M(
         "spare2",
-        "stability",
-        "max(found.error, near, most)",
-        "found.error",
-    ),
-    M(
-        "spare3",
         "cli",
         'row["way"] == way and row["worst"] <= error',
         'row["way"] == way',

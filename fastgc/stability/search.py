@@ -52,8 +52,8 @@ class WorstCase(NamedTuple):
     pattern : str
         How they were found: "contiguous", "arcs", "progression", "graded", "random" or "exchanges".
     error : float
-        Relative error that `Code.trust` predicts of the gradient. Inf where the vector is beyond
-        float64.
+        Relative error that `Code.trust` predicts of the gradient, by this method's vector. Inf
+        where that is beyond float64.
     start_error : float
         The same, of the worst set that was not found by exchanges.
     sets : int
@@ -123,7 +123,7 @@ def worst_survivors(
     Notes
     -----
     What is searched for is the largest ``Code.trust(survivors).relative_error``, by this method's
-    vector; of sets whose vectors are beyond float64, the largest amplification. A search, not a
+    vector; where that is beyond float64, the largest amplification. A search, not a
     proof: the true worst case may be worse.
 
     Near-exact vectors of Reed-Solomon codes are worst where stragglers fill a window of the circle
