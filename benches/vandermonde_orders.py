@@ -92,7 +92,9 @@ def main() -> None:
     parser.add_argument("-m", type=int, default=60, help="nodes (60)")
     m = parser.parse_args().m
     print(f"{m} nodes")
-    print("nodes            b       system  given            Leja             auto             bound")
+    print(
+        "nodes            b       system  given            Leja             auto             bound"
+    )
     for name, nodes, what, b in cases(m):
         for transpose in (False, True):
             found, bound = order_errors(nodes, b, transpose)

@@ -239,8 +239,8 @@ MUTANTS = [
     M(
         "c38",
         "kernels decoding_methods errors",
-        "if ((method == FGC_LOOKUP ? f : n - f) <= FGC_RUN && !chosen)",
-        "if (f <= FGC_RUN && !chosen)",
+        "if ((method == FGC_LOOKUP ? f : n - f) > FGC_RUN || chosen) {",
+        "if (f > FGC_RUN || chosen) {",
     ),
     M(
         "c39",
@@ -1063,8 +1063,8 @@ MUTANTS = [
     M(
         "rs10",
         "reed_solomon stability",
-        "square = min(square, 0)",
-        "square = max(square, 0)",
+        "log_square = min(log_square, 0)",
+        "log_square = max(log_square, 0)",
     ),
     M(
         "rs11",
@@ -1270,7 +1270,7 @@ MUTANTS = [
     M(
         "ridge1",
         "ridge",
-        "if bias > FLOAT64 / unit * rounding:",
+        "if bias > DOUBLE / unit * rounding:",
         "if False:",
     ),
     M(
@@ -1330,8 +1330,8 @@ MUTANTS = [
     M(
         "cluster1",
         "reed_solomon codes",
-        "alike = c._replace(first_worker=0, first_partition=0)",
-        "alike = c._replace(first_worker=0, first_partition=0, k=0)",
+        "first_worker=0, first_partition=0)\n            if alike in known:",
+        "first_worker=0, first_partition=0, k=0)\n            if alike in known:",
     ),
     M(
         "tiling1",

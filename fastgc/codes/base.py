@@ -12,18 +12,17 @@ from .._arrays import (
     as_array,
     as_rows,
     at_least,
-    check_dtype,
     check_output,
     check_workers,
-    unit_roundoff,
     view_of,
 )
 from ..errors import NotDecodableError
 from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
 from .encoding import Encoder, encode
+from .format import unit_of
 from .precision import Precise
 from .round import Round, Watch
-from .trust import Approximation
+from .trust import DOUBLE, Approximation
 
 __all__ = ["Code", "Recovery"]
 
@@ -208,7 +207,7 @@ class Code(Precise):
             kind = np.complex128 if self.is_complex else np.float64
             shape = (survivors.size,) if self.pieces == 1 else (survivors.size, self.pieces)
             target = check_output("out", out, np.dtype(kind), shape)
-        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        unit = DOUBLE if message_dtype is np.float64 else unit_of(message_dtype)
         found = self._vector_by(survivors, method, unit)
         if out is None or target is None:
             return found
@@ -262,7 +261,7 @@ class Code(Precise):
         vectors = np.zeros(
             (*given.shape, *pieces), dtype=np.complex128 if self.is_complex else np.float64
         )
-        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        unit = unit_of(message_dtype)
         good = self.fill_vectors(given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
             if undecodable == "nan":
@@ -280,7 +279,7 @@ class Code(Precise):
 
         `message_dtype` as in `decoding_vector`.
         """
-        return Decoder(self, unit_roundoff(check_dtype(message_dtype, halves=True)))
+        return Decoder(self, unit_of(message_dtype))
 
     def best_vector(
         self, survivors: ArrayLike, *, message_dtype: DTypeLike = np.float64
@@ -296,7 +295,7 @@ class Code(Precise):
         float
             The residual, as in `Approximation`, computed from the rows.
         """
-        unit = unit_roundoff(check_dtype(message_dtype, halves=True))
+        unit = unit_of(message_dtype)
         return best_vector(self, self.check_survivors(survivors), unit)
 
     @overload

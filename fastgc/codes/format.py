@@ -24,7 +24,7 @@ from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 from .trust import DOUBLE
 
-__all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector"]
+__all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector", "unit_of"]
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
@@ -396,3 +396,8 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype
+
+
+def unit_of(message_dtype: DTypeLike) -> float:
+    """Unit roundoff of messages of a dtype, or TypeError."""
+    return unit_roundoff(check_dtype(message_dtype, halves=True))

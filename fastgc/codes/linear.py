@@ -13,8 +13,9 @@ from .._arrays import as_array, check_index, check_integer
 from .base import Code
 from .cache import SurvivorCache
 from .parity import Parity
-from .ridge import FLOAT64, near_exact_vector, row_sizes
+from .ridge import near_exact_vector, row_sizes
 from .span import SOLVED
+from .trust import DOUBLE
 
 __all__ = ["LinearCode"]
 
@@ -132,7 +133,7 @@ class LinearCode(Code):
         return int((singular > least).sum())
 
     def _solve_by_rows(
-        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+        self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
         inverse, null = self._null
         lost = np.ones(self.n, dtype=bool)

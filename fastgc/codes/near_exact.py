@@ -105,27 +105,44 @@ def nearer_vector(
     """The near-exact vector of survivors that suffice.
 
     With an `exact` one, whose entries may be beyond float64: in each cluster the one of the two
-    whose expected error is smaller, ``|a_S|^2 + (2 u)^2 |a_F|^2`` times the square of a row of B;
-    and the exact one where its |a_F|^2 is at most `kept`.
+    whose expected error is smaller, of what it leaves out and of rounding; and the exact one where
+    its |a_F|^2 is at most `kept`.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     for c, at, turns in _split(clusters, survivors):
-        most = math.inf
+        length = math.inf
         if exact is not None:
             vector[at] = exact[at]
             length = square(exact[at])
             if length <= kept:
                 continue
-            if length < math.inf:
-                most = (2 * unit) ** 2 * length
         lost = np.ones(c.m, dtype=np.bool_)
         lost[turns] = False
         values = kernels.near_exact(np.flatnonzero(lost), c.m, c.tolerance, unit)
-        size = values.real**2 + values.imag**2
-        left = float(size[lost].sum())
-        if left + (2 * unit) ** 2 * (float(size.sum()) - left) < most:
-            vector[at] = values[turns]
+        near = values[turns]
+        if not length < math.inf or _cost(c, at, survivors, near, unit) < _cost(
+            c, at, survivors, vector[at], unit
+        ):
+            vector[at] = near
     return vector
+
+
+def _cost(
+    cluster: Cluster,
+    at: NDArray[np.int64],
+    survivors: NDArray[np.int64],
+    vector: NDArray[np.complex128],
+    unit: float,
+) -> float:
+    """``|a_F B_F - 1|^2`` and what rounding of messages adds, of a cluster's survivors.
+
+    Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
+    its rows' sums cancel.
+    """
+    alone = cluster._replace(first_worker=0, first_partition=0)
+    left = lacking([alone], survivors[at] - cluster.first_worker, vector)
+    row = row_square(alone, 1)
+    return square(left) + (2 * unit) ** 2 * row * square(vector)
 
 
 @lru_cache(maxsize=64)

@@ -15,11 +15,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import unit_roundoff
+from .trust import DOUBLE
 
-__all__ = ["FLOAT64", "near_exact_solution", "near_exact_vector", "row_sizes"]
+__all__ = ["near_exact_solution", "near_exact_vector", "row_sizes"]
 
-FLOAT64 = unit_roundoff(np.dtype(np.float64))
 
 # Bias over rounding from which on it is not rounding that left it: of a thousand workers it is 0.3.
 _BIASED = 8
@@ -40,7 +39,7 @@ def near_exact_vector(
     rows: NDArray[np.number],
     sizes: NDArray[np.float64],
     target: NDArray[np.number],
-    unit: float = FLOAT64,
+    unit: float = DOUBLE,
 ) -> tuple[NDArray[np.number], float]:
     """A vector with ``vector @ rows = target``, up to what rounding costs more than it is worth.
 
@@ -76,7 +75,7 @@ def near_exact_vector(
 
     vector = solve(target)
     left, bias, rounding = assess(vector)
-    if bias > FLOAT64 / unit * rounding:  # more than the vector's own rounding need leave
+    if bias > DOUBLE / unit * rounding:  # more than the vector's own rounding need leave
         again = vector + solve(left)
         _, remains, grown = assess(again)
         if remains < bias:
@@ -90,7 +89,7 @@ def near_exact_vector(
 
 
 def near_exact_solution(
-    rows: NDArray[np.number], target: NDArray[np.number], unit: float = FLOAT64
+    rows: NDArray[np.number], target: NDArray[np.number], unit: float = DOUBLE
 ) -> tuple[NDArray[np.number], float]:
     """The same of rows alone, whose shortest vector is found by least squares."""
     sizes = row_sizes(rows)

@@ -13,8 +13,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import combinations
-from math import comb
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -26,9 +24,9 @@ from .assignment import Assignment
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .parity import Parity
-from .ridge import FLOAT64, near_exact_solution
+from .ridge import near_exact_solution
 from .rules import Rule
-from .span import SOLVED, Equations, Span, least_squares
+from .span import SOLVED, Equations, Span, least_squares, tolerated
 from .trust import DOUBLE, sums_of
 
 __all__ = ["Follower", "Scheme"]
@@ -36,9 +34,7 @@ __all__ = ["Follower", "Scheme"]
 # Coefficients kept, at most, to compute what combinations of messages lack.
 ENTRIES_KEPT = 1 << 20
 
-# Survivor sets whose shortest vectors are remembered, and sets, at most, that are tried to find how
-# many stragglers a code tolerates.
-SETS_KEPT, SETS_TRIED = 256, 5_000
+SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
 
@@ -109,7 +105,9 @@ class Scheme(Assignment):
     def stragglers(self) -> int | None:
         """Workers of which nothing need come in the worst case, s; None if it is not known."""
         self._stragglers_found = True
-        return self._tolerated_by_rows()
+        return tolerated(
+            self.n, lambda came: self._solve_by_rows(self.messages_of(came))[1] <= SOLVED
+        )
 
     def known_stragglers(self) -> int:
         """`stragglers`, where it is known; ValueError where it is not."""
@@ -153,7 +151,11 @@ class Scheme(Assignment):
         -------
         (f,) or (f, pieces) array
         """
-        vector, residual = self._shortest_solution(survivors)
+        return self._vector_by_rows(survivors, DOUBLE)
+
+    def _vector_by_rows(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+        """The same, for messages of this unit roundoff."""
+        vector, residual = self._shortest_solution(survivors, unit)
         if residual > SOLVED and self.rule.missing(survivors):
             self.raise_too_few(survivors)
         return vector
@@ -180,7 +182,9 @@ class Scheme(Assignment):
 
     def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         """`vector`, for messages of this unit roundoff, where it depends on that."""
-        return self.vector(survivors)
+        if type(self).vector is not Scheme.vector:
+            return self.vector(survivors)
+        return self._vector_by_rows(survivors, unit)
 
     def fill_vectors(
         self, masks: NDArray[np.bool_], method: str, out: NDArray[Any], unit: float = DOUBLE
@@ -387,7 +391,7 @@ class Scheme(Assignment):
     # --------------------------------------------------------------- what follows: decoding
 
     def _shortest_solution(
-        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+        self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
         """What `vector` is for messages of this unit, and its residual; of the sets seen last."""
         key = key_of(self.message_count, survivors) + struct.pack("d", unit)
@@ -406,7 +410,7 @@ class Scheme(Assignment):
         return SurvivorCache(SETS_KEPT)
 
     def _solve_by_rows(
-        self, survivors: NDArray[np.int64], unit: float = FLOAT64
+        self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
         """The same, computed."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
@@ -451,19 +455,28 @@ class Scheme(Assignment):
             self.check_survivors(survivors)  # says which one is too many
         own = self._thread_own
         # Bound once for each thread: it takes five times as long as one call.
-        backend = getattr(own, "backend", None)
-        if backend is None or backend is not kernels.choice.active:
-            own.survivors = np.empty(self.message_count, dtype=np.int64)
-            own.vector = self._empty_vector(self.message_count)
-            own.fill = {}
-            own.backend = kernels.choice.active or kernels.choice.load()
-        fill = own.fill.get(unit)
-        if fill is None:
-            fill = own.fill[unit] = self.bind_vector(own.survivors, own.vector, unit)
+        try:
+            fill = own.fills[unit]
+            bound = own.backend is kernels.choice.active
+        except (AttributeError, KeyError):
+            bound = False
+        if not bound:
+            fill = self._bind_own(own, unit)
         own.survivors[:f] = survivors
         fill(f, method)
         vector: NDArray[Any] = own.vector[:f].copy(order="A")
         return vector
+
+    def _bind_own(self, own: threading.local, unit: float) -> VectorFunction:
+        """Bind to a thread's own buffers, by the backend in use."""
+        active = kernels.choice.active or kernels.choice.load()
+        if getattr(own, "backend", None) is not active:
+            own.survivors = np.empty(self.message_count, dtype=np.int64)
+            own.vector = self._empty_vector(self.message_count)
+            own.fills, own.backend = {}, active
+        fill: VectorFunction = self.bind_vector(own.survivors, own.vector, unit)
+        own.fills[unit] = fill
+        return fill
 
     @cached_property
     def _thread_own(self) -> threading.local:
@@ -475,19 +488,6 @@ class Scheme(Assignment):
         if self.pieces == 1:
             return np.empty(size, dtype=kind)
         return np.empty((self.pieces, size), dtype=kind).T
-
-    def _tolerated_by_rows(self) -> int | None:
-        """The most workers that may be silent, whichever they are; None if trying takes long."""
-        tried = 0
-        for s in range(1, self.n):
-            tried += comb(self.n, s)
-            if tried > SETS_TRIED:
-                return None
-            for lost in combinations(range(self.n), s):
-                came = self.messages_of(np.delete(np.arange(self.n), lost).tolist())
-                if self._solve_by_rows(came)[1] > SOLVED:
-                    return s - 1
-        return self.n - 1
 
     # ------------------------------------------------------------------ what follows: sizes
 

@@ -7,6 +7,8 @@ its scheme.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from .rules import Numbers, Tally
 
-__all__ = ["SOLVED", "Equations", "Span", "least_squares"]
+__all__ = ["SOLVED", "Equations", "Span", "least_squares", "tolerated"]
 
 # Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
 # gradient would be worthless.
@@ -157,3 +159,22 @@ class _SpanTally:
             new = new / rest
             self._basis.append(new)
             self._left = self._left - np.outer(self._left @ new.conj(), new)
+
+
+SETS_TRIED = 5_000  # at most
+
+
+def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
+    """The most of n workers that may be silent, whichever they are; None if trying takes long.
+
+    `suffice` says whether all messages of these workers do.
+    """
+    tried = 0
+    for s in range(1, n):
+        tried += comb(n, s)
+        if tried > SETS_TRIED:
+            return None
+        for lost in combinations(range(n), s):
+            if not suffice(np.delete(np.arange(n), lost).tolist()):
+                return s - 1
+    return n - 1
