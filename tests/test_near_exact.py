@@ -367,3 +367,87 @@ def test_too_few_messages_and_unknown_methods():
         fastgc.BinaryCode(20, stragglers=4).decoding_vector(range(18), "near-exact")
     with pytest.raises(TypeError):
         code.decoding_vector(range(18), message_dtype=np.int64)
+
+
+# ------------------------------------------------------------------------------ hard patterns
+
+
+def cost(code, survivors, vector):
+    """What is left out, and what rounding of messages adds, from the dense matrix."""
+    B = code.matrix()[survivors].astype(np.clongdouble)
+    left = np.linalg.norm((vector @ B - 1).astype(complex)) / np.sqrt(code.k)
+    return np.hypot(left, 2 * UNITS[np.float64] * np.linalg.norm(vector) * code.row_norms[0] ** 0.5)
+
+
+def dense_at_its_ends(code, s, width, part):
+    """A window of the circle: evenly, and in part as Chebyshev's nodes. They harm most."""
+    even = np.linspace(0, 1, s)
+    at = (1 - part) * even + part * (1 - np.cos(np.pi * even)) / 2
+    places = np.unique(np.rint(at * (width - 1)).astype(int))
+    chosen = np.zeros(width, dtype=bool)
+    chosen[places] = True
+    chosen[np.flatnonzero(~chosen)[: s - places.size]] = True
+    return code.rings()[0][np.flatnonzero(chosen)]
+
+
+@pytest.mark.parametrize(
+    ("n", "s", "width", "part"), [(160, 48, 92, 0.6), (200, 60, 130, 0.6), (190, 80, 146, 0.3)]
+)
+def test_where_polynomials_do_not_do(n, s, width, part):
+    """Whitened equations leave less, and by them little more than there is no way around."""
+    code = ReedSolomon(n, stragglers=s)
+    survivors = without(code, dense_at_its_ends(code, s, width, part))
+    turns = code._clusters[0].q * survivors % n
+    lost = np.setdiff1d(np.arange(n), turns)
+    polynomial = kernels.near_exact(lost, n, s, UNITS[np.float64])[turns]
+    vector = code.decoding_vector(survivors, "near-exact")
+    assert cost(code, survivors, polynomial) > np.sqrt(UNITS[np.float64])
+    assert cost(code, survivors, vector) <= cost(code, survivors, polynomial)
+    B = code.matrix()[survivors] / np.sqrt(n)
+    system = np.concatenate([B.T, np.eye(n - s) * 2 * UNITS[np.float64] * code.row_norms[0] ** 0.5])
+    target = np.r_[np.full(n, 1 / np.sqrt(n)), np.zeros(n - s)]
+    least = np.linalg.lstsq(system, target, rcond=1e-18)[0]
+    assert cost(code, survivors, vector) <= 2 * cost(code, survivors, least)
+
+
+def test_whitened_values():
+    """Zero where they are to be, and of all such the nearest to a constant's spectrum."""
+    rng = np.random.default_rng(0)
+    for n, s in [(5, 1), (12, 5), (30, 29), (31, 8)]:
+        turns = rng.permutation(n)[:s]
+        weights = 10.0 ** rng.uniform(-2, 0, n)
+        values = kernels.whitened(turns, weights)
+        assert np.abs(values[turns]).max() < 1e-10
+        nodes = np.exp(2j * np.pi * np.outer(turns, np.arange(n)) / n) / weights
+        y = np.linalg.pinv(nodes) @ np.full(s, -1 / n)
+        h = y / weights + np.r_[1 / n, np.zeros(n - 1)]
+        np.testing.assert_allclose(values, n * np.fft.ifft(h), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "s", "clusters"), [(12, 12, 3, 1), (12, 17, 3, 1), (13, 9, 4, 1), (24, 30, 3, 2)]
+)
+def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
+    """Averaged over the places that columns may have, which for k = n are all."""
+    code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
+    alone = code._clusters[0]._replace(first_worker=0, first_partition=0)
+    rng = np.random.default_rng(0)
+    m = alone.m
+    a = rng.standard_normal(m) + 1j * rng.standard_normal(m)
+    placed = np.empty(m, dtype=complex)
+    placed[alone.q * np.arange(m) % m] = a
+    h = np.fft.fft(placed) / m
+    h[0] -= 1 / m
+    by_weights = np.linalg.norm(near_exact._weights(alone, 0.3) * h)
+    left = 0.0
+    light, heavy = divmod(alone.m * alone.w, alone.k)
+    for d, columns in ((light, alone.k - heavy), (light + 1, heavy)):
+        if columns:
+            one = near_exact.tau(m, d, alone.q)
+            shifts = [np.sum(np.roll(a, -o)[:d] * one) - 1 for o in range(m)]
+            left += columns / alone.k * np.mean(np.abs(shifts) ** 2)
+    row = near_exact.row_square(alone, alone.k)
+    flat = a - 1 / m  # rounding, too, is counted from where all are alike
+    assert by_weights == pytest.approx(
+        np.sqrt(left + (2 * 0.3) ** 2 * row * np.linalg.norm(flat) ** 2), rel=1e-10
+    )

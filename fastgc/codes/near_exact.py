@@ -36,6 +36,10 @@ __all__ = [
 # second; and where that would not.
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
+# Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
+# is computed anew by whitened equations: about half a second.
+ANEW = 1 << 30
+
 # Degree, at most, of codes by which the precision of larger ones is estimated.
 SAMPLED = 128
 
@@ -87,6 +91,9 @@ def _split(
     clusters: Sequence[Cluster], survivors: NDArray[np.int64]
 ) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
     """Of each cluster: positions of its survivors, and their places on its circle."""
+    if len(clusters) == 1:
+        yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
+        return
     firsts = np.array([c.first_worker for c in clusters])
     of = np.searchsorted(firsts, survivors, side="right") - 1
     order = np.argsort(of, kind="stable")
@@ -104,11 +111,15 @@ def nearer_vector(
 ) -> NDArray[np.complex128]:
     """The near-exact vector of survivors that suffice.
 
-    With an `exact` one, whose entries may be beyond float64: in each cluster the one of the two
-    whose expected error is smaller, of what it leaves out and of rounding; and the exact one where
+    Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
+    has any degree, and what its higher powers leave out of the gradient is held down.
+
+    With an `exact` one, whose entries may be beyond float64: in each cluster that of the vectors
+    whose expected error is smallest, of what it leaves out and of rounding; and the exact one where
     its |a_F|^2 is at most `kept`.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
+    limit = math.sqrt(unit)
     for c, at, turns in _split(clusters, survivors):
         length = math.inf
         if exact is not None:
@@ -118,31 +129,58 @@ def nearer_vector(
                 continue
         lost = np.ones(c.m, dtype=np.bool_)
         lost[turns] = False
-        values = kernels.near_exact(np.flatnonzero(lost), c.m, c.tolerance, unit)
+        roots = np.flatnonzero(lost)
+        values = kernels.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
-        if not length < math.inf or _cost(c, at, survivors, near, unit) < _cost(
-            c, at, survivors, vector[at], unit
-        ):
+        # A quick look first: what is left out passes through rows of about one norm.
+        row = row_square(c, c.k)
+        about = math.sqrt(row * (square(values[roots]) + (2 * unit) ** 2 * square(near)))
+        if about <= limit and not 2 * unit * math.sqrt(row * length) <= about:
             vector[at] = near
+            continue
+        choices = [near, vector[at]] if length < math.inf else [near]
+        alone = c._replace(first_worker=0, first_partition=0)
+        members = survivors[at] - c.first_worker
+        errors = [_error(alone, members, each, unit) for each in choices]
+        if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
+            choices.append(kernels.whitened(roots, _weights(alone, unit))[turns])
+            errors.append(_error(alone, members, choices[-1], unit))
+        vector[at] = choices[int(np.argmin(errors))]
     return vector
 
 
-def _cost(
-    cluster: Cluster,
-    at: NDArray[np.int64],
-    survivors: NDArray[np.int64],
-    vector: NDArray[np.complex128],
-    unit: float,
+def _error(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
 ) -> float:
-    """``|a_F B_F - 1|^2`` and what rounding of messages adds, of a cluster's survivors.
+    """Error to expect of a code of one cluster: what is left out, and rounding of messages.
 
     Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
-    its rows' sums cancel.
+    their sums over the rows cancel.
     """
-    alone = cluster._replace(first_worker=0, first_partition=0)
-    left = lacking([alone], survivors[at] - cluster.first_worker, vector)
-    row = row_square(alone, 1)
-    return square(left) + (2 * unit) ** 2 * row * square(vector)
+    left = square(lacking([alone], survivors, vector)) / alone.k
+    return math.sqrt(left + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector))
+
+
+@lru_cache(maxsize=16)
+def _weights(alone: Cluster, unit: float) -> NDArray[np.float64]:
+    """What frequencies of a vector count for, squares of which add up to that of `_error`.
+
+    B's columns are shifts of tau, so that what is left out has the vector's spectrum times tau's.
+    That of a column of weight d is 0 at 1 .. d-1: those of p in the locator form. Only rounding
+    holds these down.
+    """
+    m = alone.m
+    squares = np.zeros(m)
+    counts = np.bincount(alone.columns()[1])
+    for d in alone.weights:
+        placed = np.zeros(m, dtype=np.complex128)
+        placed[alone.q * np.arange(d) % m] = tau(m, d, alone.q)
+        spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
+        spectrum[1:d] = 0  # but for rounding
+        squares += counts[d] / alone.k * spectrum
+    found: NDArray[np.float64] = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
+    found.flags.writeable = False
+    return found
 
 
 @lru_cache(maxsize=64)

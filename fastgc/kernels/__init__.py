@@ -52,6 +52,7 @@ from .facade import (
 from .fourier import Fourier, fourier_rebuild
 from .near_exact import near_exact
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, address, stacked
+from .whitened import whitened
 
 __all__ = [
     "BLOCKS",
@@ -102,6 +103,7 @@ __all__ = [
     "stacked",
     "threads",
     "use_backend",
+    "whitened",
 ]
 
 
