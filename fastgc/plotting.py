@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .history import History, Record
-    from .stability import StabilityRow, StabilityTracker
+    from .stability import CircleValues, StabilityRow, StabilityTracker
 
 __all__ = [
     "check_path",
+    "circle_curves",
     "error_curves",
     "panel_figure",
+    "save_circle_curves",
     "save_error_curves",
     "save_panels",
     "save_stability_curves",
@@ -221,7 +223,9 @@ def stability_curves(
 def stability_figure(
     by_workers: Sequence[StabilityRow], by_stragglers: Sequence[StabilityRow]
 ) -> Figure:
-    """Draw two panels, error against workers and against stragglers; see `stability_curves`.
+    """Draw errors against workers and against stragglers side by side; see `stability_curves`.
+
+    For each pattern of stragglers, in the order of the rows, there are two panels below each other.
 
     Parameters
     ----------
@@ -230,25 +234,32 @@ def stability_figure(
     Raises
     ------
     ValueError
-        If either is empty.
+        If either has no row of a pattern.
     """
-    if not by_workers or not by_stragglers:
+    patterns = list(dict.fromkeys(row.pattern for row in [*by_workers, *by_stragglers]))
+    parts = [
+        [[row for row in rows if row.pattern == pattern] for rows in (by_workers, by_stragglers)]
+        for pattern in patterns
+    ]
+    if not parts or not all(rows for part in parts for rows in part):
         raise ValueError("nothing to draw: none of the codes exists for the sizes of the picture")
-    figure = _new_figure(11, 5.5)
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure = _new_figure(11, 1.5 + 4 * len(parts))
+    axes = figure.subplots(len(parts), 2, sharey=True, squeeze=False)
     names = list(dict.fromkeys(row.code for row in [*by_workers, *by_stragglers]))
-    stability_curves(by_workers, left, "n", names)
-    stability_curves(by_stragglers, right, "stragglers", names)
-    right.set_ylabel("")
-    first, second = by_workers[0], by_stragglers[0]
-    share = round(first.n / max(first.stragglers, 1))
-    left.set_title(f"s = n/{share} random stragglers, {first.dtype}")
-    right.set_title(f"n = {second.n} workers, random stragglers, {second.dtype}")
-    handles, _ = left.get_legend_handles_labels()
+    for pattern, (left, right), (workers, stragglers) in zip(patterns, axes, parts, strict=True):
+        stability_curves(workers, left, "n", names)
+        stability_curves(stragglers, right, "stragglers", names)
+        right.set_ylabel("")
+        first, second = workers[0], stragglers[0]
+        share = round(first.n / max(first.stragglers, 1))
+        left.set_title(f"s = n/{share} {pattern} stragglers, {first.dtype}")
+        right.set_title(f"n = {second.n} workers, {pattern} stragglers, {second.dtype}")
+    handles, _ = axes[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
     )
-    figure.suptitle(f"median, and up to the worst of {first.sets} sets of survivors", fontsize=10)
+    sets = max(row.sets for row in by_workers)
+    figure.suptitle(f"median, and up to the worst of {sets} sets of survivors", fontsize=10)
     return figure
 
 
@@ -268,6 +279,49 @@ def save_stability_curves(
     """
     check_path(path)
     figure = stability_figure(by_workers, by_stragglers)
+    _save(figure, path)
+
+
+def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
+    """Draw the exact and the near-exact decoding vector around the circle, on a logarithmic axis.
+
+    Stragglers' places are shaded. The exact polynomial is 0 there, which the axis does not have.
+
+    Parameters
+    ----------
+    values : CircleValues
+        Of `fastgc.stability.circle_values`.
+    ax : matplotlib Axes, optional
+        Where to draw; else a new figure, ``ax.figure``.
+    """
+    if ax is None:
+        ax = _new_figure().add_subplot()
+    place = np.arange(values.lost.size)
+    steps = np.diff(values.lost.astype(np.int8), prepend=0, append=0)
+    label = "stragglers"
+    for start, end in zip(np.flatnonzero(steps > 0), np.flatnonzero(steps < 0), strict=True):
+        ax.axvspan(start - 0.5, end - 0.5, color="0.9", zorder=0, label=label)
+        label = "_stragglers"
+    curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
+    for (name, logs), colour, dash in zip(curves, _COLOURS[1::-1], ("--", "-"), strict=False):
+        shown = np.where(np.isfinite(logs), logs, np.nan)
+        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name)
+    ax.axhline(0, color="0.4", linewidth=0.8, linestyle=":", zorder=1)
+    ax.set_xlim(-0.5, place.size - 0.5)
+    ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
+    ax.set_xlabel("place i on the circle")
+    ax.set_ylabel("n |p(α$^i$)|")
+    ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
+    _plain_frame(ax)
+    ax.legend(frameon=False, loc="lower left")
+    return ax
+
+
+def save_circle_curves(values: CircleValues, path: str | os.PathLike[str]) -> None:
+    """Write the picture that `circle_curves` draws to a file, as `save_error_curves` does."""
+    check_path(path)
+    figure = _new_figure()
+    circle_curves(values, figure.add_subplot())
     _save(figure, path)
 
 
@@ -478,7 +532,14 @@ def _new_figure(width: float = 7, height: float = 4.5) -> Figure:
 
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    figure.savefig(path, format=Path(path).suffix[1:].lower(), dpi=200)
+    from matplotlib import rc_context
+
+    kind = Path(path).suffix[1:].lower()
+    dated = {"svg": "Date", "pdf": "CreationDate"}
+    # the same picture is the same file
+    with rc_context({"svg.hashsalt": "fastgc"}):
+        metadata = {dated[kind]: None} if kind in dated else None
+        figure.savefig(path, format=kind, dpi=200, metadata=metadata)
 
 
 def _plain_frame(ax: Axes) -> None:

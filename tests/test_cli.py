@@ -672,6 +672,7 @@ def test_stability_table_json_and_csv(tmp_path):
     table = run(*arguments, *options)
     assert table.stdout.count("float32, adversarial stragglers") == 1
     assert table.stdout.count("binary ") == 8 + 2
+    assert table.stdout.count(" µs ") == 4  # beside errors, as it depends on who straggles
     assert max(map(len, table.stdout.splitlines()[:40])) <= 80
     markdown = run(*arguments, *options, "--markdown").stdout
     assert "| Reed-Solomon, by Björck–Pereyra, Leja order | 16 | 4 |" in markdown
@@ -687,7 +688,8 @@ def test_tables_say_which_clustered_codes_are_not():
 
 
 def test_stability_at_equal_load():
-    arguments = ("stability", "rs,rs-clustered,binary,fractional", "--sizes", "16/8", "--trials")
+    arguments = ("stability", "rs,rs-clustered,binary,fractional", "--sizes", "16/8", "--patterns")
+    arguments = (*arguments, "random", "--trials")
     rows = json.loads(run(*arguments, "3", "--equal", "load", "--json").stdout)
     assert [(row["code"], row["stragglers"], row["load"]) for row in rows] == [
         ("rs", 8, 9),
@@ -696,13 +698,45 @@ def test_stability_at_equal_load():
         ("fractional", 7, 8),
     ]
     result = run(*arguments, "3", "--equal", "load")
-    assert "loads, messages and times of decoding; equal: load" in result.output
+    assert "loads and messages; equal: load" in result.output
     assert result.output.count("one cluster, the same code as without clusters") == 1
     assert "fractional" in run(*arguments, "3").stderr  # for 8 stragglers there is none
     # what the first code cannot be compared with is said
     result = run("stability", "fractional,rs", "--sizes", "16/4,16/3", "--equal", "load")
     assert result.exit_code == 0
     assert "rs, n=16, s=4: --equal compares with fractional, which could not" in result.stderr
+
+
+def test_stability_shows_exact_vectors_beside_near_exact_ones():
+    arguments = ("stability", "rs@spread,rs", "--sizes", "256/32", "--trials", "2")
+    rows = json.loads(run(*arguments, "--json").stdout)  # random and neighbouring, unless said
+    found = {(row["code"], row["pattern"]): row["error"] for row in rows}
+    assert list(found) == [
+        (code, pattern) for code in ("rs@spread", "rs") for pattern in ("random", "neighbouring")
+    ]
+    assert found["rs", "neighbouring"] < 1e-12 < 1e-9 < found["rs@spread", "neighbouring"]
+    assert found["rs", "random"] == pytest.approx(found["rs@spread", "random"])
+    shown = run(*arguments, "--patterns", "neighbouring", "--markdown").stdout
+    assert "float64, neighbouring stragglers; up to 2 sets" in shown
+    assert shown.count("| Reed-Solomon, exact vectors | 256 | 32 |") == 2
+    assert shown.count("| Reed-Solomon | 256 | 32 |") == 2
+
+
+def test_stability_draws_vectors_around_the_circle(tmp_path):
+    circle = tmp_path / "circle.svg"
+    arguments = ("stability", "rs", "--sizes", "16/4", "--trials", "1", "--patterns", "random")
+    result = run(*arguments, "--circle", str(circle))
+    assert result.exit_code == 0, result.output
+    assert f"plot written to {circle}" in result.output
+    picture = circle.read_text()
+    for text in ("n = 16, s = 4", "exact vector", "near-exact vector", "stragglers"):
+        assert f"<!-- {text} -->" in picture
+    again = tmp_path / "again.svg"
+    run(*arguments, "--circle", str(again))
+    assert again.read_text() == picture
+    binary = run("stability", "binary", "--sizes", "16/4", "--circle", str(circle))
+    assert binary.exit_code == 2
+    assert "only Reed-Solomon codes have polynomials on a circle" in binary.output
 
 
 def test_stability_says_what_does_not_exist():
@@ -732,6 +766,9 @@ def test_stability_says_what_does_not_exist():
         (["rs", "--equal", "weight"], "--equal must be stragglers, load, mean_load, messages"),
         (["rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
         (["rs", "--plot", "out.bmp"], "must end in .png"),
+        (["rs", "--circle", "out.bmp"], "must end in .png"),
+        (["rs", "--circle", "nowhere/out.png"], "there is no folder nowhere"),
+        (["rs:clusters=2", "--sizes", "16/2", "--circle", "out.png"], "has 2 circles"),
     ],
 )
 def test_stability_errors_are_one_line(arguments, text):
@@ -747,10 +784,15 @@ def test_stability_plot(tmp_path, monkeypatch):
     monkeypatch.setattr(stability, "PLOTTED", (8, 16))
     monkeypatch.setattr(stability, "PLOTTED_STRAGGLERS", (1, 2))
     plot = tmp_path / "errors.svg"
-    result = run("stability", "rs,rs@solve", "--sizes", "8", "--trials", "2", "--plot", str(plot))
+    codes = "rs@spread,rs,rs@solve"
+    result = run("stability", codes, "--sizes", "8", "--trials", "2", "--plot", str(plot))
     assert result.exit_code == 0, result.output
     picture = plot.read_text()
     assert picture.startswith("<?xml")
+    for text in ("Reed-Solomon, exact vectors", "Reed-Solomon", "Reed-Solomon, by LU"):
+        assert picture.count(f"<!-- {text} -->") == 1  # in the legend
+    for pattern in ("random", "neighbouring"):
+        assert f"<!-- s = n/8 {pattern} stragglers, float64 -->" in picture
     assert f"plot written to {plot}" in result.output
 
 

@@ -865,6 +865,11 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         p=4,
         seed=0,
     ),
+    "stability.circle_values": _plain(
+        partial(stability.circle_values, ReedSolomon(6, stragglers=2)),
+        stragglers=[1, 4],
+        dtype="float64",
+    ),
     "stability.worst_survivors": _plain(
         partial(stability.worst_survivors, ReedSolomon(6, stragglers=2)),
         stragglers=2,

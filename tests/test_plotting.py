@@ -236,6 +236,71 @@ def test_stability_lines_are_the_errors():
     assert ax.get_xlabel() == "silent workers s"
 
 
+def test_each_pattern_of_stragglers_has_its_panels():
+    rows = rows_of(["exact", "near"], [8, 16], [1e-16, 1e-9])
+    others = [row._replace(pattern="neighbouring", error=3 * row.error) for row in rows]
+    figure = plotting.stability_figure([*rows, *others], [*others, *rows])
+    assert [ax.get_title() for ax in figure.axes] == [
+        "s = n/8 random stragglers, float64",
+        "n = 8 workers, random stragglers, float64",
+        "s = n/8 neighbouring stragglers, float64",
+        "n = 8 workers, neighbouring stragglers, float64",
+    ]
+    for ax, factor in zip(figure.axes, (1, 1, 3, 3), strict=True):
+        assert [c.get_label() for c in ax.containers] == ["exact", "near"]
+        for container in ax.containers:
+            np.testing.assert_allclose(
+                container.lines[0].get_xydata()[:, 1], np.multiply(factor, [1e-16, 1e-9])
+            )
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.stability_figure([*rows, *others], rows)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.stability_figure([], [])
+
+
+def test_vectors_are_drawn_around_the_circle(tmp_path):
+    from fastgc import ReedSolomon
+    from fastgc.stability import circle_values
+
+    code = ReedSolomon(32, stragglers=8)
+    ring = code.rings()[0]
+    values = circle_values(code, [*ring[:3], *ring[10:12], ring[31]])
+    ax = plotting.circle_curves(values)
+    exact, near = (line for line in ax.lines if line.get_label().endswith("exact vector"))
+    assert [exact.get_label(), near.get_label()] == ["exact vector", "near-exact vector"]
+    drawn = exact.get_ydata()
+    assert np.isnan(drawn[values.lost]).all()
+    np.testing.assert_array_equal(drawn[~values.lost], values.exact[~values.lost])
+    finite = np.isfinite(values.near_exact)  # it may vanish at a straggler
+    np.testing.assert_array_equal(near.get_ydata()[finite], values.near_exact[finite])
+    assert finite[~values.lost].all()
+    shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
+    assert shaded == [(-0.5, 2.5), (9.5, 11.5), (30.5, 31.5)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "stragglers",
+        "exact vector",
+        "near-exact vector",
+    ]
+    assert ax.get_title() == "n = 32, s = 6"
+    path = tmp_path / "circle.png"
+    plotting.save_circle_curves(values, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="must end in"):
+        plotting.save_circle_curves(values, tmp_path / "circle.bmp")
+    # with nobody straggling both add all up
+    both = circle_values(code, [])
+    np.testing.assert_allclose([both.exact, both.near_exact], 0, atol=1e-12)
+    assert not plotting.circle_curves(both).patches
+
+
+def test_the_same_picture_is_the_same_file(tmp_path):
+    for kind in ("svg", "pdf", "png"):
+        first, second = tmp_path / f"first.{kind}", tmp_path / f"second.{kind}"
+        plotting.save_error_curves([FAST, SLOW], first)
+        plotting.save_error_curves([FAST, SLOW], second)
+        assert first.read_bytes() == second.read_bytes()
+
+
 def test_stability_picture_has_room_for_everything(tmp_path):
     """No text overlaps another, with as many codes as the command draws."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -245,7 +310,10 @@ def test_stability_picture_has_room_for_everything(tmp_path):
 
     names = [stability._title(name) for name in catalogue.split(stability.STABILITY_CODES)]
     rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
-    figure = plotting.stability_figure(rows, rows_of(names, [64], [1e-9]))
+    rows += [row._replace(pattern="neighbouring") for row in rows]
+    few = rows_of(names, [64], [1e-9])
+    few += [row._replace(pattern="neighbouring") for row in few]
+    figure = plotting.stability_figure(rows, few)
     FigureCanvasAgg(figure).draw()
     boxes = [text.get_window_extent() for text in figure.findobj(match=is_shown_text)]
     assert len(boxes) > 30

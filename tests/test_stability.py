@@ -35,7 +35,7 @@ from fastgc import (
 from fastgc._twofold import exact_sum, two_product
 from fastgc.codes.decoding import trust_by_rows
 from fastgc.models import least_squares_gradient
-from fastgc.stability import measured, search
+from fastgc.stability import measured, search, survey
 from fastgc.stability.measured import Experiment, relative_error
 from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
@@ -642,8 +642,8 @@ def test_comparison_is_tidy(tmp_path):
         sets=9,
         progress=lambda: done.append(1),
     )
-    assert len(rows) == len(done) == 18
-    assert [row.code for row in rows[::6]] == list(codes)
+    assert len(rows) == len(done) == 24
+    assert [row.code for row in rows[::8]] == list(codes)
     for row in rows:
         assert row.error <= row.worst_error <= row.bound
         assert row.amplification <= row.worst_amplification
@@ -652,8 +652,8 @@ def test_comparison_is_tidy(tmp_path):
         assert row.sets == (1 if row.pattern == "adversarial" else 9)
         assert (row.load, row.mean_load, row.message_size) == (3, 3.0, 1.0)
         assert row.decode_seconds > 0
-    assert [row.messages for row in rows[:12]] == [10.0] * 12
-    assert all(4 <= row.messages < 10 for row in rows[12:])
+    assert [row.messages for row in rows[:16]] == [10.0] * 16
+    assert all(4 <= row.messages < 10 for row in rows[16:])
     again = stability.compare(codes, patterns=PATTERNS, dtypes=["f8", "f4"], sets=9)
     assert [row._replace(decode_seconds=0.0) for row in again] == [
         row._replace(decode_seconds=0.0) for row in rows
@@ -664,6 +664,114 @@ def test_comparison_is_tidy(tmp_path):
         read = list(csv.DictReader(file))
     assert [float(line["bound"]) for line in read] == [row.bound for row in rows]
     assert list(read[0]) == list(stability.StabilityRow._fields)
+
+
+def test_exact_and_near_exact_vectors_side_by_side():
+    """For the same neighbours on the circle, each row by the vector of its own method."""
+    code = ReedSolomon(256, stragglers=32)
+    exact, auto = stability.compare(
+        {"exact": (code, "spread"), "auto": code}, patterns=["neighbouring"], sets=3
+    )
+    assert exact.sets == auto.sets == 3
+    assert 1e-8 < exact.error < 1e-6
+    assert auto.worst_error < 1e-12
+    for row in (exact, auto):
+        assert row.error / 10 < row.predicted < 10 * row.error
+        assert row.worst_error < row.bound < 1e5 * row.worst_error
+    assert exact.amplification > 1e4 * auto.amplification
+    # neighbours by number are far apart on the circle of the best root
+    [rack] = stability.compare({"exact": (code, "spread")}, patterns=["contiguous"], sets=3)
+    assert rack.worst_error < 1e-14
+
+
+def test_exact_vectors_beyond_float64_are_worth_nothing_and_near_exact_ones_are():
+    code = ReedSolomon(256, stragglers=32)
+    lost = [code.rings()[0][:32]]
+    experiment = Experiment(code, p=4)
+
+    class Beyond(ReedSolomon):
+        def decoding_vector(self, survivors, method="auto", **options):
+            if method == "spread":
+                raise OverflowError("beyond float64")
+            return super().decoding_vector(survivors, method, **options)
+
+    beyond = Beyond(256, stragglers=32)
+    assert survey._measure(beyond, "spread", experiment, lost)[2:] == (math.inf,) * 6
+    figures = survey._measure(beyond, "auto", experiment, lost)
+    assert figures[2] < 1e-12
+    assert figures[2:] == survey._measure(code, "auto", experiment, lost)[2:]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_near_exact_vectors_are_those_of_the_messages_precision(dtype):
+    code = ReedSolomon(256, stragglers=32)
+    exact, auto = stability.compare(
+        {"exact": (code, "spread"), "auto": code},
+        patterns=["neighbouring"],
+        dtypes=[dtype],
+        sets=2,
+    )
+    assert exact.error > 1
+    assert auto.worst_error < (1e-6 if dtype == "float32" else 1e-2)
+    assert auto.error / 10 < auto.predicted < 10 * auto.error
+    survivors = messages_without(code, code.rings()[0][:32])
+    assert stability.measured_error(code, survivors, dtype=dtype).relative < 10 * auto.error
+
+
+@unstable
+def test_neighbouring_stragglers_are_so_around_the_circle():
+    code = ReedSolomon(20, stragglers=6, clusters=2)
+    rings = np.concatenate(code.rings()).tolist()
+    found = [lost.tolist() for lost in survey._silent(code, 4, "neighbouring", 99, 0)]
+    assert found == [(rings + rings)[start : start + 4] for start in range(20)]
+    assert rings[:10] != sorted(rings[:10])
+
+
+@pytest.mark.parametrize("root", ["stable", 1, 3])
+@pytest.mark.parametrize(("n", "s"), [(1, 0), (7, 3), (16, 15), (40, 5)])
+@unstable
+def test_polynomials_around_the_circle(n, s, root):
+    if root == 3 and n == 1:
+        pytest.skip("roots are below n")
+    code = ReedSolomon(n, stragglers=s, root=root)
+    ring = code.rings()[0]
+    lost = np.random.default_rng(n).permutation(n)[:s]
+    values = stability.circle_values(code, lost)
+    assert np.flatnonzero(values.lost).tolist() == np.flatnonzero(np.isin(ring, lost)).tolist()
+    assert (values.exact[values.lost] == -np.inf).all()
+    heard = ring[~values.lost]  # in the order of the circle
+    for found, method in ((values.exact, "locator"), (values.near_exact, "near-exact")):
+        size = np.abs(code.decoding_vector(heard, method))
+        np.testing.assert_allclose(found[~values.lost], np.log10(n * size), atol=1e-9)
+    missing = 10 ** values.near_exact[values.lost]  # what is left out, in units of 1/n
+    assert (missing < 1e-8).all()
+    mask = np.isin(np.arange(n), lost)
+    for one, other in zip(values, stability.circle_values(code, mask), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_polynomials_around_the_circle_of_less_precision_are_shorter():
+    code = ReedSolomon(64, stragglers=16)
+    neighbours = code.rings()[0][:16]
+    fine, coarse = (stability.circle_values(code, neighbours, t) for t in ("f8", "f4"))
+    np.testing.assert_array_equal(fine.exact, coarse.exact)
+    assert coarse.near_exact[~fine.lost].max() < fine.near_exact[~fine.lost].max() - 1
+    assert coarse.near_exact[fine.lost].max() > fine.near_exact[fine.lost].max() + 3
+
+
+def test_polynomials_around_the_circle_are_of_codes_that_have_one():
+    with pytest.raises(TypeError, match="only Reed-Solomon codes have polynomials on a circle"):
+        stability.circle_values(BinaryCode(6, stragglers=1), [0])
+    code = ReedSolomon(12, stragglers=2, clusters=2)
+    with pytest.raises(ValueError, match="has 2 circles: give a code with clusters=1"):
+        stability.circle_values(code, [0])
+    code = ReedSolomon(12, stragglers=2)
+    with pytest.raises(ValueError, match=r"3 stragglers, but ReedSolomon.* tolerates 2"):
+        stability.circle_values(code, [0, 1, 2])
+    with pytest.raises(ValueError, match=r"stragglers must be in 0 .. n-1 = 11, not"):
+        stability.circle_values(code, [-1])
+    with pytest.raises(ValueError, match="must not be named twice"):
+        stability.circle_values(code, [3, 3])
 
 
 def test_loads_that_are_not_even_are_told_apart():

@@ -15,13 +15,15 @@ from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
-from .common import app, check_folder, clear_errors
+from .common import app, check_folder, check_plot, clear_errors
 
 STABILITY_CODES = (
-    "rs:root=1,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,rs@solve"
+    "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
+    "rs@solve"
 )
 PLOTTED = (8, 16, 32, 64, 128, 256, 512)  # workers, an eighth of which straggle
 PLOTTED_STRAGGLERS = (1, 2, 4, 8, 16, 32, 48)  # of 64 workers
+PLOTTED_PATTERNS = ("random", "neighbouring")
 PLOTTED_SETS = 50  # at most: a picture shows no more
 
 
@@ -30,8 +32,8 @@ def stability(
     names: Annotated[
         str,
         typer.Argument(
-            help="A list such as rs:root=1,rs,binary; rs@solve computes decoding vectors by the "
-            "method solve."
+            help="A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the "
+            "method solve, rs@spread exact ones, rs near-exact ones where they are more precise."
         ),
     ] = STABILITY_CODES,
     sizes: Annotated[
@@ -56,14 +58,27 @@ def stability(
         ),
     ] = "stragglers",
     patterns: Annotated[
-        str, typer.Option(help="Which workers straggle: random, contiguous, adversarial.")
-    ] = "random",
+        str,
+        typer.Option(
+            help="Which workers straggle: random, contiguous (in number), neighbouring (on the "
+            "circle of a code's evaluation points), adversarial."
+        ),
+    ] = "random,neighbouring",
     trials: Annotated[int, typer.Option(min=1, help="Sets of survivors of each kind.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of data, sets and random codes.")] = 0,
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Plot errors against workers and stragglers to this file (png, svg, pdf)."
+            help="Plot errors against workers and stragglers, random and neighbouring, to this "
+            "file (png, svg, pdf)."
+        ),
+    ] = None,
+    circle: Annotated[
+        Path | None,
+        typer.Option(
+            help="Plot the exact and the near-exact vector of the first code, a Reed-Solomon code "
+            "in one cluster, of the first size, around its circle, neighbours straggling, to this "
+            "file."
         ),
     ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")] = None,
@@ -73,19 +88,17 @@ def stability(
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
-    --equal load compares those of equal load.
+    --equal load compares those of equal load. All meet the same stragglers, but each adversarial
+    ones of its own.
     """
     from ..history import json_ready
     from ..progress import task_bar
-    from ..stability import HELD, compare, matched, write_csv
+    from ..stability import HELD, circle_values, compare, matched, write_csv
 
     with clear_errors():
-        for path in (plot, csv_file):
-            check_folder(path)
-        if plot is not None:
-            from .. import plotting
-
-            plotting.check_path(plot)
+        check_folder(csv_file)
+        for path in (plot, circle):
+            check_plot(path)
         pairs = pairs_of(sizes, stragglers)
         if equal not in ("stragglers", *HELD):
             raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {equal}")
@@ -93,6 +106,11 @@ def stability(
         wanted = catalogue.split(patterns)
         if not (chosen and kinds and wanted):
             raise ValueError("name at least one code, one dtype and one pattern")
+        if circle is not None:
+            n, s = pairs[0]
+            code, _ = scheme_of(chosen[0], n, seed, s)
+            neighbours = code.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
+            around = circle_values(code, neighbours, kinds[0])
         lines = {
             "table": [(text, n, s) for n, s in pairs for text in chosen],
             "n": [(text, n, n // 8) for n in PLOTTED for text in chosen if plot],
@@ -119,7 +137,7 @@ def stability(
                             rows[part] += compare(
                                 scheme,
                                 stragglers=s,
-                                patterns=wanted if part == "table" else ["random"],
+                                patterns=wanted if part == "table" else PLOTTED_PATTERNS,
                                 dtypes=[kind],
                                 sets=trials if part == "table" else min(trials, PLOTTED_SETS),
                                 seed=seed,
@@ -132,7 +150,14 @@ def stability(
         if csv_file is not None:
             write_csv(rows["table"], csv_file)
             typer.echo(f"figures written to {csv_file}", err=True)
+        if circle is not None:
+            from .. import plotting
+
+            plotting.save_circle_curves(around, circle)
+            typer.echo(f"plot written to {circle}", err=True)
         if plot is not None:
+            from .. import plotting
+
             titled = {
                 part: [row._replace(code=_title(row.code)) for row in rows[part]] for part in rows
             }
@@ -144,11 +169,12 @@ def stability(
         return
     show = partial(_show, markdown=markdown)
     _costs(rows["table"], equal, show, name=_title if markdown else str)
-    short = ["code", "n", "s", "error", "max", "predicted", "bound", "amplif."]
+    short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
     long = [
         "code",
         "n",
         "s",
+        "decoding vector, µs",
         "error, median",
         "error, worst",
         "predicted, median",
@@ -163,6 +189,7 @@ def stability(
                 _title(row.code) if markdown else row.code,
                 str(row.n),
                 str(row.stragglers),
+                f"{1e6 * row.decode_seconds:.1f}",
                 *(
                     f"{value:.0e}"
                     for value in (
@@ -244,7 +271,7 @@ def _costs(
     rows: list[Any], equal: str, show: Callable[..., None], name: Callable[[str], str]
 ) -> None:
     """Print what each code takes, once for all dtypes and patterns."""
-    short = ["code", "n", "s", "load", "mean", "messages", "size", "µs"]
+    short = ["code", "n", "s", "load", "mean", "messages", "size"]
     long = [
         "code",
         "n",
@@ -253,9 +280,8 @@ def _costs(
         "load, mean",
         "messages needed, mean",
         "message, gradients",
-        "decoding vector, µs",
     ]
-    title = f"loads, messages and times of decoding; equal: {equal.replace('_', ' ')}"
+    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
     cells = []
     for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
         row = next(mine)
@@ -268,7 +294,6 @@ def _costs(
                 f"{row.mean_load:.4g}",
                 f"{row.messages:.1f}",
                 f"{row.message_size:g}",
-                f"{1e6 * row.decode_seconds:.1f}",
             ]
         )
     show(title, short, long, cells)
@@ -276,6 +301,9 @@ def _costs(
 
 def _title(text: str) -> str:
     name, _, method = text.partition("@")
+    if method in ("spread", "near-exact"):
+        kind = "exact" if method == "spread" else method
+        return f"{catalogue.describe(name)}, {kind} vectors"
     how = {
         "vandermonde": "Björck–Pereyra",
         "leja": "Björck–Pereyra, Leja order",

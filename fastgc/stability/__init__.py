@@ -1,6 +1,7 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .bounds import amplification, error_bound, residual
+from .circle import CircleValues, circle_values
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
 from .spare import SPARED, SpareRow, spare
@@ -11,6 +12,7 @@ __all__ = [
     "HELD",
     "PATTERNS",
     "SPARED",
+    "CircleValues",
     "MeasuredError",
     "SpareRow",
     "StabilityRow",
@@ -18,6 +20,7 @@ __all__ = [
     "TrackedRound",
     "WorstCase",
     "amplification",
+    "circle_values",
     "compare",
     "error_bound",
     "matched",

@@ -57,10 +57,15 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
         vector = code.decoding_vector(checked)
     except OverflowError:
         return math.inf
-    size = np.abs(vector).reshape(checked.size, -1)
+    return amplification_of(code, checked, vector)
+
+
+def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+    """`amplification` by this vector."""
+    size = np.abs(vector).reshape(survivors.size, -1)
     used = np.flatnonzero(size.any(axis=1))
-    with np.errstate(over="ignore"):
-        return float((code.row_sums[checked[used]] @ size[used]).max(initial=0.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float((code.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import as_array, at_least, check_dtype, is_half
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
+from ..codes.decoding import trust_by_rows
 from ..models import least_squares_gradient
 from .bounds import error_bound
 
@@ -162,9 +163,12 @@ class Experiment:
         error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
-    def trust(self, survivors: NDArray[np.int64]) -> float:
-        """Relative error that `Code.trust` predicts."""
-        return self.code.trust(survivors, *self._trusted).relative_error
+    def trust(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
+        """Relative error that `Code.trust` predicts; or of what this vector decodes to."""
+        if vector is None:
+            return self.code.trust(survivors, *self._trusted).relative_error
+        form = self.code.format(1, *self._trusted)
+        return trust_by_rows(self.code, survivors, vector, form).relative_error
 
     def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
         """`error_bound`, over the norm of the exact gradient."""
@@ -240,7 +244,7 @@ def measured_error(
     """
     checked = code.check_survivors(survivors)
     try:
-        vector = code.decoding_vector(checked, method)
+        vector = code.decoding_vector(checked, method, message_dtype=dtype)
         experiment = Experiment(code, partials, dtype=dtype, p=p, seed=seed)
     except OverflowError:
         return MeasuredError(math.inf, math.inf)

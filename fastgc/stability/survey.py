@@ -17,13 +17,13 @@ from numpy.typing import DTypeLike, NDArray
 from .._arrays import at_least, check_dtype, check_integer
 from ..codes import Code
 from ..errors import NotDecodableError
-from .bounds import amplification
+from .bounds import amplification_of
 from .measured import Experiment
 from .search import contiguous, messages_without, worst_survivors
 
 __all__ = ["HELD", "PATTERNS", "StabilityRow", "compare", "matched", "write_csv"]
 
-PATTERNS = ("random", "contiguous", "adversarial")
+PATTERNS = ("random", "contiguous", "neighbouring", "adversarial")
 # What `matched` can hold equal.
 HELD = ("load", "mean_load", "messages", "message_size", "decode_seconds", "error")
 
@@ -48,7 +48,7 @@ class StabilityRow(NamedTuple):
     dtype : str
         Of the messages.
     pattern : str
-        "random", "contiguous" or "adversarial" (`worst_survivors`).
+        Which workers are silent: one of `PATTERNS`, see `compare`.
     sets : int
         Sets of survivors decoded.
     decode_seconds : float
@@ -56,12 +56,12 @@ class StabilityRow(NamedTuple):
     error, worst_error : float
         Median and largest measured error.
     predicted : float
-        Median of what `Code.trust` says beforehand.
+        Median of what `Code.trust` says beforehand, by the vector of this method.
     bound : float
         The larger `error_bound` of the two sets with the largest amplification and error, over the
         norm of the same gradient.
     amplification, worst_amplification : float
-        Median and largest.
+        Median and largest, by the vector of this method.
     """
 
     code: str
@@ -107,8 +107,11 @@ def compare(
     stragglers : int, optional
         Silent workers. Default: as many as each code tolerates.
     patterns : sequence of str
-        "random": `sets` random sets of silent workers. "contiguous": as many windows of
-        neighbours. "adversarial": the worst that `worst_survivors` finds for the method.
+        "random": `sets` random sets of silent workers. "contiguous": as many windows of workers
+        with adjacent numbers, a rack that fails. "neighbouring": as many windows of the circle of
+        the code's evaluation points, which exact vectors of Reed-Solomon codes cannot stand; of
+        codes that have none, as "contiguous". "adversarial": the worst that `worst_survivors`
+        finds for the method.
     dtypes : sequence of numpy dtypes
         Of partial gradients and messages, as in `measured_error`.
     sets : int, default 200
@@ -165,6 +168,9 @@ def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[
     rng = np.random.default_rng(seed)
     if pattern == "random":
         yield from (rng.permutation(code.n)[:s] for _ in range(sets))
+    elif pattern == "neighbouring":
+        circle = np.concatenate(code.rings())
+        yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
     else:
         yield from contiguous(code.n, s, sets, rng)
 
@@ -186,50 +192,47 @@ def _measure(
     experiment: Experiment | None,
     silent: Sequence[NDArray[np.int64]],
 ) -> tuple[int, float, float, float, float, float, float, float] | None:
+    kind = np.dtype(np.float64) if experiment is None else experiment.dtype
     seconds: list[float] = []
     errors: list[float] = []
     factors: list[float] = []
     predicted: list[float] = []
-    decoded: list[NDArray[np.int64]] = []
+    decoded: list[tuple[NDArray[np.int64], NDArray[Any] | None]] = []
     for lost in silent:
         survivors = messages_without(code, lost)
         try:
             if not seconds:  # what is made once is made now
-                _vector(code, survivors, method)
+                _vector(code, survivors, method, kind)
             start = time.perf_counter()
-            vector = _vector(code, survivors, method)
+            vector = _vector(code, survivors, method, kind)
             seconds.append(time.perf_counter() - start)
         except NotDecodableError:
             continue
-        factor = amplification(code, survivors)
+        decoded.append((survivors, vector))
+        factor = math.inf if vector is None else amplification_of(code, survivors, vector)
         factors.append(factor)
-        decoded.append(survivors)
         if vector is None or experiment is None or math.isinf(factor):
             errors.append(math.inf)
             predicted.append(math.inf)
             continue
         errors.append(experiment.error(survivors, vector).relative)
-        expected = experiment.trust(survivors)
-        if method != "auto":  # what this method's vector lacks is not in trust
-            expected = float(np.hypot(expected, code.residual(survivors, vector)))
-        predicted.append(expected)
+        predicted.append(experiment.trust(survivors, vector))
     if not factors:
         return None
     bound = math.inf
     if experiment is not None and math.isfinite(max(factors)):
         worst = [decoded[int(np.argmax(each))] for each in (factors, errors)]
-        bound = max(
-            experiment.bound(survivors, code.decoding_vector(survivors, method))
-            for survivors in worst
-        )
+        bound = max(experiment.bound(survivors, vector) for survivors, vector in worst)
     middle = (float(np.median(v)) for v in (seconds, errors, predicted, factors))
     taken, error, expected, factor = middle
     return len(factors), taken, error, max(errors), expected, bound, factor, max(factors)
 
 
-def _vector(code: Code, survivors: NDArray[np.int64], method: str) -> NDArray[Any] | None:
+def _vector(
+    code: Code, survivors: NDArray[np.int64], method: str, kind: np.dtype[Any]
+) -> NDArray[Any] | None:
     try:
-        return code.decoding_vector(survivors, method)
+        return code.decoding_vector(survivors, method, message_dtype=kind)
     except OverflowError:  # it is beyond float64
         return None
 
