@@ -1798,6 +1798,30 @@ MUTANTS = [
         "np.random.default_rng(0) if rng is None else rng",
     ),
     M(
+        "circle1",
+        "stability",
+        "lost = np.isin(code.rings()[0], silent)",
+        "lost = np.isin(np.arange(code.n), silent)",
+    ),
+    M(
+        "circle2",
+        "stability",
+        "yield from (circle[window] for window in contiguous(code.n, s, sets, rng))",
+        "yield from contiguous(code.n, s, sets, rng)",
+    ),
+    M(
+        "circle3",
+        "stability",
+        "return code.decoding_vector(survivors, method, message_dtype=kind)",
+        "return code.decoding_vector(survivors, method)",
+    ),
+    M(
+        "circle4",
+        "stability",
+        "predicted.append(experiment.trust(survivors, vector))",
+        "predicted.append(experiment.trust(survivors))",
+    ),
+    M(
         "liar3",
         "parity",
         "surely = set(found[0]).intersection(*found[1:]) if found else set()",
