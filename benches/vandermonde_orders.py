@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgc import vandermonde
+from fastgc.progress import markdown_table
 
 Numbers = NDArray[np.float64]
 
@@ -91,16 +92,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", type=int, default=60, help="nodes (60)")
     m = parser.parse_args().m
-    print(f"{m} nodes")
-    print(
-        "nodes            b       system  given            Leja             auto             bound"
-    )
+    rows = []
     for name, nodes, what, b in cases(m):
         for transpose in (False, True):
             found, bound = order_errors(nodes, b, transpose)
-            cells = "  ".join(f"{e:7.0e} ({size:.0e})" for e, size in found.values())
-            system = "V^T x" if transpose else "V x"
-            print(f"{name:16s} {what:7s} {system:6s} {cells}  {bound:.0e}", flush=True)
+            cells = [f"{e:.0e} ({size:.0e})" for e, size in found.values()]
+            rows.append([name, what, "V^T x" if transpose else "V x", *cells, f"{bound:.0e}"])
+    head = ["nodes", "b", "system", "given order", "Leja", "auto", "bound"]
+    print(markdown_table(f"{m} nodes.", head, rows))
 
 
 if __name__ == "__main__":
