@@ -948,11 +948,13 @@ def test_other_unstable_codes_are_detected():
 @pytest.mark.parametrize("root", ["stable", 1])
 @pytest.mark.parametrize(("n", "s"), [(16, 4), (80, 12), (256, 32), (1000, 100)])
 def test_the_quick_estimate_agrees_with_trust(n, s, root):
-    """Within a factor of 30, of errors from 1e-16 to 1e+82."""
+    """Within a factor of 30, of errors from 1e-16 on; where nothing is left, no lower."""
     code = ReedSolomon(n, stragglers=s, root=root)
     rng = np.random.default_rng(1)
     trusted = [code.trust(rng.permutation(n)[s:]).relative_error for _ in range(50)]
-    assert code.typical_error() / 30 < np.median(trusted) < 30 * code.typical_error()
+    assert np.median(trusted) < 30 * code.typical_error()
+    if code.typical_error() < 1:
+        assert np.median(trusted) > code.typical_error() / 30
 
 
 # -------------------------------------------------------------------- choices among the survivors
