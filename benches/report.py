@@ -75,8 +75,8 @@ SECTIONS = (
     ),
     Section(
         "Precision, stragglers chosen by an adversary",
-        "fastgc stability rs:root=1,rs,rs-clustered,binary "
-        "--sizes 80/12,256/32,1000/100,4096/1024 --patterns random,adversarial --markdown",
+        "fastgc stability rs@spread,rs,rs-clustered,binary "
+        "--sizes 80/12,256/32,1000/100 --patterns random,adversarial --trials 100 --markdown",
         "Clusters decode from the survivors whose roots are spread best, which an adversary can "
         "prevent.",
     ),

@@ -124,7 +124,9 @@ def test_the_page_on_near_exact_decoding_holds():
 def test_commands_of_the_page_on_near_exact_decoding(command, tmp_path):
     pytest.importorskip("matplotlib")
     shown = run(command, tmp_path)
-    assert ("Reed-Solomon" if " worst " in command else "neighbouring stragglers") in shown
+    assert (
+        "worst stragglers found" if " worst " in command else "neighbouring stragglers"
+    ) in shown
     if "--circle" in command:  # which makes the page's picture, up to rounding
         texts, new = (
             re.findall("<!-- (.*) -->", (folder / "near_exact.svg").read_text(encoding="utf-8"))
