@@ -13,7 +13,7 @@ import time
 from functools import partial
 
 import numpy as np
-from measure import one_blas_thread
+from threadpoolctl import threadpool_limits
 
 import fastgc
 from fastgc import kernels
@@ -125,7 +125,7 @@ def main():
     sizes = list(GOALS)
     if given.sizes:
         sizes = [tuple(map(int, size.split("/"))) for size in given.sizes.split(",")]
-    with kernels.use_backend(given.backend), one_blas_thread():
+    with kernels.use_backend(given.backend), threadpool_limits(1, "blas"):
         print(compare(sizes, given.seed, given.seconds))
 
 

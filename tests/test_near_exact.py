@@ -451,3 +451,13 @@ def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
     assert by_weights == pytest.approx(
         np.sqrt(left + (2 * 0.3) ** 2 * row * np.linalg.norm(flat) ** 2), rel=1e-10
     )
+
+
+def test_coefficients_near_the_end_of_float64():
+    """With the papers' root: nothing is left of the gradient, and nothing overflows unseen."""
+    with pytest.warns(fastgc.InstabilityWarning):
+        code = ReedSolomon(1511, stragglers=600, root=1)
+    survivors = without(code, code.rings()[0][:600])
+    vector = code.decoding_vector(survivors)
+    assert np.isfinite(vector).all()
+    assert code.left_out(survivors, vector) > 1

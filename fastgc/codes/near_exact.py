@@ -37,8 +37,8 @@ __all__ = [
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
-# is computed anew by whitened equations: about half a second.
-ANEW = 1 << 30
+# is computed anew by whitened equations: up to 0.15 seconds.
+ANEW = 1 << 28
 
 # Degree, at most, of codes by which the precision of larger ones is estimated.
 SAMPLED = 128
@@ -143,8 +143,10 @@ def nearer_vector(
         members = survivors[at] - c.first_worker
         errors = [_error(alone, members, each, unit) for each in choices]
         if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
-            choices.append(kernels.whitened(roots, _weights(alone, unit))[turns])
-            errors.append(_error(alone, members, choices[-1], unit))
+            weights = _weights(alone, unit)
+            if weights is not None:
+                choices.append(kernels.whitened(roots, weights)[turns])
+                errors.append(_error(alone, members, choices[-1], unit))
         vector[at] = choices[int(np.argmin(errors))]
     return vector
 
@@ -157,13 +159,17 @@ def _error(
     Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
     their sums over the rows cancel.
     """
-    left = square(lacking([alone], survivors, vector)) / alone.k
-    return math.sqrt(left + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector))
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = square(lacking([alone], survivors, vector)) / alone.k
+    total = left + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector)
+    return math.sqrt(total) if total < math.inf else math.inf
 
 
 @lru_cache(maxsize=16)
-def _weights(alone: Cluster, unit: float) -> NDArray[np.float64]:
+def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
     """What frequencies of a vector count for, squares of which add up to that of `_error`.
+
+    None where they are beyond float64.
 
     B's columns are shifts of tau, so that what is left out has the vector's spectrum times tau's.
     That of a column of weight d is 0 at 1 .. d-1: those of p in the locator form. Only rounding
@@ -175,9 +181,12 @@ def _weights(alone: Cluster, unit: float) -> NDArray[np.float64]:
     for d in alone.weights:
         placed = np.zeros(m, dtype=np.complex128)
         placed[alone.q * np.arange(d) % m] = tau(m, d, alone.q)
-        spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
-        spectrum[1:d] = 0  # but for rounding
-        squares += counts[d] / alone.k * spectrum
+        with np.errstate(over="ignore", invalid="ignore"):
+            spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
+            spectrum[1:d] = 0  # but for rounding
+            squares += counts[d] / alone.k * spectrum
+    if not np.isfinite(squares).all():
+        return None
     found: NDArray[np.float64] = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
     found.flags.writeable = False
     return found
