@@ -313,7 +313,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("n |p(α$^i$)|")
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
     _plain_frame(ax)
-    ax.legend(frameon=False, loc="lower left")
+    ax.legend(frameon=False, loc="lower center")
     return ax
 
 
