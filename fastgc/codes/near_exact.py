@@ -29,7 +29,6 @@ __all__ = [
     "row_square",
     "square",
     "typical_error",
-    "worthwhile",
 ]
 
 # Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
@@ -54,14 +53,10 @@ def kept_error(unit: float) -> float:
     return float(unit**0.625)
 
 
-def affordable(clusters: Sequence[Cluster]) -> bool:
-    """Whether near-exact vectors take no more than a minute or so."""
-    return max(c.tolerance for c in clusters) ** 3 <= AFFORDABLE
-
-
-def worthwhile(clusters: Sequence[Cluster]) -> bool:
-    """Whether they take no more than a second or so."""
-    return max(c.tolerance for c in clusters) ** 3 <= WORTHWHILE
+def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
+    """Whether near-exact vectors take no more than a second or so; a minute where they must."""
+    steps = max(c.tolerance for c in clusters) ** 3
+    return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
 
 
 def square(vector: NDArray[np.complex128]) -> float:

@@ -38,7 +38,6 @@ from .near_exact import (
     row_square,
     square,
     typical_error,
-    worthwhile,
 )
 from .parity import CHECKS, Parity
 from .roots import SOLVERS, log_tau, roots, tau, valid_root
@@ -376,11 +375,9 @@ class ReedSolomon(Code):
                 status = Status.OK
             else:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
-            if status and not (
-                status == Status.IMPRECISE
-                if not auto
-                else self._replace(status, survivors[:f], vector[:f], unit)
-            ):
+            if auto and status and self._replace(status, survivors[:f], vector[:f], unit):
+                status = Status.OK
+            if status and (auto or status != Status.IMPRECISE):
                 self._raise(Status(status), at[0], survivors[:f])
 
         if self.cache is None:
@@ -416,7 +413,7 @@ class ReedSolomon(Code):
             return False
         longest = self._longest(unit)
         enough = square(vector) <= longest * unit**-0.25  # half of the digits: time decides
-        if not (worthwhile if enough else affordable)(self._clusters):
+        if not affordable(self._clusters, enough):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters
         vector[:] = nearer_vector(self._clusters, survivors, unit, vector.copy(), kept)
