@@ -247,10 +247,11 @@ def test_the_smaller_of_two_errors_is_taken():
     code = ReedSolomon(256, stragglers=32)
     rng = np.random.default_rng(1)
     row = np.sqrt(code.row_norms[0])
+    plain = "fft" if code._transforms_from <= 32 else "locator"  # the exact one of "auto"
     taken = {"exact": 0, "near-exact": 0}
     for width in range(50, 230, 3):
         survivors = without(code, code.rings()[0][rng.permutation(width)[:32]])
-        by = {m: code.decoding_vector(survivors, m) for m in ("locator", "near-exact", "auto")}
+        by = {m: code.decoding_vector(survivors, m) for m in (plain, "near-exact", "auto")}
         expected = {
             method: np.hypot(
                 code.left_out(survivors, vector),
@@ -258,9 +259,10 @@ def test_the_smaller_of_two_errors_is_taken():
             )
             for method, vector in by.items()
         }
-        taken["exact" if np.array_equal(by["auto"], by["locator"]) else "near-exact"] += 1
+        exact = np.allclose(by["auto"], by[plain], rtol=1e-11, atol=0)  # it may be by transforms
+        taken["exact" if exact else "near-exact"] += 1
         limit = max(near_exact.kept_error(UNITS[np.float64]), expected["near-exact"])
-        assert expected["auto"] <= 2 * min(expected["locator"], limit)
+        assert expected["auto"] <= 2 * min(expected[plain], limit)
     assert min(taken.values()) > 3
 
 
@@ -330,7 +332,7 @@ def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
     code = ReedSolomon(256, stragglers=32)
     survivors = without(code, code.rings()[0][:32])
     exact = code.decoding_vector(survivors, "locator")
-    np.testing.assert_array_equal(code.decoding_vector(survivors), exact)
+    np.testing.assert_allclose(code.decoding_vector(survivors), exact, rtol=1e-11)
     monkeypatch.setattr(near_exact, "AFFORDABLE", 1 << 20)
     assert np.linalg.norm(code.decoding_vector(survivors)) < 1e-3 * np.linalg.norm(exact)
 
