@@ -1,21 +1,31 @@
-"""What a round on local processes costs: the engine beside a bare loop that moves the same bytes.
+"""What a round on local processes costs: the engine beside bare loops that move the same bytes.
 
-``python benches/local_loop.py`` prints JSON: medians of both, a row for each size, in seconds.
+``python benches/local_loop.py`` prints JSON: medians of each, a row for each size, in seconds. The
+loops take turns, in blocks of rounds. One is Python's, on pipes; one is C's, on a futex
+(futex_loop.c), with nothing that could be left out, where there is a compiler. With numbers of
+workers as arguments, these are measured.
 """
 
 import json
 import mmap
 import os
 import select
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
 import fastgc
 from fastgc.engines import LocalCluster
 
-N, S, BLOCKS = 16, 3, 20
+WORKERS, BLOCKS = (4, 16, 64), 10
 ROUNDS = {10: 100, 10_000: 60, 1_000_000: 3}  # in a block, by the parameters
+MOST_BYTES = 1 << 28  # of messages
+WARM = 10  # rounds of C's that are not counted: memory that is new
+SOURCE = Path(__file__).parent / "futex_loop.c"
 
 
 def zero(theta, shard, out):
@@ -26,12 +36,13 @@ def zero(theta, shard, out):
 class Bare:
     """Pipes and shared memory: wake all, wait for the first f answers, no codes and no checks."""
 
-    def __init__(self, p):
-        self.memory = mmap.mmap(-1, 8 * p * (N + 1))
-        self.theta, *self.messages = np.frombuffer(self.memory).reshape(N + 1, p)
+    def __init__(self, n, needed, p):
+        self.n, self.needed = n, needed
+        self.memory = mmap.mmap(-1, 8 * p * (n + 1))
+        self.theta, *self.messages = np.frombuffer(self.memory).reshape(n + 1, p)
         self.number, self.busy, self.orders, self.processes = 0, set(), [], []
         self.answers, answer = os.pipe()
-        for worker in range(N):
+        for worker in range(n):
             order, hand = os.pipe()
             pid = os.fork()
             if pid == 0:
@@ -56,12 +67,12 @@ class Bare:
         self.number += 1
         number = self.number.to_bytes(8, "little")
         np.copyto(self.theta, theta)
-        for worker in range(N):
+        for worker in range(self.n):
             self.hand(worker, number)
         heard = 0
-        while heard < N - S:
+        while heard < self.needed:
             select.select([self.answers], [], [])
-            told = os.read(self.answers, 9 * N)
+            told = os.read(self.answers, 9 * self.n)
             for at in range(0, len(told), 9):
                 self.busy.discard(told[at])
                 if told[at + 1 : at + 9] == number:
@@ -92,21 +103,46 @@ def timed(step, theta, out, rounds):
     return times
 
 
-def main():
-    """Measure in turns, and print."""
-    rows = []
+def compiled(folder):
+    """The loop in C; None without a compiler."""
+    program = Path(folder) / "futex_loop"
+    try:
+        subprocess.run(["cc", "-O3", "-march=native", "-o", program, SOURCE], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return program
+
+
+def rows_of(n, futex):
+    """Measure in turns, by size."""
+    needed = n - max(1, round(3 * n / 16))
     for p, rounds in ROUNDS.items():
+        if 8 * n * p > MOST_BYTES:
+            continue
         theta, out = np.zeros(p), np.empty(p)
-        code = fastgc.Uncoded(N, tolerance=S / N)  # a load of 1: nothing to encode
-        bare = Bare(p)  # forks, and so comes before there are threads
-        with LocalCluster(code, [0] * N, zero, p) as cluster:
-            times = {"bare": [], "engine": []}
+        code = fastgc.Uncoded(n, tolerance=(n - needed) / n)  # a load of 1: nothing to encode
+        bare = Bare(n, needed, p)  # forks, and so comes before there are threads
+        times = {"engine": [], "bare, pipes": [], "bare, futex in C": []}
+        with LocalCluster(code, [0] * n, zero, p) as cluster:
             for _ in range(BLOCKS):
-                times["bare"] += timed(bare.step, theta, out, rounds)
+                times["bare, pipes"] += timed(bare.step, theta, out, rounds)
                 times["engine"] += timed(cluster.step, theta, out, rounds)
+                if futex:
+                    sizes = map(str, (n, needed, p, rounds + WARM))
+                    printed = subprocess.run([futex, *sizes], capture_output=True, check=True)
+                    seconds = [float(each) for each in printed.stdout.split()]
+                    times["bare, futex in C"] += seconds[WARM:]
         bare.close()
-        rows.append({"p": p, **{name: float(np.median(each)) for name, each in times.items()}})
-    print(json.dumps(rows))
+        medians = {name: float(np.median(each)) for name, each in times.items() if each}
+        yield {"workers": n, "p": p, **medians}
+
+
+def main():
+    """Measure, and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        futex = compiled(folder)
+        workers = [int(n) for n in sys.argv[1:]] or WORKERS
+        print(json.dumps([row for n in workers for row in rows_of(n, futex)]))
 
 
 if __name__ == "__main__":

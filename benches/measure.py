@@ -19,6 +19,7 @@ try:
 except ImportError:  # BLAS then runs on as many threads as it likes
     threadpoolctl = None
 
+SHARED_BYTES = 1 << 20  # from so many on, a reader's threads repay the time it takes to start them
 REPEATS = {10**7: 2, 10**6: 5, 10**5: 25, 10**4: 51, 650: 101}  # of a call on vectors so long
 
 
@@ -54,7 +55,7 @@ def _four_at_once(addresses, lo, hi):
 
 
 class Reader:
-    """Reads rows from end to end, on as many threads as fastgc uses for so many bytes.
+    """Reads rows from end to end, on as many threads as fastgc uses if bytes are many.
 
     One row after the other or four at once, whichever is faster here: with a single stream of
     addresses a core does not reach the bandwidth that combining several rows does.
@@ -64,7 +65,7 @@ class Reader:
         self.rows = rows  # kept alive: only their addresses are read
         self.addresses = np.array([row.ctypes.data for row in rows])
         words = rows[0].nbytes // 8
-        count = threads.get_num_threads() if moved >= threads.THRESHOLD_BYTES else 1
+        count = threads.get_num_threads() if moved >= SHARED_BYTES else 1
         cuts = [i * words // count for i in range(count + 1)]
         self.first, *self.others = pairwise(cuts)
         self.pool = ThreadPoolExecutor(count)

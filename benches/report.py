@@ -93,6 +93,13 @@ SECTIONS = (
         "auto",
         note='Where exact vectors lose more than 1e-10, "auto" also computes a near-exact one.',
     ),
+    Section(
+        "Decoding vectors of every code",
+        "python benches/vectors_by_code.py",
+        "In clusters most have more messages than they need when the last one is ready, and decode "
+        "from those that are spread best. Where that vector is still too long, as of some sets at "
+        "n = 4096, a near-exact one is computed beside it: times are means over sets.",
+    ),
     _bench("Decoding vectors of many rounds", "batch"),
     _bench("Calls, and sets that come again", "overhead"),
     _bench("Streams of arrivals", "streaming"),
@@ -104,6 +111,12 @@ SECTIONS = (
     _bench("Decoding Lagrange codes, by stage", "lagrange_decoding"),
     _bench("Numba", "numba"),
     _bench("Simulated rounds", "completion"),
+    _bench(
+        "Simulations, draws included",
+        "simulate",
+        note="The lines of NumPy do not count messages and computations; for binary, whose rule "
+        "takes more than a few lines, they are those of an MDS code of n and s.",
+    ),
     _bench(
         "Steps of optimizers",
         "optimizers",
@@ -150,11 +163,29 @@ SECTIONS = (
         note="The unit of the simulated times is that of a partition on a worker of speed 1.",
     ),
     Section(
+        "Calls as users make them, beside BLAS and PyTorch",
+        "python benches/no_loss.py",
+        "NumPy and PyTorch are given the rows in one array, and the coefficients: nothing is "
+        "computed, looked up or checked.",
+    ),
+    Section(
+        "PyTorch modules, beside DistributedDataParallel",
+        "python benches/torch_loop.py",
+        "Four processes of one thread each, a multilayer perceptron, SGD with momentum; asleep is "
+        "a random one for 200 ms before each step, dead one from the third step on.",
+    ),
+    Section(
         "Near-exact decoding vectors",
         "python benches/near_exact.py",
         note="Errors are those of decoded gradients, messages being of float64; of exact vectors "
         "they are computed from their lengths. The second column of times is lstsq's, which is "
         "given the problem and knows no bound of the error.",
+    ),
+    Section(
+        "Messages of twice float64's precision",
+        "python benches/pairs.py",
+        note="A product takes ten operations where that of float64 takes one, which shows where "
+        "rows are in a cache.",
     ),
     Section(
         "Orders of Vandermonde systems",

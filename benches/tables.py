@@ -341,6 +341,32 @@ def _completion(done):
     return "A simulated round (times as fast as following its messages in Python)", rows
 
 
+def _simulate(done):
+    cells = {}
+    for bench in done.values():
+        if "lines_seconds" in bench.extra_info:
+            info = bench.extra_info
+            cells.setdefault((info["n"], info["simulated"]), {})[info["law"]] = bench
+    if not cells:
+        return None
+    laws = list(dict.fromkeys(law for found in cells.values() for law in found))
+    rows = [["n", "code", *laws]]
+    for (n, name), found in sorted(cells.items()):
+        row = [str(n), name]
+        for law in laws:
+            if law not in found:
+                row.append("–")
+                continue
+            time, info = found[law].stats.median, found[law].extra_info
+            row.append(f"{_time(time / info['drawn'])} ({_times(info['lines_seconds'] / time)})")
+        rows.append(row)
+    return (
+        "simulate, for each delay drawn (times as fast as lines of NumPy that draw the delays and "
+        "find when rounds are ready)",
+        rows,
+    )
+
+
 def _numba(done):
     """Numba over C: a row for each kernel, a column for each dtype, near and far."""
     cells = {}
@@ -477,7 +503,7 @@ def _engines(done):
     found = [bench for bench in done.values() if bench.group == "engines"]
     if not found:
         return None
-    rows = [["engine", "p", "its round", "bare loops (its round over theirs)"]]
+    rows = [["engine", "workers", "p", "its round", "bare loops (its round over theirs)"]]
     for bench in found:
         for row in bench.extra_info["rows"]:
             whole = row["engine"]
@@ -486,9 +512,9 @@ def _engines(done):
                 for name, time in row.items()
                 if name.startswith("bare")
             ]
-            cells = f"{row['p']:,}", _time(whole), "; ".join(bare)
+            cells = str(row.get("workers", 16)), f"{row['p']:,}", _time(whole), "; ".join(bare)
             rows.append([bench.extra_info["engine"], *cells])
-    return "A round of 16 workers, the first 13 of which suffice, without the gradients", rows
+    return "A round, for which the first 13 of 16 workers suffice, without the gradients", rows
 
 
 def _compilation(done):
@@ -588,6 +614,7 @@ TABLES = (
     _lagrange_decoding,
     _streaming,
     _completion,
+    _simulate,
     _numba,
     _stability,
     _roofline,

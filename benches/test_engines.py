@@ -1,7 +1,8 @@
-"""What a round costs each engine, beside a bare loop on the same library that moves the same bytes.
+"""What a round costs each engine, beside bare loops that move the same bytes.
 
-Gradients are zeros, written anew each time; 16 workers, the first 13 messages suffice. Each program
-measures both loops in turns and prints JSON: a row for each size, medians in seconds.
+Gradients are zeros, written anew each time; of 16 workers, the first 13 messages suffice, and as
+many in proportion of 4 and 64 local ones. Each program measures its loops in turns and prints JSON:
+a row for each size, medians in seconds.
 """
 
 import importlib.util

@@ -25,8 +25,17 @@ LAYERS = {
         "Round.gradient",
         "decode, one array",
         "decode, separate arrays",
+        "np.matmul, the vector given",
     ],
-    "encode": ["kernel", "kernels.combine", "encode, one array", "encode, separate arrays"],
+    "encode": [
+        "kernel",
+        "kernels.combine",
+        "bound encoder",
+        "encode, one array",
+        "encode, separate arrays",
+        "streaming encoder",
+    ],
+    "round": ["kernels", "messages taken", "and the gradient"],
 }
 
 
@@ -69,7 +78,7 @@ def calls(p):
 
         def combine():
             lib.fgc_combine_double(
-                kernels.PACKED, rows_, coef_, len(rows), 0, size, p, p, lib.FGC_CHECK, out_
+                kernels.PACKED, rows_, coef_, len(rows), size, p, p, lib.FGC_CHECK, out_
             )
 
         return listed, combine
@@ -95,9 +104,29 @@ def calls(p):
     rnd = code.round(p)
     for worker, message in zip(survivors.tolist(), separate, strict=True):
         rnd.receive(worker, message)
+    arriving = code.round(p)
+
+    def take():
+        arriving.reset()
+        for worker, message in zip(numbers.tolist(), separate, strict=True):
+            arriving.receive(worker, message)
+
+    def whole():
+        take()
+        arriving.gradient(gradient)
+
+    real = rng.standard_normal(F)
     partials, message = rng.standard_normal((code.load, p)), np.empty(code.message_size(p))
     each, coef = [row.copy() for row in partials], code.coefficients(3)
     rows, encode = combination(partials, coef, message)
+    encoder, held = code.encoder(3, p, out=message.copy()), code.partitions(3).tolist()
+
+    def stream():
+        encoder.reset()
+        for partition, partial in zip(held, each, strict=True):
+            encoder.add(partition, partial)
+        encoder.message()
+
     return {
         "decoding vector": [
             decoding_vector,
@@ -113,17 +142,21 @@ def calls(p):
             lambda: rnd.gradient(gradient),
             lambda: code.decode(survivors, stacked, gradient),
             lambda: code.decode(survivors, separate, gradient),
+            lambda: np.matmul(real, stacked, out=gradient),
         ],
         "encode": [
             encode,
             lambda: kernels.combine(kernels.PACKED, rows, coef, message),
+            code.bind_encoder(3, partials, message),
             lambda: code.encode(3, partials, message),
             lambda: code.encode(3, each, message),
+            stream,
         ],
+        "round": [both, take, whole],
     }
 
 
-@pytest.mark.parametrize("p", [10, 640])
+@pytest.mark.parametrize("p", [10, 128, 640])
 @pytest.mark.parametrize(
     ("verb", "layer"), [(verb, layer) for verb in LAYERS for layer in LAYERS[verb]]
 )

@@ -1,5 +1,4 @@
 /* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "levels.h"
@@ -14,11 +13,16 @@
  * of a row at a time, take 1.07 times the time. */
 enum { GROUP = 4, BLOCK = 16384, HALF = BLOCK / 2, AHEAD_BYTES = 2048 };
 
-/* Up to this size rows are in the cache: nothing is asked for ahead, and more rows make a group, as many
- * as rounding errors allow (fastgc/kernels/rows.py knows of their number) and registers are for. Where
- * sums are wider than rows, all of them make one group then, so that sums stay in registers: 0.9 times
- * the time. (Beyond it, so many streams of addresses take three times as long.) */
-enum { CACHED_BYTES = 1 << 21, CACHED_GROUP = FGC_VECTOR > 16 ? 8 : GROUP };
+/* Up to this size rows are in a cache: nothing is asked for ahead (which takes 1.3 to 1.6 times the time
+ * from the last one, of which 8 MB are counted on), and more rows make a group, as many as rounding errors
+ * allow (fastgc/kernels/rows.py knows of their number) and registers are for. */
+enum { NEAR_BYTES = 1 << 21, CACHED_BYTES = 1 << 23, CACHED_GROUP = FGC_VECTOR > 16 ? 8 : GROUP };
+
+/* Floats are added up as floats, at most so many in a row, and what they add up to as doubles. To convert
+ * each one takes twice the time where rows are in the cache. Up to NEAR_BYTES, up to MOST rows are added
+ * up in registers: 0.9 times the time, but so many streams of addresses take three times as long from
+ * memory. */
+enum { FOLD = 8, MOST = 32 };
 
 /* Vectors of sums in registers, twice as many for complex coefficients. */
 enum { STRIP = 4 };
@@ -129,10 +133,10 @@ static FGC_INLINE vector_double load_double_double(const double *from)
     return v;
 }
 
-static FGC_INLINE void store_float_float(float *to, vector_float v) { memcpy(to, &v, sizeof v); }
-static FGC_INLINE void store_double_double(double *to, vector_double v) { memcpy(to, &v, sizeof v); }
+static FGC_INLINE void store_float(float *to, vector_float v) { memcpy(to, &v, sizeof v); }
+static FGC_INLINE void store_double(double *to, vector_double v) { memcpy(to, &v, sizeof v); }
 
-/* load_some_X_Y, store_some_X_Y: the first `count` of them, 1 to all but one; the rest of a vector is 0. */
+/* load_some_X_Y, store_some_Y: the first `count` of them, 1 to all but one; the rest of a vector is 0. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define FGC_MASKS 1
 #define FIRST(count) ((UINT32_C(1) << (count)) - 1)
@@ -147,11 +151,6 @@ static FGC_INLINE vector_float load_some_float_float(const float *from, int coun
     return _mm512_maskz_loadu_ps((__mmask16)FIRST(count), from);
 }
 
-static FGC_INLINE vector_double load_some_float_double(const float *from, int count)
-{
-    return _mm512_cvtps_pd(_mm256_maskz_loadu_ps((__mmask8)FIRST(count), from));
-}
-
 static FGC_INLINE vector_float load_some_half_float(const half *from, int count)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)FIRST(count), from));
@@ -163,93 +162,34 @@ static FGC_INLINE vector_float load_some_bfloat_float(const bfloat *from, int co
     return (vector_float)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
 }
 
-static FGC_INLINE void store_some_double_double(double *to, vector_double v, int count)
+static FGC_INLINE void store_some_double(double *to, vector_double v, int count)
 {
     _mm512_mask_storeu_pd(to, (__mmask8)FIRST(count), v);
 }
 
-static FGC_INLINE void store_some_float_float(float *to, vector_float v, int count)
+static FGC_INLINE void store_some_float(float *to, vector_float v, int count)
 {
     _mm512_mask_storeu_ps(to, (__mmask16)FIRST(count), v);
 }
-
-static FGC_INLINE void store_some_float_double(float *to, vector_double v, int count)
-{
-    _mm256_mask_storeu_ps(to, (__mmask8)FIRST(count), _mm512_cvtpd_ps(v));
-}
 #endif
 
-/* By intrinsics where there are some: GCC 12 takes narrow vectors that become wide ones to pieces. */
+static FGC_INLINE bits_float load_bits(const uint16_t *from)
+{
+    /* By intrinsics where there are some: GCC 12 takes narrow vectors that become wide ones to pieces. */
 #if defined(__AVX512F__)
-static FGC_INLINE vector_double load_float_double(const float *from)
-{
-    return _mm512_cvtps_pd(_mm256_loadu_ps(from));
-}
-
-static FGC_INLINE void store_float_double(float *to, vector_double v)
-{
-    _mm256_storeu_ps(to, _mm512_cvtpd_ps(v));
-}
-
-static FGC_INLINE bits_float load_bits(const uint16_t *from)
-{
     return (bits_float)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
-}
 #elif defined(__AVX2__)
-static FGC_INLINE vector_double load_float_double(const float *from)
-{
-    return _mm256_cvtps_pd(_mm_loadu_ps(from));
-}
-
-static FGC_INLINE void store_float_double(float *to, vector_double v)
-{
-    _mm_storeu_ps(to, _mm256_cvtpd_ps(v));
-}
-
-static FGC_INLINE bits_float load_bits(const uint16_t *from)
-{
     return (bits_float)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
-}
 #elif defined(__x86_64__) && FGC_VECTOR == 16
-static FGC_INLINE vector_double load_float_double(const float *from)
-{
-    return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)from)));
-}
-
-static FGC_INLINE void store_float_double(float *to, vector_double v)
-{
-    _mm_storel_epi64((__m128i *)to, _mm_castps_si128(_mm_cvtpd_ps(v)));
-}
-
-static FGC_INLINE bits_float load_bits(const uint16_t *from)
-{
     const __m128i bits = _mm_loadl_epi64((const __m128i *)from);
     return (bits_float)_mm_unpacklo_epi16(bits, _mm_setzero_si128());
-}
 #else
-typedef float half_floats __attribute__((vector_size(FGC_VECTOR / 2)));
-typedef uint16_t half_lanes __attribute__((vector_size(FGC_VECTOR / 2)));
-
-static FGC_INLINE vector_double load_float_double(const float *from)
-{
-    half_floats v;
-    memcpy(&v, from, sizeof v);
-    return __builtin_convertvector(v, vector_double);
-}
-
-static FGC_INLINE void store_float_double(float *to, vector_double v)
-{
-    const half_floats rounded = __builtin_convertvector(v, half_floats);
-    memcpy(to, &rounded, sizeof rounded);
-}
-
-static FGC_INLINE bits_float load_bits(const uint16_t *from)
-{
-    half_lanes v;
+    typedef uint16_t lanes __attribute__((vector_size(FGC_VECTOR / 2)));
+    lanes v;
     memcpy(&v, from, sizeof v);
     return __builtin_convertvector(v, bits_float);
-}
 #endif
+}
 
 static FGC_INLINE vector_float load_half_float(const half *from)
 {
@@ -270,11 +210,128 @@ static FGC_INLINE vector_float load_bfloat_float(const bfloat *from)
 {
     return (vector_float)(load_bits(from) << 16);
 }
+
+/* A vector of sums as doubles: those of floats take two. */
+typedef struct {
+    vector_double low, high;
+} sums_float;
+typedef vector_double sums_double;
+
+static FGC_INLINE sums_float widen_float(vector_float v)
+{
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+    return (sums_float){_mm512_cvtps_pd(_mm512_castps512_ps256(v)),
+                        _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))};
+#elif defined(__AVX__) && FGC_VECTOR == 32
+    return (sums_float){_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+                        _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
+#elif defined(__x86_64__) && FGC_VECTOR == 16
+    return (sums_float){_mm_cvtps_pd(v), _mm_cvtps_pd(_mm_movehl_ps(v, v))};
+#else
+    typedef float half_vector __attribute__((vector_size(FGC_VECTOR / 2)));
+    half_vector half[2];
+    memcpy(half, &v, sizeof v);
+    return (sums_float){__builtin_convertvector(half[0], vector_double),
+                        __builtin_convertvector(half[1], vector_double)};
+#endif
+}
+
+static FGC_INLINE vector_float narrow_float(sums_float v)
+{
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(v.low)),
+                              _mm512_cvtpd_ps(v.high), 1);
+#elif defined(__AVX__) && FGC_VECTOR == 32
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(v.low)),
+                                _mm256_cvtpd_ps(v.high), 1);
+#elif defined(__x86_64__) && FGC_VECTOR == 16
+    return _mm_movelh_ps(_mm_cvtpd_ps(v.low), _mm_cvtpd_ps(v.high));
+#else
+    typedef float half_vector __attribute__((vector_size(FGC_VECTOR / 2)));
+    const half_vector half[2] = {__builtin_convertvector(v.low, half_vector),
+                                 __builtin_convertvector(v.high, half_vector)};
+    vector_float all;
+    memcpy(&all, half, sizeof all);
+    return all;
+#endif
+}
+
+static FGC_INLINE sums_float plus_float(sums_float a, sums_float b)
+{
+    return (sums_float){a.low + b.low, a.high + b.high};
+}
+
+static FGC_INLINE sums_double widen_double(vector_double v) { return v; }
+static FGC_INLINE vector_double narrow_double(sums_double v) { return v; }
+static FGC_INLINE sums_double plus_double(sums_double a, sums_double b) { return a + b; }
+
+/* The first `some` of them, if not 0. */
+static FGC_INLINE sums_float load_sums_float(const double *from, int some)
+{
+    enum { LANES = FGC_VECTOR / sizeof(double) };
+#if FGC_MASKS
+    if (some)
+        return (sums_float){_mm512_maskz_loadu_pd((__mmask8)FIRST(some), from),
+                            _mm512_maskz_loadu_pd((__mmask8)(FIRST(some) >> LANES), from + LANES)};
+#endif
+    (void)some;
+    return (sums_float){load_double_double(from), load_double_double(from + LANES)};
+}
+
+static FGC_INLINE void store_sums_float(double *to, sums_float v, int some)
+{
+    enum { LANES = FGC_VECTOR / sizeof(double) };
+#if FGC_MASKS
+    if (some) {
+        _mm512_mask_storeu_pd(to, (__mmask8)FIRST(some), v.low);
+        _mm512_mask_storeu_pd(to + LANES, (__mmask8)(FIRST(some) >> LANES), v.high);
+        return;
+    }
+#endif
+    (void)some;
+    store_double(to, v.low);
+    store_double(to + LANES, v.high);
+}
+
+#if FGC_MASKS
+#define STORE_SOME(real, to, v, some) ((some) ? store_some_##real(to, v, some) : store_##real(to, v))
+#else
+#define STORE_SOME(real, to, v, some) ((void)(some), store_##real(to, v))
+#endif
+
+static FGC_INLINE sums_double load_sums_double(const double *from, int some)
+{
+#if FGC_MASKS
+    if (some)
+        return load_some_double_double(from, some);
+#endif
+    (void)some;
+    return load_double_double(from);
+}
+
+static FGC_INLINE void store_sums_double(double *to, sums_double v, int some)
+{
+    STORE_SOME(double, to, v, some);
+}
+
+/* The same where the sums end. What is not finite leaves bits in `found`: its difference to itself is NaN,
+ * others' are 0. */
+static FGC_INLINE void put_float(float *to, vector_float v, int some, bits_float *found)
+{
+    *found |= (bits_float)(v - v);
+    STORE_SOME(float, to, v, some);
+}
+
+static FGC_INLINE void put_double(double *to, vector_double v, int some, bits_double *found)
+{
+    *found |= (bits_double)(v - v);
+    STORE_SOME(double, to, v, some);
+}
 #endif
 
 /* NaN or Inf among x: all exponent bits set. Bitwise, so that it vectorises without fast-math. */
 #define NONFINITE(real, unsigned, exponent)                                                        \
-    static int nonfinite_##real(const real *x, int64_t len)                                        \
+    static FGC_INLINE int nonfinite_##real(const real *x, int64_t len)                                        \
     {                                                                                              \
         unsigned found = 0;                                                                        \
         for (int64_t j = 0; j < len; j++) {                                                        \
@@ -302,112 +359,36 @@ NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
             sum += (double)value_##row(x[j]) * (double)value_##row(x[j]);                          \
         return sum;                                                                                \
     }
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_float), float, float)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_double), double, double)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_half), half, uint16_t)
-SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_bfloat), bfloat, uint16_t)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_float), float, float)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_double), double, double)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_half), half, uint16_t)
+SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_bfloat), bfloat, uint16_t)
 
 #define ROW double
-#define SUM double
 #define OUT double
 #include "combine.inc"
 
 #define ROW float
-#define SUM double
-#define OUT float
-#include "combine.inc"
-
-#define ROW float
-#define SUM float
 #define OUT float
 #include "combine.inc"
 
 #define ROW half
-#define SUM float
 #define OUT float
 #include "combine.inc"
 
 #define ROW bfloat
-#define SUM float
 #define OUT float
 #include "combine.inc"
 
-#define COMBINE(name, out, ...)                                                                    \
-    int name(fgc_mode mode, const uintptr_t *rows, const double *coef, int64_t count, int64_t lo,  \
-             int64_t hi, int64_t in_len, int64_t out_len, int flags, out *to)                      \
+#define COMBINE(kind, out)                                                                         \
+    int FGC_AT_LEVEL(fgc_combine_part_##kind)(fgc_mode mode, const uintptr_t *rows,                \
+                                              const double *coef, int64_t count, int64_t lo,       \
+                                              int64_t hi, int64_t in_len, int64_t out_len,         \
+                                              int flags, out *to)                                  \
     {                                                                                              \
-        __VA_ARGS__                                                                                \
+        return combine_##kind(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to);        \
     }
-#define BODY(name, count) name(mode, rows, coef, count, lo, hi, in_len, out_len, flags, to)
-COMBINE(FGC_AT_LEVEL(fgc_combine_double), double, return BODY(combine_double_double, count);)
-/* One row, as in streaming encoding, is not worth wider sums: one rounding more, in half the time.
- * Its count is a constant, which spares compiling all that many rows need. */
-COMBINE(FGC_AT_LEVEL(fgc_combine_float), float,
-        return count == 1 ? BODY(combine_float_float, 1) : BODY(combine_float_double, count);)
-COMBINE(FGC_AT_LEVEL(fgc_combine_half), float, return BODY(combine_half_float, count);)
-COMBINE(FGC_AT_LEVEL(fgc_combine_bfloat), float, return BODY(combine_bfloat_float, count);)
-
-/* Rows and coefficients of a combination of chosen rows; returns how many. */
-static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
-                      const double *coef, int64_t count, uintptr_t *rows, double *chosen)
-{
-    const int64_t stride = mode == FGC_REAL ? 1 : 2;
-    int64_t used = 0;
-    for (int64_t r = 0; r < count; r++) {
-        const double x = coef[stride * r], y = coef[stride * r + stride - 1];
-        rows[used] = table[numbers[r]];
-        chosen[stride * used] = x;
-        chosen[stride * used + stride - 1] = y;
-        used += x != 0 || y != 0;
-    }
-    return used;
-}
-
-#define COMBINE_CHOSEN(kind, real)                                                                 \
-    fgc_status FGC_AT_LEVEL(fgc_combine_chosen_##kind)(                                            \
-        fgc_mode mode, const uintptr_t *table, const int64_t *numbers, const double *coef,         \
-        int64_t in_len, int64_t out_len, int flags, real *out, int64_t count, int64_t lo,          \
-        int64_t hi)                                                                                \
-    {                                                                                              \
-        /* room for one more, or it might be NULL for none */                                      \
-        char *work = malloc((size_t)(count + 1) * (2 * sizeof(double) + sizeof(uintptr_t)));       \
-        if (!work)                                                                                 \
-            return FGC_NO_MEMORY;                                                                  \
-        double *chosen = (double *)work;                                                           \
-        uintptr_t *rows = (uintptr_t *)(chosen + 2 * (count + 1));                                 \
-        const int64_t used = choose(mode, table, numbers, coef, count, rows, chosen);              \
-        const int bad = FGC_AT_LEVEL(fgc_combine_##kind)(mode, rows, chosen, used, lo, hi, in_len, \
-                                                         out_len, flags, out);                     \
-        free(work);                                                                                \
-        return bad ? FGC_NOT_FINITE : FGC_OK;                                                      \
-    }
-COMBINE_CHOSEN(float, float)
-COMBINE_CHOSEN(double, double)
-COMBINE_CHOSEN(half, float)
-COMBINE_CHOSEN(bfloat, float)
-
-/* Elements of a row that are still in the first cache when their squares are added up. */
-enum { NEAR = 4096 };
-
-#define ENCODE(kind, row, real)                                                                    \
-    double FGC_AT_LEVEL(fgc_encode_##kind)(                                                        \
-        fgc_mode mode, const uintptr_t *rows, const double *coef, const double *weight,            \
-        int64_t count, int64_t in_len, int64_t out_len, int flags, real *out, int64_t lo,          \
-        int64_t hi)                                                                                \
-    {                                                                                              \
-        double sum = 0;                                                                            \
-        for (int64_t to; lo < hi; lo = to) {                                                       \
-            to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
-            FGC_AT_LEVEL(fgc_combine_##kind)(mode, rows, coef, count, lo, to, in_len, out_len,     \
-                                             flags, out);                                          \
-            const int64_t len = (to < in_len ? to : in_len) - lo;                                  \
-            for (int64_t r = 0; r < count; r++)                                                    \
-                sum += weight[r] * FGC_AT_LEVEL(fgc_square_sum_##kind)((const row *)rows[r] + lo,  \
-                                                                       len);                       \
-        }                                                                                          \
-        return sum;                                                                                \
-    }
-ENCODE(float, float, float)
-ENCODE(double, double, double)
-ENCODE(half, uint16_t, float)
-ENCODE(bfloat, uint16_t, float)
+COMBINE(double, double)
+COMBINE(float, float)
+COMBINE(half, float)
+COMBINE(bfloat, float)

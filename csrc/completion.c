@@ -1,22 +1,70 @@
 /* When the messages of a simulated round suffice.
  *
- * Every backend rounds alike, so that their whole numbers agree even where times tie: this file is
- * compiled without fused multiply-adds, once. */
+ * Every backend and level rounds alike, so that their whole numbers agree even where times tie: this
+ * file is compiled without fused multiply-adds. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "levels.h"
+#include "vector.h"
+
+/* Between which times the rounds before were ready. Rounds are much alike, so that few of the next
+ * one's messages come between these, and all that is sought is among them. */
+typedef struct {
+    double low, high;    /* of the last EPOCH rounds that were whole; at first no time at all */
+    double least, most;  /* of those since */
+    int64_t rounds;
+} window;
+
+enum { EPOCH = 32 };
+
+/* Keys of which the one sought is found by comparing each with each. */
+enum { FEW = 32 };
+
+/* Messages of a worker of which it does not pay to skip those that come too late. */
+enum { MANY = 8 };
+
+/* Of workers' delays and works, drawn at a time. */
+enum { DRAWN = 1024 };
+
+/* key[to] = the earlier, or if serial the later, of key[to] and key[from]. */
+typedef struct {
+    int64_t to, from, serial;
+} step;
 
 typedef struct {
     const fgc_completion_plan *plan;
+    int single, straight, many;         /* one message from every worker; messages in order; above MANY */
+    double *begin, *load, *sent;        /* of each worker, when it begins, its computations, see below */
     double *arrival;                    /* of each message */
+    double *wait, *whole;               /* what is drawn */
     double *key, *spare;                /* what is selected from, and what lies beyond a pivot */
-    int64_t *weight, *spare_weight;     /* FGC_CELLS: of the keys */
+    double *gathered;                   /* a block's arrivals, or the earliest of each cell */
+    int64_t *weight, *spare_weight;     /* FGC_CELLS: of the keys, */
+    int64_t heaviest, alike;            /* their sum, and the weight of each if it is the same, or 0 */
     int64_t *order, *bound;             /* FGC_BLOCKS: the messages by block, block b's from bound[b] */
-    int64_t *parent;                    /* FGC_TILING: of each point, in a forest of components */
+    int64_t *near;                      /* FGC_TILING: edges inside the window, */
+    int64_t *start, *stop;              /* the ends of each message's edge, */
+    int64_t *edge, edges;               /* those that remain of the graph, */
+    step *step;                         /* and how they come of the others */
+    int64_t steps;
+    window *windows;                    /* of each block, or one */
+    window last;                        /* of when rounds are ready */
+    double limit;                       /* what arrives later is taken not to arrive */
+    int64_t *parent;                    /* of each point, in a forest of components */
     int64_t *heap, *next, waiting;      /* workers by the arrival of their next message */
     uint64_t random;
 } fgc_rounds;
+
+static void note(const fgc_rounds *r, window *w, double ready)
+{
+    if (ready > r->limit) /* it may be sooner: the round is done again */
+        return;
+    w->least = ready < w->least ? ready : w->least;
+    w->most = ready > w->most ? ready : w->most;
+    if (++w->rounds == EPOCH)
+        *w = (window){w->least, w->most, INFINITY, -INFINITY, 0};
+}
 
 /* A key near the one sought, of which `part` of the keys are smaller. At random: no order of arrivals
  * is bad for long. */
@@ -86,44 +134,154 @@ static FGC_INLINE double select_key(fgc_rounds *r, double *key, double *spare, i
     }
 }
 
+/* The key of rank `need` > 0 of at most FEW: the least of which so many are not larger. What lies
+ * beyond them up to a whole vector is overwritten. */
+static double select_few(double *key, int64_t count, int64_t need)
+{
+    vector found = spread(INFINITY);
+    for (int64_t j = count; j < count + LANES; j++)
+        key[j] = INFINITY;
+    for (int64_t i = 0; i < count; i += LANES) {
+        const vector x = load(key + i);
+        vector upto = spread(0);
+        for (int64_t j = 0; j < count; j++)
+            upto += pick(spread(key[j]) <= x, spread(1), spread(0));
+        const vector enough = pick(upto >= spread((double)need), x, spread(INFINITY));
+        found = pick(enough < found, enough, found);
+    }
+    double least[LANES];
+    store(least, found);
+    for (int t = 1; t < LANES; t++)
+        least[0] = least[t] < least[0] ? least[t] : least[0];
+    return least[0];
+}
+
+/* The keys inside the window, one after the other; *before = how many come before it. */
+static int64_t gather_near(const double *key, int64_t count, const window *w, double *near,
+                           int64_t *before)
+{
+    const vector low = spread(w->low), high = spread(w->high);
+    vector earlier = spread(0);
+    int64_t inside = 0, j = 0;
+    for (; j + LANES <= count; j += LANES) {
+        const vector x = load(key + j);
+        const lanes late = x >= low;
+        earlier += pick(late, spread(0), spread(1));
+        inside += keep(near + inside, late & (x <= high), x);
+    }
+    double sums[LANES];
+    store(sums, earlier);
+    *before = 0;
+    for (int t = 0; t < LANES; t++)
+        *before += (int64_t)sums[t];
+    for (; j < count; j++) {
+        near[inside] = key[j];
+        *before += key[j] < w->low;
+        inside += (key[j] >= w->low) & (key[j] <= w->high);
+    }
+    return inside;
+}
+
+/* The key of rank `need` > 0; the keys are kept. */
+static double select_rank(fgc_rounds *r, const double *key, int64_t count, int64_t need, window *w)
+{
+    if (need > count)
+        return INFINITY;
+    if (count <= FEW) {
+        memcpy(r->key, key, (size_t)count * sizeof *key);
+        return select_few(r->key, count, need);
+    }
+    double found;
+    int64_t before;
+    double *const near = r->spare;
+    const int64_t inside = gather_near(key, count, w, near, &before);
+    if (before < need && need <= before + inside) {
+        found = inside <= FEW ? select_few(near, inside, need - before)
+                              : select_key(r, near, r->key, NULL, NULL, inside, inside, need - before);
+    } else {
+        memcpy(r->key, key, (size_t)count * sizeof *key);
+        found = select_key(r, r->key, near, NULL, NULL, count, count, need);
+    }
+    note(r, w, found);
+    return found;
+}
+
 static double blocks_ready(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
     double ready = 0;
     for (int64_t b = 0; b < plan->groups; b++) {
-        if (!plan->need[b])
-            continue;
-        const int64_t lo = r->bound[b], hi = r->bound[b + 1];
-        int64_t later = 0; /* than other blocks allow anyway */
-        for (int64_t j = lo; j < hi; j++) {
-            const double x = r->arrival[r->order[j]];
-            r->key[later] = x;
-            later += x > ready;
+        const int64_t lo = r->bound[b], count = r->bound[b + 1] - lo;
+        const double *key = r->arrival + lo;
+        if (!r->straight) {
+            for (int64_t j = 0; j < count; j++)
+                r->gathered[j] = r->arrival[r->order[lo + j]];
+            key = r->gathered;
         }
-        const int64_t lacking = plan->need[b] - (hi - lo - later);
-        if (lacking > 0)
-            ready = select_key(r, r->key, r->spare, NULL, NULL, later, later, lacking);
+        int64_t came = 0; /* by when other blocks are ready anyway */
+        for (int64_t j = 0; j < count && b > 0; j++)
+            came += key[j] <= ready;
+        if (came < plan->need[b])
+            ready = select_rank(r, key, count, plan->need[b], r->windows + b);
     }
     return ready;
 }
 
-static double cells_ready(fgc_rounds *r)
+static FGC_INLINE vector earlier(vector a, vector b) { return pick(a < b, a, b); }
+
+/* When the first of a cell's messages arrives, which are at lo .. hi-1 of those in order of cells. */
+static double earliest_of(const fgc_rounds *r, int64_t lo, int64_t hi)
+{
+    enum { ABREAST = 2 };
+    double each[LANES], least = INFINITY;
+    int64_t j = lo;
+    if (r->straight && hi - lo >= LANES * ABREAST) {
+        vector a = load(r->arrival + j), b = load(r->arrival + j + LANES);
+        for (j += LANES * ABREAST; j + LANES * ABREAST <= hi; j += LANES * ABREAST) {
+            a = earlier(a, load(r->arrival + j));
+            b = earlier(b, load(r->arrival + j + LANES));
+        }
+        store(each, earlier(a, b));
+        for (int t = 0; t < LANES; t++)
+            least = each[t] < least ? each[t] : least;
+    }
+    double other = INFINITY;
+    for (; j + 1 < hi; j += 2) {
+        const double x = r->arrival[r->order[j]], y = r->arrival[r->order[j + 1]];
+        least = x < least ? x : least;
+        other = y < other ? y : other;
+    }
+    if (j < hi) {
+        const double x = r->arrival[r->order[j]];
+        least = x < least ? x : least;
+    }
+    return other < least ? other : least;
+}
+
+/* Messages of workers that send several arrive here: what is late for all is not looked at. */
+static double cells_ready(fgc_rounds *r, const double *whole)
 {
     const fgc_completion_plan *plan = r->plan;
-    int64_t whole = 0;
-    for (int64_t c = 0; c < plan->groups; c++) {
-        r->key[c] = INFINITY;
-        r->weight[c] = plan->need[c];
-        whole += plan->need[c];
-    }
-    const int64_t messages = plan->first[plan->workers];
-    for (int64_t m = 0; m < messages; m++) {
-        double *const earliest = r->key + plan->group[m];
-        *earliest = r->arrival[m] < *earliest ? r->arrival[m] : *earliest;
+    double *const key = r->gathered;
+    for (int64_t c = 0; c < plan->groups; c++)
+        key[c] = r->single ? earliest_of(r, r->bound[c], r->bound[c + 1]) : INFINITY;
+    for (int64_t i = 0; i < plan->workers && !r->single; i++) {
+        const double begin = r->begin[i], work = whole[i];
+        for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++) {
+            const double x = begin + work * plan->share[m];
+            double *const earliest = key + plan->group[m];
+            r->arrival[m] = x;
+            if (x > r->limit)
+                break;
+            *earliest = x < *earliest ? x : *earliest;
+        }
     }
     if (plan->total <= 0)
         return 0;
-    return select_key(r, r->key, r->spare, r->weight, r->spare_weight, plan->groups, whole,
+    if (r->alike)
+        return select_rank(r, key, plan->groups, (plan->total + r->alike - 1) / r->alike, r->windows);
+    memcpy(r->weight, plan->need, (size_t)plan->groups * sizeof *r->weight);
+    return select_key(r, key, r->spare, r->weight, r->spare_weight, plan->groups, r->heaviest,
                       plan->total);
 }
 
@@ -171,6 +329,112 @@ static int64_t take_next(fgc_rounds *r)
     return message;
 }
 
+/* ---------------------------------------------------------------- intervals that connect 0 and k */
+
+/* Edges between the same two points are there when the first of them is; two that follow each other
+ * at a point where no other ends, when the last of them is; and one that ends where no other does is
+ * of no use. What remains of the graph is often one edge from 0 to k. */
+typedef struct {
+    int64_t ends, edge;
+} joint;
+
+static int by_ends(const void *a, const void *b)
+{
+    const joint *const x = a, *const y = b;
+    if (x->ends != y->ends)
+        return x->ends < y->ends ? -1 : 1;
+    return (x->edge > y->edge) - (x->edge < y->edge);
+}
+
+static void add_step(fgc_rounds *r, int serial, int64_t to, int64_t from)
+{
+    r->step[r->steps++] = (step){to, from, serial};
+}
+
+/* One edge in the place of those between the same points, none in that of loops. */
+static int merge_parallel(fgc_rounds *r, joint *joints)
+{
+    int64_t count = 0;
+    for (int64_t j = 0; j < r->edges; j++) {
+        const int64_t e = r->edge[j], low = r->start[e] < r->stop[e] ? r->start[e] : r->stop[e];
+        const int64_t high = r->start[e] + r->stop[e] - low;
+        if (low != high)
+            joints[count++] = (joint){low * (r->plan->total + 1) + high, e};
+    }
+    qsort(joints, (size_t)count, sizeof *joints, by_ends);
+    const int64_t before = r->edges;
+    r->edges = 0;
+    for (int64_t j = 0; j < count; j++)
+        if (j && joints[j].ends == joints[j - 1].ends)
+            add_step(r, 0, r->edge[r->edges - 1], joints[j].edge);
+        else
+            r->edge[r->edges++] = joints[j].edge;
+    return r->edges < before;
+}
+
+/* One edge in the place of two that follow each other, none in that of dead ends. At each point `ends`
+ * counts the edges that end there, and `which` is their exclusive or: of two, one tells the other. */
+static int merge_serial(fgc_rounds *r, int64_t *ends, int64_t *which, int64_t *gone)
+{
+    const int64_t k = r->plan->total, before = r->edges;
+    for (int64_t point = 0; point <= k; point++)
+        ends[point] = which[point] = 0;
+    for (int64_t j = 0; j < r->edges; j++) {
+        const int64_t e = r->edge[j];
+        gone[e] = 0;
+        ends[r->start[e]]++;
+        ends[r->stop[e]]++;
+        which[r->start[e]] ^= e;
+        which[r->stop[e]] ^= e;
+    }
+    for (int64_t j = 0; j < r->edges; j++) {
+        const int64_t e = r->edge[j];
+        for (int64_t side = 0; side < 2 && !gone[e]; side++) {
+            int64_t *const end = side ? r->stop : r->start, *const far = side ? r->start : r->stop;
+            while (end[e] != 0 && end[e] != k && ends[end[e]] == 2 && end[e] != far[e]) {
+                const int64_t point = end[e], other = which[point] ^ e;
+                const int64_t next = r->start[other] + r->stop[other] - point;
+                add_step(r, 1, e, other);
+                gone[other] = 1;
+                ends[point] = 0;
+                which[next] ^= other ^ e;
+                end[e] = next;
+            }
+            if (end[e] != 0 && end[e] != k && ends[end[e]] == 1) {
+                gone[e] = 1;
+                ends[end[e]]--;
+                ends[far[e]]--;
+                which[far[e]] ^= e;
+            }
+        }
+    }
+    int64_t kept = 0;
+    for (int64_t j = 0; j < before; j++)
+        if (!gone[r->edge[j]])
+            r->edge[kept++] = r->edge[j];
+    r->edges = kept;
+    return kept < before;
+}
+
+/* `work`: as many numbers as 3 messages and 2 points. */
+static void reduce_graph(fgc_rounds *r, int64_t *work)
+{
+    const fgc_completion_plan *plan = r->plan;
+    const int64_t all = plan->first[plan->workers], points = plan->total + 1;
+    for (int64_t e = 0; e < all; e++) {
+        r->edge[e] = e;
+        r->start[e] = plan->group[e];
+        r->stop[e] = plan->other[e];
+    }
+    r->edges = all;
+    joint *const joints = (joint *)work;
+    int64_t *const ends = work + 2 * all, *const which = ends + points, *const gone = which + points;
+    for (int changed = 1; changed;) {
+        changed = merge_parallel(r, joints);
+        changed |= merge_serial(r, ends, which, gone);
+    }
+}
+
 static int64_t root(int64_t *parent, int64_t point)
 {
     while (parent[point] != point)
@@ -178,21 +442,89 @@ static int64_t root(int64_t *parent, int64_t point)
     return point;
 }
 
+static void join(fgc_rounds *r, int64_t e)
+{
+    r->parent[root(r->parent, r->start[e])] = root(r->parent, r->stop[e]);
+}
+
+static int connected(fgc_rounds *r)
+{
+    return root(r->parent, 0) == root(r->parent, r->plan->total);
+}
+
+static void take_apart(fgc_rounds *r)
+{
+    for (int64_t point = 0; point <= r->plan->total; point++)
+        r->parent[point] = point;
+}
+
+static void sort_edges(int64_t *edge, int64_t count, const double *key)
+{
+    int64_t gap = 1;
+    while (gap < count / 3)
+        gap = 3 * gap + 1;
+    for (; gap; gap /= 3)
+        for (int64_t j = gap; j < count; j++) {
+            const int64_t e = edge[j];
+            int64_t at = j;
+            for (; at >= gap && key[edge[at - gap]] > key[e]; at -= gap)
+                edge[at] = edge[at - gap];
+            edge[at] = e;
+        }
+}
+
+/* When 0 and k are connected, if edges of `near` do it, one after the other; else -1. */
+static double connect(fgc_rounds *r, int64_t *near, int64_t count)
+{
+    sort_edges(near, count, r->key);
+    for (int64_t j = 0; j < count; j++) {
+        join(r, near[j]);
+        if (connected(r))
+            return r->key[near[j]];
+    }
+    return -1;
+}
+
+/* What comes before the window together, and what comes inside one by one; -1 if that is not when 0
+ * and k are first connected. */
+static double connect_near(fgc_rounds *r, const window *w)
+{
+    int64_t *const early = r->order, *const near = r->near;
+    int64_t before = 0, inside = 0;
+    for (int64_t j = 0; j < r->edges; j++) {
+        const int64_t e = r->edge[j];
+        early[before] = near[inside] = e;
+        before += r->key[e] < w->low;
+        inside += (r->key[e] >= w->low) & (r->key[e] <= w->high);
+    }
+    for (int64_t j = 0; j < before; j++)
+        join(r, early[j]);
+    return connected(r) ? -1 : connect(r, near, inside);
+}
+
 static double tiling_ready(fgc_rounds *r)
 {
-    const fgc_completion_plan *plan = r->plan;
-    const int64_t k = plan->total;
-    double ready = 0;
-    for (int64_t point = 0; point <= k; point++)
-        r->parent[point] = point;
-    start_queue(r);
-    while (root(r->parent, 0) != root(r->parent, k)) {
-        if (!r->waiting)
-            return INFINITY;
-        const int64_t m = take_next(r);
-        r->parent[root(r->parent, plan->group[m])] = root(r->parent, plan->other[m]);
-        ready = r->arrival[m];
+    const int64_t all = r->plan->first[r->plan->workers], k = r->plan->total;
+    if (k == 0)
+        return 0;
+    memcpy(r->key, r->arrival, (size_t)all * sizeof *r->key);
+    for (int64_t j = 0; j < r->steps; j++) {
+        const step s = r->step[j];
+        const double x = r->key[s.to], y = r->key[s.from];
+        r->key[s.to] = (x < y) == s.serial ? y : x;
     }
+    if (r->edges <= 1)
+        return r->edges ? r->key[r->edge[0]] : INFINITY;
+    take_apart(r);
+    double ready = connect_near(r, r->windows);
+    if (ready < 0) {
+        take_apart(r);
+        memcpy(r->near, r->edge, (size_t)r->edges * sizeof *r->near);
+        ready = connect(r, r->near, r->edges);
+        if (ready < 0)
+            return INFINITY;
+    }
+    note(r, r->windows, ready);
     return ready;
 }
 
@@ -217,85 +549,261 @@ static void sort_by_block(fgc_rounds *r)
     r->bound[plan->groups] = messages;
 }
 
-/* `sent`: the part of the work after which the last message that came was sent. Beside a long delay
- * the time since may have lost the digits that tell. */
-static int64_t computed(int64_t load, double whole, double since, double sent)
+/* Of `load` computations those that are done after `since` of `whole` seconds, as 2^52 and more, so
+ * that the number is in the lower bits. `sent`: the part of the work after which the last message that
+ * came was sent. Beside a long delay the time since may have lost the digits that tell. */
+static FGC_INLINE double computed(double load, double whole, double since, double sent)
 {
-    double part = since < 0 ? 0 : 1;
-    if (whole > 0 && since < whole)
-        part = since > 0 ? since / whole : 0;
+    const double quotient = since / whole;
+    double part = since > 0 ? quotient : 0;
+    part = since < whole ? part : (since < 0 ? 0 : 1);
     part = part > sent ? part : sent;
-    return (int64_t)floor((double)load * part + 1e-9);
+    const double done = load * part + 1e-9, nearest = done + 0x1p52;
+    return nearest - 0x1p52 > done ? nearest - 1 : nearest;
 }
 
-fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
-                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
-                          double *time, int64_t *messages, int64_t *workers,
-                          int64_t *computations)
+static FGC_INLINE int64_t lower_bits(double number)
+{
+    int64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits & (((int64_t)1 << 52) - 1);
+}
+
+/* Messages that have come by when a round is ready, of workers that send one. In `sent` each worker's
+ * part of its work until the last of its messages that came. */
+static int64_t count_single(const fgc_rounds *r, double ready, double *sent)
+{
+    const double *const share = r->plan->share, *const arrival = r->arrival;
+    const int64_t n = r->plan->workers;
+    int64_t heard = 0;
+    for (int64_t i = 0; i < n; i++) {
+        heard += arrival[i] <= ready;
+        sent[i] = arrival[i] <= ready ? share[i] : 0;
+    }
+    return heard;
+}
+
+/* The same where they send several, and of how many workers any came. */
+static int64_t count_several(const fgc_rounds *r, double ready, double *sent, int64_t *senders)
+{
+    const fgc_completion_plan *plan = r->plan;
+    int64_t heard = 0;
+    *senders = 0;
+    for (int64_t i = 0; i < plan->workers; i++) {
+        const int64_t first = plan->first[i], end = plan->first[i + 1];
+        int64_t came = 0;
+        if (r->many)
+            for (int64_t m = first; m < end && r->arrival[m] <= ready; m++)
+                came++;
+        else
+            for (int64_t m = first; m < end; m++)
+                came += r->arrival[m] <= ready;
+        heard += came;
+        *senders += came > 0;
+        sent[i] = came ? plan->share[first + came - 1] : 0;
+    }
+    return heard;
+}
+
+static int64_t count_computed(const fgc_rounds *r, const double *whole, double ready,
+                              const double *sent)
+{
+    const double *const load = r->load, *const begin = r->begin;
+    const int64_t n = r->plan->workers;
+    int64_t done = 0;
+    for (int64_t i = 0; i < n; i++)
+        done += lower_bits(computed(load[i], whole[i], ready - begin[i], sent[i]));
+    return done;
+}
+
+/* Room for so many numbers of 8 bytes each, from what is at *at on. */
+static void *take(char **at, int64_t count)
+{
+    void *const taken = *at;
+    *at += count * 8;
+    return taken;
+}
+
+/* What is the same in all rounds. Returns the memory, to be freed. */
+static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_t drawn)
 {
     const int64_t n = plan->workers, all = plan->first[n], groups = plan->groups;
-    const int64_t keys = plan->kind == FGC_BLOCKS ? all : groups;
+    const int64_t keys = (all > groups ? all : groups) + FEW;
     const int64_t points = plan->kind == FGC_TILING ? plan->total + 1 : 0;
-    char *memory = malloc((size_t)(all + 5 * keys + groups + 1 + points + 2 * n) * sizeof(double));
+    const int64_t size = sizeof(window) / 8, messages = points ? all : 0;
+    char *const memory = malloc((size_t)(2 * drawn + 5 * n + all + 7 * keys + 9 * messages +
+                                         (groups + 1) * (1 + size) + 3 * points) *
+                                8);
     if (!memory)
-        return FGC_NO_MEMORY;
-    fgc_rounds r = {.plan = plan, .random = 1};
-    r.arrival = (double *)memory;
-    r.key = r.arrival + all;
-    r.spare = r.key + keys;
-    r.weight = (int64_t *)(r.spare + keys);
-    r.spare_weight = r.weight + keys;
-    r.order = r.spare_weight + keys;
-    r.bound = r.order + keys;
-    r.parent = r.bound + groups + 1;
-    r.heap = r.parent + points;
-    r.next = r.heap + n;
+        return NULL;
+    char *at = memory;
+    *r = (fgc_rounds){
+        .plan = plan, .random = 1, .single = 1, .straight = 1, .many = all > MANY * n};
+    r->wait = take(&at, drawn);
+    r->whole = take(&at, drawn);
+    r->begin = take(&at, n);
+    r->load = take(&at, n);
+    r->sent = take(&at, n);
+    r->arrival = take(&at, all);
+    r->key = take(&at, keys);
+    r->spare = take(&at, keys);
+    r->gathered = take(&at, keys);
+    r->weight = take(&at, keys);
+    r->spare_weight = take(&at, keys);
+    r->order = take(&at, keys);
+    r->near = take(&at, keys);
+    r->bound = take(&at, groups + 1);
+    r->windows = take(&at, (groups + 1) * size);
+    r->start = take(&at, messages);
+    r->stop = take(&at, messages);
+    r->edge = take(&at, messages);
+    r->step = take(&at, 3 * messages);
+    int64_t *const reduction = take(&at, 3 * messages + 2 * points);
+    r->parent = take(&at, points);
+    r->heap = take(&at, n);
+    r->next = take(&at, n);
+    for (int64_t i = 0; i < n; i++) {
+        r->load[i] = (double)plan->loads[i];
+        r->single &= plan->first[i] == i && plan->first[i + 1] == i + 1;
+    }
+    r->last = (window){INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
+    for (int64_t w = 0; w <= groups; w++)
+        r->windows[w] = r->last;
+    if (plan->kind == FGC_TILING) {
+        reduce_graph(r, reduction);
+    } else {
+        sort_by_block(r);
+        for (int64_t j = 0; j < all; j++)
+            r->straight &= r->order[j] == j;
+    }
+    if (plan->kind == FGC_CELLS) {
+        r->alike = groups ? plan->need[0] : 0;
+        for (int64_t c = 0; c < groups; c++) {
+            r->heaviest += plan->need[c];
+            r->alike = plan->need[c] == r->alike ? r->alike : 0;
+        }
+    }
+    return memory;
+}
 
-    if (plan->kind == FGC_BLOCKS)
-        sort_by_block(&r);
+/* What is written of each round. */
+typedef struct {
+    double *time;
+    int64_t *messages, *workers, *computations;
+} report;
+
+/* Of workers with several messages those alone that arrive within the limit, and one more; of cells
+ * see there. */
+static void fill_arrivals(fgc_rounds *r, const double *whole)
+{
+    const fgc_completion_plan *plan = r->plan;
+    if (r->single) {
+        for (int64_t i = 0; i < plan->workers; i++)
+            r->arrival[i] = r->begin[i] + whole[i] * plan->share[i];
+        return;
+    }
+    for (int64_t i = 0; i < plan->workers && plan->kind != FGC_CELLS; i++) {
+        const double begin = r->begin[i], work = whole[i];
+        const int64_t end = plan->first[i + 1];
+        int64_t m = plan->first[i];
+        if (r->limit < INFINITY) {
+            while (m < end && (r->arrival[m] = begin + work * plan->share[m]) <= r->limit)
+                m++;
+            for (m++; m < end; m++)
+                r->arrival[m] = INFINITY;
+        } else {
+            for (; m < end; m++)
+                r->arrival[m] = begin + work * plan->share[m];
+        }
+    }
+}
+
+static double find_ready(fgc_rounds *r, const double *whole)
+{
+    fill_arrivals(r, whole);
+    if (r->plan->kind == FGC_BLOCKS)
+        return blocks_ready(r);
+    return r->plan->kind == FGC_CELLS ? cells_ready(r, whole) : tiling_ready(r);
+}
+
+static void run_rounds(fgc_rounds *r, const double *delay, const double *work, double *late,
+                       int64_t rounds, double receive, double overhead, int interrupted, report to)
+{
+    const fgc_completion_plan *plan = r->plan;
+    const int64_t n = plan->workers;
     for (int64_t round = 0; round < rounds; round++) {
         const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
-            for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
-                r.arrival[m] = late[i] + wait[i] + whole[i] * plan->share[m];
-
-        double ready;
-        if (plan->kind == FGC_BLOCKS)
-            ready = blocks_ready(&r);
-        else
-            ready = plan->kind == FGC_CELLS ? cells_ready(&r) : tiling_ready(&r);
-
-        int64_t heard = 0, senders = 0, done = 0;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t sent = 0;
-            for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
-                sent += r.arrival[m] <= ready;
-            heard += sent;
-            senders += sent > 0;
-            done += computed(plan->loads[i], whole[i], ready - (late[i] + wait[i]),
-                             sent ? plan->share[plan->first[i] + sent - 1] : 0);
+            r->begin[i] = late[i] + wait[i];
+        const int near = interrupted && r->many && r->last.low <= r->last.high;
+        r->limit = near ? r->last.high : INFINITY;
+        double ready = find_ready(r, whole);
+        if (ready > r->limit) {
+            r->limit = INFINITY;
+            ready = find_ready(r, whole);
         }
+        note(r, &r->last, ready);
+
+        int64_t senders;
+        const int64_t heard = r->single ? (senders = count_single(r, ready, r->sent))
+                                        : count_several(r, ready, r->sent, &senders);
         double end = ready;
         if (receive > 0) {
-            start_queue(&r);
+            start_queue(r);
             for (int64_t left = heard; left > 0; left--) {
-                const double taken = r.arrival[take_next(&r)] + (double)left * receive;
+                const double taken = r->arrival[take_next(r)] + (double)left * receive;
                 end = taken > end ? taken : end;
             }
         }
-        time[round] = end;
-        messages[round] = heard;
-        workers[round] = senders;
-        computations[round] = done;
+        to.time[round] = end;
+        to.messages[round] = heard;
+        to.workers[round] = senders;
+        to.computations[round] = count_computed(r, whole, ready, r->sent);
         if (interrupted)
             continue;
         end += overhead;
         for (int64_t i = 0; i < n; i++) {
             double free_at = late[i];
             for (int64_t m = plan->first[i]; m < plan->first[i + 1] && free_at <= end; m++)
-                free_at = r.arrival[m];
+                free_at = r->arrival[m];
             late[i] = free_at > end ? free_at - end : 0;
         }
+    }
+}
+
+fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, const double *delay,
+                                        const double *work, double *late, int64_t rounds,
+                                        double receive, double overhead, int interrupted,
+                                        double *time, int64_t *messages, int64_t *workers,
+                                        int64_t *computations)
+{
+    fgc_rounds r;
+    void *const memory = start_rounds(&r, plan, 0);
+    if (!memory)
+        return FGC_NO_MEMORY;
+    run_rounds(&r, delay, work, late, rounds, receive, overhead, interrupted,
+               (report){time, messages, workers, computations});
+    free(memory);
+    return FGC_OK;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_simulate_part)(const fgc_completion_plan *plan, const fgc_delays *delays,
+                                      int64_t first, double *late, int64_t rounds, double receive,
+                                      double overhead, int interrupted, double *time,
+                                      int64_t *messages, int64_t *workers, int64_t *computations)
+{
+    const int64_t n = plan->workers, step = n < DRAWN ? DRAWN / n : 1;
+    fgc_rounds r;
+    void *const memory = start_rounds(&r, plan, step * n);
+    if (!memory)
+        return FGC_NO_MEMORY;
+    fgc_delays some = *delays;
+    for (int64_t at = 0; at < rounds; at += step) {
+        const int64_t count = rounds - at < step ? rounds - at : step;
+        some.given = delays->given ? delays->given + at * n : NULL;
+        FGC_AT_LEVEL(fgc_draw)(&some, first + at, count, r.wait, r.whole);
+        run_rounds(&r, r.wait, r.whole, late, count, receive, overhead, interrupted,
+                   (report){time + at, messages + at, workers + at, computations + at});
     }
     free(memory);
     return FGC_OK;

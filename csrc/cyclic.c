@@ -1,13 +1,8 @@
 /* Products over a cyclic table: the arithmetic of decoding vectors, computed anew or kept current. */
+#include <math.h>
 #include <string.h>
 
-#include "levels.h"
-
-#if FGC_VECTOR
-typedef double vector __attribute__((vector_size(FGC_VECTOR)));
-#else
-typedef double vector; /* on which the same expressions mean the same */
-#endif
+#include "vector.h"
 
 static FGC_INLINE double power_of_two(int64_t e) /* -1022 <= e <= 1023 */
 {
@@ -18,7 +13,7 @@ static FGC_INLINE double power_of_two(int64_t e) /* -1022 <= e <= 1023 */
 }
 
 /* Eight independent chains hide the latency of a multiplication. */
-enum { LANES = sizeof(vector) / sizeof(double), CHAINS = 8 };
+enum { CHAINS = 8 };
 
 static FGC_INLINE void block(const double *at, const int64_t *index, int64_t count,
                              double *product, int vectors)
@@ -126,4 +121,51 @@ void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_
                 value[2 * (i + r) + 1] = size[i + r] * (bx * im[r] + by * re[r]);
             }
     }
+}
+
+/* The first of the scores that is no less than `least`, which is no more than the largest of them. */
+static FGC_INLINE int64_t first_at_least(const double *score, double least)
+{
+    int64_t i = 0;
+    while (!any_at_least(load(score + i), least))
+        i += LANES;
+    while (score[i] < least)
+        i++;
+    return i;
+}
+
+/* Each is the first of those whose score, the product of the distances to those kept before it, is the
+ * largest: many are as far by symmetry, and rounding must not decide which of them it is. O(m need). */
+void FGC_AT_LEVEL(fgc_keep_spread)(const double *sine, int64_t m, int64_t need,
+                                   unsigned char *present, double *score)
+{
+    enum { KEPT = 2 };
+    const int64_t padded = (m + LANES - 1) / LANES * LANES;
+    double largest = 1;
+    for (int64_t i = 0; i < padded; i++)
+        score[i] = i < m ? present[i] : 0;
+    for (int64_t step = 0; step < need; step++) {
+        int64_t best = 0;
+        if (largest > 0)
+            best = first_at_least(score, largest * (1 - 1e-9));
+        else /* what is left has underflowed */
+            while (present[best] != 1)
+                best++;
+        present[best] = KEPT;
+        const double *const distance = sine + m - best;
+        const vector scale = spread(largest > 0 ? 1 / largest : 1);
+        vector top[2] = {{0}, {0}};
+        for (int64_t i = 0; i < padded; i += LANES) {
+            const vector s = load(score + i) * (magnitude(load(distance + i)) * scale);
+            store(score + i, s);
+            top[i / LANES % 2] = larger(s, top[i / LANES % 2]);
+        }
+        double all[LANES];
+        store(all, larger(top[0], top[1]));
+        largest = all[0];
+        for (int lane = 1; lane < LANES; lane++)
+            largest = all[lane] > largest ? all[lane] : largest;
+    }
+    for (int64_t i = 0; i < m; i++)
+        present[i] = present[i] == KEPT;
 }

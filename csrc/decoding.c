@@ -1,10 +1,12 @@
 /* Decoding vectors put together from products over the tables of cyclic codes (cyclic.c): at once, for
  * many rounds, or kept current while workers come and go. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "levels.h"
+#include "pool.h"
 
 static int64_t modulo(int64_t a, int64_t m) { return (a % m + m) % m; }
 
@@ -94,36 +96,6 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
     }
 }
 
-/* Keep `need` of the workers marked in present[] and unmark the rest: those that are spread best, in
- * Leja order, each with the largest product of distances to those before it. O(m need). */
-static void keep_spread(const double *sine, int64_t m, int64_t need, unsigned char *present,
-                        double *score)
-{
-    enum { KEPT = 2 };
-    for (int64_t i = 0; i < m; i++)
-        score[i] = present[i];
-    for (int64_t step = 0; step < need; step++) {
-        int64_t best = -1;
-        double largest = 0;
-        /* Many are as far by symmetry: rounding must not decide which of them is first. */
-        for (int64_t i = 0; i < m; i++)
-            if (score[i] > largest * (1 + 1e-9)) {
-                largest = score[i];
-                best = i;
-            }
-        if (best < 0) /* what is left has underflowed */
-            for (best = 0; present[best] != 1; best++)
-                continue;
-        present[best] = KEPT;
-        const double *const distance = sine + m - best;
-        const double scale = largest > 0 ? 1 / largest : 1;
-        for (int64_t i = 0; i < m; i++)
-            score[i] *= fabs(distance[i]) * scale;
-    }
-    for (int64_t i = 0; i < m; i++)
-        present[i] = present[i] == KEPT;
-}
-
 /* Block b by FGC_SPREAD: whether survivors were chosen, as those of the best vector are not all. */
 static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
                         double *value)
@@ -139,7 +111,8 @@ static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *presen
             norm += value[2 * i] * value[2 * i] + value[2 * i + 1] * value[2 * i + 1];
     if (norm <= 1 + 1e-9) /* no matter how it is rounded */
         return 0;
-    keep_spread(code->sine + code->offset[b], m, need, present, value);
+    double few[FGC_PAD];
+    fgc_keep_spread(code->sine + code->offset[b], m, need, present, m < FGC_PAD ? few : value);
     decode_block(code, 2 * need < m ? FGC_LOOKUP : FGC_LOCATOR, b, present, index, value);
     for (int64_t i = 0; i < m; i++)
         if (!present[i])
@@ -264,30 +237,60 @@ fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors,
     return isinf(longest) || square_sum(out, f) <= longest ? FGC_OK : FGC_IMPRECISE;
 }
 
-fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
-                                int64_t *where, double longest, fgc_method method, int64_t rounds)
+typedef struct {
+    const fgc_cyclic *code;
+    unsigned char *masks;
+    double *out;
+    int64_t *where;
+    double longest;
+    fgc_method method;
+    int64_t rounds, part;
+    atomic_int failed;
+} decoding;
+
+static void decode_rounds(void *data, int piece)
 {
-    const int64_t n = code->workers;
+    decoding *const it = data;
+    const int64_t n = it->code->workers, first = piece * it->part;
+    const int64_t end = it->rounds - first < it->part ? it->rounds : first + it->part;
     int64_t *index = malloc((size_t)n * sizeof *index);
-    if (!index)
-        return FGC_NO_MEMORY;
-    for (int64_t r = 0; r < rounds; r++) {
-        unsigned char *const present = masks + r * n;
-        double *const value = out + 2 * r * n;
-        where[r] = missing(code, present);
-        if (where[r])
+    if (!index) {
+        atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
+        return;
+    }
+    for (int64_t r = first; r < end; r++) {
+        unsigned char *const present = it->masks + r * n;
+        double *const value = it->out + 2 * r * n;
+        it->where[r] = missing(it->code, present);
+        if (it->where[r])
             continue;
-        decode_marked(code, method, present, index, value);
+        decode_marked(it->code, it->method, present, index, value);
         for (int64_t i = 0; i < n; i++)
             if (!present[i])
                 value[2 * i] = value[2 * i + 1] = 0;
         if (last_beyond(value, n) >= 0)
-            where[r] = -1;
-        else if (!isinf(longest) && !(square_sum(value, n) <= longest))
-            where[r] = -2;
+            it->where[r] = -1;
+        else if (!isinf(it->longest) && !(square_sum(value, n) <= it->longest))
+            it->where[r] = -2;
     }
     free(index);
-    return FGC_OK;
+}
+
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
+                                int64_t *where, double longest, fgc_method method, int64_t rounds)
+{
+    enum { LINE = 8 }; /* of where[] */
+    const int64_t n = code->workers, all = rounds * n, present = count_marks(masks, all);
+    const int64_t factors = method == FGC_LOOKUP || 2 * present < all ? present : all - present;
+    int64_t part = (rounds + FGC_PIECES / 16 - 1) / (FGC_PIECES / 16);
+    part = (part + LINE - 1) / LINE * LINE;
+    decoding it = {.code = code, .masks = masks, .out = out, .where = where, .longest = longest,
+                   .method = method, .rounds = rounds, .part = part};
+    /* eight factors take a nanosecond, and what else there is for a worker two */
+    if (rounds)
+        fgc_pool_run(decode_rounds, &it, (int)((rounds + part - 1) / part),
+                     factors * n / 8 + 2 * all);
+    return it.failed ? FGC_NO_MEMORY : FGC_OK;
 }
 
 fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,

@@ -3,7 +3,8 @@
  * Contracts shared by every function here:
  *  - nothing is allocated that outlives the call; callers own all memory;
  *  - inputs are never written; `out` must not overlap them;
- *  - functions keep no state between calls, so any number may run at once (fgc_simd_select excepted);
+ *  - functions keep no state between calls but threads (see fgc_pool_set), so any number may run at once
+ *    (fgc_simd_select excepted);
  *  - sizes count elements, not bytes, and are trusted: the Python facade has checked them.
  */
 #ifndef FASTGC_H
@@ -21,7 +22,8 @@ typedef enum {
     FGC_OVERFLOW,     /* an entry of the vector does not fit a double; *where = its position */
     FGC_NO_MEMORY,
     FGC_NOT_FINITE, /* an input or a result is NaN or Inf, or an order reaches outside */
-    FGC_IMPRECISE   /* the vector is written, but longer than it was to be */
+    FGC_IMPRECISE,  /* the vector is written, but longer than it was to be */
+    FGC_MISPLACED   /* an output lies in the memory of an input, or an input is not aligned */
 } fgc_status;
 
 typedef enum {
@@ -119,7 +121,9 @@ typedef enum {
 /* Flags of combinations. */
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
-    FGC_CHECK = 2
+    FGC_CHECK = 2,
+    FGC_PAIRED = 4, /* of combinations of pairs: rows hold pairs, too; else doubles */
+    FGC_ROUNDED = 8 /* out holds doubles; else pairs */
 };
 
 /* Flags of Vandermonde systems. */
@@ -130,9 +134,117 @@ enum {
     FGC_CHOOSE = 8  /* of no order: by modulus, for nodes on a ray from 0, or Leja's */
 };
 
-/* All that there is at each SIMD level. */
-#define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
-#include "kernels.def"
+/* What follows is split over threads where it takes long enough: see fgc_pool_set. What is written and
+ * returned does not depend on their number. */
+
+/* One combination of the rows' first `extent` elements (for FGC_PACKED an even number): see
+ * fgc_combine_part_double. */
+#define FGC_COMBINE(kind, real)                                                                    \
+    int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
+                           int64_t count, int64_t extent, int64_t in_len, int64_t out_len,         \
+                           int flags, real *out);
+FGC_COMBINE(float, float)
+FGC_COMBINE(double, double)
+FGC_COMBINE(half, float)
+FGC_COMBINE(bfloat, float)
+#undef FGC_COMBINE
+int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, int64_t extent,
+                      int64_t in_len, int64_t out_len, int flags, double *out);
+
+/* The same of rows numbers[0 .. count-1] of a table. Those whose coefficient is zero are not read.
+ * FGC_NOT_FINITE: as 1 above. */
+#define FGC_COMBINE_CHOSEN(kind, real)                                                             \
+    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
+                                         const int64_t *numbers, const double *coef,               \
+                                         int64_t extent, int64_t in_len, int64_t out_len,          \
+                                         int flags, real *out, int64_t count);
+FGC_COMBINE_CHOSEN(float, float)
+FGC_COMBINE_CHOSEN(double, double)
+FGC_COMBINE_CHOSEN(half, float)
+FGC_COMBINE_CHOSEN(bfloat, float)
+#undef FGC_COMBINE_CHOSEN
+
+/* Combinations of rows that are not known to be aligned, nor to lie apart from the output. */
+typedef struct {
+    fgc_mode mode;
+    int flags;
+    const double *coef;
+    int64_t stride; /* bytes from one row to the next; 0: they lie anywhere */
+    int64_t extent, in_len, out_len;
+} fgc_apart;
+
+/* The same of rows whose first is at `rows`, or whose addresses are, of uintptr_t, if stride is 0. If one
+ * is not aligned, or shares memory with `out`, FGC_MISPLACED is returned, and nothing written. */
+#define FGC_COMBINE_APART(kind, real)                                                              \
+    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
+                                        int64_t count);
+FGC_COMBINE_APART(float, float)
+FGC_COMBINE_APART(double, double)
+FGC_COMBINE_APART(half, float)
+FGC_COMBINE_APART(bfloat, float)
+#undef FGC_COMBINE_APART
+
+/* Adds coef[at] times one such row to `out`, or writes it there without FGC_ACCUMULATE in `flags`, and
+ * weight[at] times the sum of its squares to *energy. FGC_MISPLACED, or FGC_OK. */
+#define FGC_ADD_APART(kind, real)                                                                  \
+    fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
+                                    real *out, const void *row, int64_t at, int flags);
+FGC_ADD_APART(float, float)
+FGC_ADD_APART(double, double)
+FGC_ADD_APART(half, float)
+FGC_ADD_APART(bfloat, float)
+#undef FGC_ADD_APART
+
+/* The same combination as the first in one pass with the sum over rows of weight[r] times the row's
+ * squares, which it returns. Not for FGC_REAL_PART. */
+#define FGC_ENCODE(kind, real)                                                                     \
+    double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
+                             const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
+                             int64_t out_len, int flags, real *out);
+FGC_ENCODE(float, float)
+FGC_ENCODE(double, double)
+FGC_ENCODE(half, float)
+FGC_ENCODE(bfloat, float)
+#undef FGC_ENCODE
+
+/* Of whole vectors: see the functions of their parts. */
+double fgc_square_sum_float(const float *x, int64_t len);
+double fgc_square_sum_double(const double *x, int64_t len);
+double fgc_square_sum_half(const uint16_t *x, int64_t len);
+double fgc_square_sum_bfloat(const uint16_t *x, int64_t len);
+#define FGC_STEPS(real)                                                                            \
+    double fgc_sgd_##real(real *theta, real *velocity, const real *gradient, double lr,            \
+                          double momentum, int64_t len);                                           \
+    double fgc_nesterov_##real(real *theta, real *point, const real *gradient, double lr,          \
+                               double momentum, int64_t len);                                      \
+    double fgc_amsgrad_##real(real *theta, real *h, real *v, const real *gradient, double lr,      \
+                              double beta1, double beta2, double epsilon, int64_t len);            \
+    double fgc_replace_##real(real *old, const real *new, real *total, int64_t len);               \
+    double fgc_square_distance_##real(const real *x, const real *y, int64_t len);
+FGC_STEPS(float)
+FGC_STEPS(double)
+#undef FGC_STEPS
+
+/* What the reals of rows are. */
+typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
+
+/* Messages of a round as they come. The caller's, who sets heard[] to 0, lacking[] to what each block
+ * needs, and state[] to 0 and how many blocks need any. */
+typedef struct {
+    int64_t messages, length; /* numbers are below; elements of a row that are read */
+    fgc_kind kind;
+    int check;                    /* whether rows are read, for their norms and what is not finite */
+    const int64_t *block;         /* of each message */
+    int64_t *lacking, *state;     /* of each block; messages taken, blocks that lack some */
+    unsigned char *heard;         /* of each message, whether it was taken */
+    int64_t *numbers;             /* in order of arrival, as of the next: which message, */
+    double *squares;              /* its squared norm, NaN if it was not read, */
+    uintptr_t *addresses;         /* and where it lies */
+} fgc_arrivals;
+
+/* Takes a message. FGC_OK: those taken suffice; FGC_TOO_FEW: they do not; else it was not taken:
+ * FGC_OUT_OF_RANGE, FGC_DUPLICATE, FGC_NOT_FINITE. */
+fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row);
 
 /* When the messages of a round suffice. */
 typedef enum {
@@ -153,16 +265,125 @@ typedef struct {
     int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k */
 } fgc_completion_plan;
 
-/* Rounds in which worker i begins late[i] + delay[round n + i] seconds after the round's start and
- * needs work[round n + i] seconds for all it does. For each round: its time, and the messages, the workers heard from, and the
- * computations finished when messages suffice. Each message then heard takes the master `receive`
- * seconds, one after the other. Rounds that never end take INFINITY.
- * Unless `interrupted`, workers finish the message that they are at when the next round starts,
- * `overhead` seconds after the end, and late[] is written; else it holds for every round. */
+/* How late workers are in a round, and how long they work: of worker i, with h exponential of mean 1,
+ *     delay = shift[i] + scale[i] h, or shift[i] + scale[i] exp(power[i] h) where power[i] > 0,
+ * or what is given; it begins onset * delay after it is free and needs load[i] delay + work[i] seconds.
+ * Both are multiplied by the same random number between 1 and 1 + 2^-40: what is simultaneous comes
+ * in random order. The arrays hold each worker's number `repeats` times over. */
+typedef struct {
+    int64_t workers, repeats;
+    uint64_t key;        /* of the random numbers */
+    const double *given; /* NULL, or the delays of the rounds asked for */
+    const double *shift, *scale, *power, *load, *work;
+    double onset;
+    int powers; /* whether any power[i] > 0 */
+} fgc_delays;
+
+/* All that there is at each SIMD level. */
+#define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
+#include "kernels.def"
+
+/* Of all rounds: see fgc_completion_part, and fgc_simulate_part. Split over threads, if `interrupted`. */
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
-                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
-                          double *time, int64_t *messages, int64_t *workers,
+                          double *late, int64_t rounds, double receive, double overhead,
+                          int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations);
+fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
+                        double *late, int64_t rounds, double receive, double overhead,
+                        int interrupted, double *time, int64_t *messages, int64_t *workers,
+                        int64_t *computations);
+
+/* Messages that are each the sum over one cell of the partitions; distinct cells that weigh `need` suffice.
+ * What came is multiplied by `whole` over its weight, if that is not 0. */
+typedef struct {
+    int64_t messages, cells;
+    const int64_t *cell;   /* of each message */
+    const int64_t *weight; /* of each cell */
+    int64_t need;
+    double whole;
+} fgc_cells;
+
+/* Messages that are each the sum over an interval, as edges between the points where intervals end:
+ * point p's are edge first[p] .. first[p+1]-1, by number of message, and each is there twice, once at
+ * either end. The whole goes from point 0 to the last one. */
+typedef struct {
+    int64_t messages, points;
+    const int64_t *first, *point, *other, *message; /* of each edge: its two ends, and its message */
+} fgc_tiling;
+
+/* Of the first message of each cell 1, or what it is multiplied by, and of others 0. `work`: bytes, one
+ * for each message and cell. Returns FGC_OK, FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_TOO_FEW. */
+fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work,
+                            int64_t f);
+
+/* The fewest intervals that add up to the whole; where none do, the fewest of which some are subtracted:
+ * 1, or -1, and of others 0. Of equally few, those found first: points in the order in which they are
+ * reached, edges in theirs. `work`: so many int64_t as there are messages and, twice, points. Returns as
+ * the above. */
+fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out,
+                             void *work, int64_t f);
+
+/* Nanoseconds: what `least` and `spin` are at first. */
+enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };
+
+/* Work of `least` nanoseconds or more, by an estimate, is split over so many threads, the caller's
+ * included (1 at first; at most 256), as fgc_decoding_vectors and fgc_completion are. After it they look
+ * out for more during `spin` nanoseconds, and then sleep. With `least` 0 all that has parts is split, for
+ * tests. Numbers below zero, and no threads, change nothing. */
+void fgc_pool_set(int threads, int64_t spin, int64_t least);
+
+/* So far: work that other threads were called to, and work of which they did a part. */
+void fgc_pool_counts(int64_t *called, int64_t *shared);
+
+/* What a master and its worker processes tell each other in shared memory, all zero at first and the
+ * caller's: lines of 64 bytes, in each of which 8 numbers.
+ *
+ * newest   the number of the newest round, and a word that changes with each order
+ * orders   of each worker two lines: how many it was given, and as which of its births it is to live;
+ *          then the last two orders, number k at 4 (k mod 2): round, buffer, first message, and the bits
+ *          of a delay in seconds. A third is given once it is known that the first was read.
+ * wanted   how many news the master sleeps for; below 1: it does not sleep
+ * news     of each worker one line, how many it told; then the last `capacity`, number k - 1 at
+ *          4 ((k - 1) mod capacity): a time, round, message, and the bits of its energy. It never has
+ *          more in store than that.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. */
+typedef struct {
+    int64_t workers, capacity;
+    int64_t *newest, *orders; /* written by the master, */
+    int64_t *wanted, *news;   /* and by the workers */
+} fgc_rings;
+
+typedef struct {
+    int64_t time, worker, round, index;
+    double energy;
+} fgc_news;
+
+/* Give an order of this round to each of these workers, and wake them. */
+void fgc_rings_hand(const fgc_rings *r, const int64_t *workers, const int64_t *first,
+                    const double *delay, int64_t round, int64_t buffer, int64_t count);
+
+/* Have a worker live as this birth only: any other ends. */
+void fgc_rings_admit(const fgc_rings *r, int64_t worker, int64_t birth);
+
+/* Sleep until a worker has been given other than `seen` orders, at most so long, or until a signal comes;
+ * how many it was given, or -1 if it is to end. */
+int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_t seen,
+                       double seconds);
+
+/* Tell of a message, or of a round that was left; a byte is written to the open file `bell` if the master
+ * is to wake. */
+void fgc_rings_tell(const fgc_rings *r, int64_t worker, int64_t round, int64_t index, double energy,
+                    int bell);
+
+/* The news of all workers in order of their times, at most so many; how many. taken[i]: those that were
+ * taken of worker i so far. */
+int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most);
+
+/* The same for a master that sleeps next, if there are none, until the bell rings: after so many of the
+ * newest round, or one of another. */
+int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most,
+                       int64_t wanted);
 
 /* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
 const char *fgc_simd(void);

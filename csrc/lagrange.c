@@ -14,6 +14,7 @@ enum { BLOCK = 64 };
  * run stays within a double. */
 enum { RUN = 4 };
 #define NEAREST 0x1p-250
+#define FARTHEST 0x1p239 /* of points from nodes: a run of such factors stays within a double */
 
 static FGC_INLINE double power_of_two(int64_t e)
 {
@@ -248,4 +249,388 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
         rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 0);
     free(work);
     return FGC_OK;
+}
+
+/* Nodes, in planar layout, and what their inverse distances to a point are multiplied by. */
+typedef struct {
+    double *xr, *xi, *cr, *ci;
+    int64_t m, padded;
+    int64_t exponent; /* of all that is added up */
+    const double *values;
+    const line *careful; /* for points that are nearly a node, and for values of any size */
+} terms;
+
+typedef struct {
+    number product, sum;
+    lanes exponent; /* of the product */
+    vector nearest; /* the largest inverse distance, squared if complex */
+} totals;
+
+static FGC_INLINE totals no_terms(void)
+{
+    return (totals){{spread(1), {0}}, {{0}, {0}}, {0}, {0}};
+}
+
+/* One node more in each lane. */
+static FGC_INLINE void add_term(totals *of, number z, number x, number c, const int complex)
+{
+    const number d = minus(z, x, complex);
+    const vector inverse = reciprocal(complex ? square(d, 1) : d.re);
+    const number by = complex ? (number){d.re * inverse, -d.im * inverse} : (number){inverse, d.im};
+    const number term = times(c, by, complex);
+    of->product = times(of->product, d, complex);
+    of->sum.re += term.re;
+    if (complex)
+        of->sum.im += term.im;
+    of->nearest = larger(complex ? inverse : magnitude(inverse), of->nearest);
+}
+
+static FGC_INLINE void normalise(totals *of, const int complex)
+{
+    vector size = magnitude(of->product.re);
+    if (complex)
+        size = larger(size, magnitude(of->product.im));
+    lanes bits;
+    memcpy(&bits, &size, sizeof bits);
+    const lanes e = (bits >> 52) - 1023, inverse = (1023 - e) << 52;
+    vector scale;
+    memcpy(&scale, &inverse, sizeof scale);
+    of->product.re *= scale;
+    if (complex)
+        of->product.im *= scale;
+    of->exponent += e;
+}
+
+/* The value at one point, a node or not, by the row of the basis. */
+static void careful_value(const terms *t, double zr, double zi, double *out, const int complex)
+{
+    const line l = *t->careful;
+    for (int64_t j = l.m; j-- > 0;)
+        if (largest(fabs(zr - l.xr[j]), complex ? fabs(zi - l.xi[j]) : 0) < NEAREST) {
+            out[0] = t->values[complex ? 2 * j : j];
+            if (complex)
+                out[1] = t->values[2 * j + 1];
+            return;
+        }
+    double pr = 1, pi = 0;
+    int64_t e = 0;
+    for (int64_t j = 0; j < l.m; j++) {
+        const double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0, before = pr;
+        pr = complex ? pr * dr - pi * di : pr * dr;
+        pi = complex ? before * di + pi * dr : 0;
+        const int64_t size = exponent_of(complex ? largest(fabs(pr), fabs(pi)) : pr);
+        pr *= power_of_two(-size);
+        pi *= power_of_two(-size);
+        e += size;
+    }
+    for (int64_t j = 0; j < l.m; j++)
+        l.re[j] = l.im[j] = 0;
+    add_any(l, zr, zi, pr, pi, e, complex);
+    double re = 0, im = 0;
+    for (int64_t j = 0; j < l.m; j++) {
+        const double vr = t->values[complex ? 2 * j : j], vi = complex ? t->values[2 * j + 1] : 0;
+        re += complex ? l.re[j] * vr - l.im[j] * vi : l.re[j] * vr;
+        im += complex ? l.re[j] * vi + l.im[j] * vr : 0;
+    }
+    out[0] = re;
+    if (complex)
+        out[1] = im;
+}
+
+/* The value at point (zr, zi): product 2^exponent times the sum, or with care where that says too little. */
+static FGC_INLINE void put_value(const terms *t, double zr, double zi, double pr, double pi,
+                                 double sr, double si, int64_t exponent, double nearest,
+                                 double *out, const int complex)
+{
+    const double re = complex ? pr * sr - pi * si : pr * sr, im = complex ? pr * si + pi * sr : 0;
+    const int64_t whole = within(exponent + t->exponent), rest = exponent + t->exponent - whole;
+    const double limit = complex ? 0x1p499 : 0x1p250; /* of a node nearer than NEAREST */
+    if (!(nearest < limit) || !(re - re == 0 && im - im == 0)) {
+        careful_value(t, zr, zi, out, complex);
+        return;
+    }
+    /* in two steps: one factor alone may be out of range */
+    const double a = power_of_two(whole), b = power_of_two(within(rest));
+    out[0] = re * b * a;
+    if (complex)
+        out[1] = im * b * a;
+}
+
+/* So many vectors of points at once, whose lanes are apart: nodes one after the other. */
+enum { POINTS = 2 };
+
+static FGC_INLINE void many_points(const terms *t, const double *zr, const double *zi,
+                                   double *const out, int64_t count, const int complex)
+{
+    totals of[POINTS];
+    number z[POINTS];
+    for (int v = 0; v < POINTS; v++) {
+        of[v] = no_terms();
+        z[v] = get(zr + v * LANES, zi + v * LANES, complex);
+    }
+    for (int64_t j = 0; j < t->m; j += RUN) {
+        const int64_t end = j + RUN < t->m ? j + RUN : t->m;
+        for (int64_t k = j; k < end; k++) {
+            const number x = {spread(t->xr[k]), complex ? spread(t->xi[k]) : (vector){0}};
+            const number c = {spread(t->cr[k]), complex ? spread(t->ci[k]) : (vector){0}};
+            for (int v = 0; v < POINTS; v++)
+                add_term(of + v, z[v], x, c, complex);
+        }
+        for (int v = 0; v < POINTS; v++)
+            normalise(of + v, complex);
+    }
+    double pr[POINTS * LANES], pi[POINTS * LANES], sr[POINTS * LANES], si[POINTS * LANES];
+    double nearest[POINTS * LANES];
+    int64_t exponent[POINTS * LANES];
+    for (int v = 0; v < POINTS; v++) {
+        put(pr + v * LANES, pi + v * LANES, of[v].product, complex);
+        put(sr + v * LANES, si + v * LANES, of[v].sum, complex);
+        store(nearest + v * LANES, of[v].nearest);
+        memcpy(exponent + v * LANES, &of[v].exponent, sizeof of[v].exponent);
+    }
+    for (int64_t i = 0; i < count; i++)
+        put_value(t, zr[i], zi[i], pr[i], complex ? pi[i] : 0, sr[i], complex ? si[i] : 0,
+                  exponent[i], nearest[i], out + (complex ? 2 * i : i), complex);
+}
+
+/* One point: nodes in lanes. */
+static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *out,
+                                 const int complex)
+{
+    const number z = {spread(zr), complex ? spread(zi) : (vector){0}};
+    totals of = no_terms();
+    int64_t j = 0;
+    for (int run = 0; j + LANES <= t->m; j += LANES) {
+        add_term(&of, z, get(t->xr + j, t->xi + j, complex), get(t->cr + j, t->ci + j, complex),
+                 complex);
+        if (++run == RUN) {
+            normalise(&of, complex);
+            run = 0;
+        }
+    }
+    double re[LANES], im[LANES], sum_re[LANES], sum_im[LANES], inverse[LANES];
+    int64_t exponents[LANES];
+    normalise(&of, complex);
+    put(re, im, of.product, complex);
+    put(sum_re, sum_im, of.sum, complex);
+    store(inverse, of.nearest);
+    memcpy(exponents, &of.exponent, sizeof exponents);
+    double pr = 1, pi = 0, sr = 0, si = 0, nearest = 0;
+    int64_t exponent = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        const double before = pr;
+        pr = complex ? pr * re[lane] - pi * im[lane] : pr * re[lane]; /* below 2^(2 LANES) */
+        pi = complex ? before * im[lane] + pi * re[lane] : 0;
+        sr += sum_re[lane];
+        si += complex ? sum_im[lane] : 0;
+        nearest = largest(inverse[lane], nearest);
+        exponent += exponents[lane];
+    }
+    for (; j < t->m; j++) {
+        const double dr = zr - t->xr[j], di = complex ? zi - t->xi[j] : 0;
+        const double inverted = 1 / (complex ? dr * dr + di * di : dr), before = pr;
+        const double br = complex ? dr * inverted : inverted, bi = complex ? -di * inverted : 0;
+        pr = complex ? pr * dr - pi * di : pr * dr;
+        pi = complex ? before * di + pi * dr : 0;
+        sr += complex ? t->cr[j] * br - t->ci[j] * bi : t->cr[j] * br;
+        si += complex ? t->cr[j] * bi + t->ci[j] * br : 0;
+        nearest = largest(fabs(inverted), nearest);
+        const int64_t e = exponent_of(complex ? largest(fabs(pr), fabs(pi)) : pr);
+        pr *= power_of_two(-e);
+        pi *= power_of_two(-e);
+        exponent += e;
+    }
+    put_value(t, zr, zi, pr, pi, sr, si, exponent, nearest, out, complex);
+}
+
+static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const double *weights,
+                                const int64_t *exponent, const double *points, int64_t p,
+                                double scale, double *out, const int complex)
+{
+    const int64_t m = t->m;
+    int64_t least = exponent[0], most = exponent[0];
+    double size = 0;
+    for (int64_t j = 0; j < m; j++) {
+        least = exponent[j] < least ? exponent[j] : least;
+        most = exponent[j] > most ? exponent[j] : most;
+    }
+    for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
+        size = largest(fabs(t->values[j]), size);
+    const int plain = most - least < 400; /* nearly always: the weights fit one scale, without loss */
+    const int64_t shift = size > 0 ? exponent_of(size) : 0, down = within(-shift);
+    const double half = power_of_two(down), other = power_of_two(within(-shift - down));
+    t->exponent = most + shift;
+    l->exponent = exponent;
+    for (int64_t j = 0; j < m; j++) {
+        const double by = plain ? power_of_two(exponent[j] - most) : 1;
+        const double wr = weights[complex ? 2 * j : j], wi = complex ? weights[2 * j + 1] : 0;
+        l->xr[j] = nodes[complex ? 2 * j : j];
+        l->xi[j] = complex ? nodes[2 * j + 1] : 0;
+        l->wr[j] = wr;
+        l->wi[j] = wi;
+        const double vr = t->values[complex ? 2 * j : j] * half * other;
+        const double vi = complex ? t->values[2 * j + 1] * half * other : 0;
+        t->cr[j] = (complex ? wr * vr - wi * vi : wr * vr) * by;
+        t->ci[j] = complex ? (wr * vi + wi * vr) * by : 0;
+    }
+    for (int64_t i = 0; i < p;) {
+        double zr[POINTS * LANES], zi[POINTS * LANES];
+        const int64_t count = p - i < POINTS * LANES ? p - i : POINTS * LANES;
+        for (int64_t k = 0; k < POINTS * LANES; k++) {
+            const int64_t at = k < count ? i + k : i;
+            zr[k] = scale * points[complex ? 2 * at : at];
+            zi[k] = complex ? scale * points[2 * at + 1] : 0;
+        }
+        double *const to = out + (complex ? 2 * i : i);
+        if (plain && 4 * count > POINTS * LANES)
+            many_points(t, zr, zi, to, count, complex);
+        else
+            for (int64_t k = 0; k < count; k++) {
+                if (plain)
+                    one_point(t, zr[k], zi[k], to + (complex ? 2 * k : k), complex);
+                else
+                    careful_value(t, zr[k], zi[k], to + (complex ? 2 * k : k), complex);
+            }
+        i += count;
+    }
+}
+
+fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double *weights,
+                                               const int64_t *weight_exponent, int64_t m,
+                                               const double *values, const double *points,
+                                               int64_t p, double scale, int complex, double *out)
+{
+    double farthest = 0, finite = 0;
+    for (int64_t i = 0; i < (complex ? 2 * p : p); i++) {
+        const double part = scale * points[i];
+        finite += part - part;
+        farthest = largest(fabs(part), farthest);
+    }
+    for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
+        finite += values[j] - values[j];
+    if (!(finite == 0))
+        return FGC_NOT_FINITE;
+    if (farthest > FARTHEST)
+        return FGC_OUT_OF_RANGE;
+    const int64_t padded = (m + LANES - 1) / LANES * LANES;
+    double *const work = malloc((size_t)(8 * padded) * sizeof(double));
+    if (!work)
+        return FGC_NO_MEMORY;
+    line l = {.m = m, .padded = padded};
+    l.xr = work;
+    l.xi = l.xr + padded;
+    l.wr = l.xi + padded;
+    l.wi = l.wr + padded;
+    l.re = l.wi + padded;
+    l.im = l.re + padded;
+    terms t = {.xr = l.xr, .xi = l.xi, .cr = l.im + padded, .m = m, .values = values, .careful = &l};
+    t.ci = t.cr + padded;
+    if (complex)
+        evaluate(&t, &l, nodes, weights, weight_exponent, points, p, scale, out, 1);
+    else
+        evaluate(&t, &l, nodes, weights, weight_exponent, points, p, scale, out, 0);
+    free(work);
+    return FGC_OK;
+}
+
+/* The weights of nodes as they are, in [-1, 1], where no two coincide; the products' places become theirs. */
+static int invert(const int64_t *hit, int64_t m, int complex, double *weights, int64_t *exponent)
+{
+    for (int64_t i = 0; i < m; i++)
+        if (hit[i] != i)
+            return 0;
+    for (int64_t i = 0; i < m; i++) {
+        const double re = weights[complex ? 2 * i : i], im = complex ? weights[2 * i + 1] : 0;
+        const double inverse = 1 / (complex ? re * re + im * im : re);
+        weights[complex ? 2 * i : i] = complex ? re * inverse : inverse;
+        if (complex)
+            weights[2 * i + 1] = -im * inverse;
+        exponent[i] = -exponent[i];
+    }
+    return 1;
+}
+
+/* One power of two for all, with which the largest modulus lies in [1, 2). */
+static void put_together(int64_t m, int complex, double *weights, const int64_t *exponent)
+{
+    int64_t most = INT64_MIN;
+    for (int64_t i = 0; i < m; i++) {
+        const double size = complex ? hypot(weights[2 * i], weights[2 * i + 1]) : weights[i];
+        const int64_t e = exponent[i] + exponent_of(size);
+        most = e > most ? e : most;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        const int64_t e = exponent[i] - most > -4000 ? exponent[i] - most : -4000;
+        for (int64_t k = complex ? 2 * i : i; k < (complex ? 2 * i + 2 : i + 1); k++)
+            weights[k] = ldexp(weights[k], (int)e);
+    }
+}
+
+fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, int complex,
+                                              double *scaled, double *weights, int64_t *exponent,
+                                              int64_t *shift)
+{
+    const int64_t parts = complex ? 2 * m : m;
+    double size = 0, finite = 0;
+    for (int64_t i = 0; i < parts; i++) {
+        finite += nodes[i] - nodes[i];
+        size = largest(fabs(nodes[i]), size);
+    }
+    if (!(finite == 0))
+        return FGC_NOT_FINITE;
+    int64_t *const memory = malloc((size_t)(exponent ? m : 2 * m) * sizeof *memory);
+    if (!memory)
+        return FGC_NO_MEMORY;
+    int64_t *const hit = memory, *const by = exponent ? exponent : hit + m;
+    int e = 0;
+    (void)frexp(size, &e);
+    *shift = -e > 1023 ? 1023 : -e;
+    const int64_t whole = within(*shift);
+    const double a = power_of_two(whole), b = power_of_two(*shift - whole);
+    for (int64_t i = 0; i < parts; i++)
+        scaled[i] = nodes[i] * a * b;
+    if (complex)
+        all_products(scaled, m, scaled, m, weights, by, hit, 1);
+    else
+        all_products(scaled, m, scaled, m, weights, by, hit, 0);
+    const int distinct = invert(hit, m, complex, weights, by);
+    if (distinct && !exponent)
+        put_together(m, complex, weights, by);
+    free(memory);
+    return distinct ? FGC_OK : FGC_DUPLICATE;
+}
+
+/* The functional of so many of the nodes: their numbers, each once. */
+fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n,
+                                                 const double *points, int64_t p, int complex,
+                                                 const int64_t *chosen, double *out, int64_t f)
+{
+    const int64_t parts = complex ? 2 : 1;
+    double *const memory = malloc((size_t)(f * (2 * parts + 2)) * sizeof *memory);
+    if (!memory)
+        return FGC_NO_MEMORY;
+    double *const x = memory, *const weights = x + parts * f;
+    int64_t *const exponent = (int64_t *)(weights + parts * f), *const hit = exponent + f;
+    fgc_status status = FGC_OK;
+    for (int64_t i = 0; i < f && !status; i++) {
+        if ((uint64_t)chosen[i] >= (uint64_t)n)
+            status = FGC_OUT_OF_RANGE;
+        else
+            memcpy(x + parts * i, nodes + parts * chosen[i], (size_t)parts * sizeof *x);
+    }
+    if (!status && complex)
+        all_products(x, f, x, f, weights, exponent, hit, 1);
+    else if (!status)
+        all_products(x, f, x, f, weights, exponent, hit, 0);
+    if (!status && !invert(hit, f, complex, weights, exponent))
+        status = FGC_DUPLICATE;
+    if (!status)
+        status = FGC_AT_LEVEL(fgc_lagrange_basis)(x, weights, exponent, f, points, p, complex, 1, out);
+    double finite = 0;
+    for (int64_t i = 0; i < parts * f && !status; i++)
+        finite += out[i] - out[i];
+    if (!(finite == 0))
+        status = FGC_OVERFLOW;
+    free(memory);
+    return status;
 }

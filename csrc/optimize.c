@@ -1,8 +1,9 @@
 /* Steps of optimizers, each in one pass over its vectors. Memory-bound, but for the root and the
  * quotient of AMSGrad in double precision. */
+#include <float.h>
 #include <math.h>
 
-#include "levels.h"
+#include "vector.h"
 
 /* A gradient may be the very vector that is updated: elements do not depend on each other, but
  * `restrict` would say more than that. */
@@ -15,29 +16,98 @@
 #endif
 
 /* Go through i = 0 .. len-1 and return the sum of the squares of `change`, an expression that may
- * write element i. Sixteen lanes: an order of summation that vectorises without fast-math. The rest
+ * write element i. Sixteen ways: an order of summation that vectorises without fast-math. The rest
  * is said to be independent, too, or compilers make two loops of it, one for vectors that lie close
  * to each other, whose sums are rounded in other places. */
 #define RETURN_SQUARE_SUM(len, i, change)                                                          \
-    enum { LANES = 16 };                                                                           \
-    double lane[LANES] = {0}, sum = 0;                                                             \
+    enum { WAYS = 16 };                                                                            \
+    double way[WAYS] = {0}, sum = 0;                                                               \
     int64_t first = 0;                                                                             \
-    for (; first + LANES <= len; first += LANES) {                                                 \
+    for (; first + WAYS <= len; first += WAYS) {                                                   \
         INDEPENDENT                                                                                \
-        for (int t = 0; t < LANES; t++) {                                                          \
+        for (int t = 0; t < WAYS; t++) {                                                           \
             const int64_t i = first + t;                                                           \
             const double changed = change;                                                         \
-            lane[t] += changed * changed;                                                          \
+            way[t] += changed * changed;                                                           \
         }                                                                                          \
     }                                                                                              \
-    for (int t = 0; t < LANES; t++)                                                                \
-        sum += lane[t];                                                                            \
+    for (int t = 0; t < WAYS; t++)                                                                 \
+        sum += way[t];                                                                             \
     INDEPENDENT                                                                                    \
     for (int64_t i = first; i < len; i++) {                                                        \
         const double changed = change;                                                             \
         sum += changed * changed;                                                                  \
     }                                                                                              \
     return sum
+
+#if FGC_VECTOR
+typedef float floats __attribute__((vector_size(FGC_VECTOR)));
+typedef float narrow __attribute__((vector_size(FGC_VECTOR / 2)));
+
+/* Vectors whose squares are added up in single precision: of more, roundings would be felt. */
+enum { FLOATS = sizeof(floats) / sizeof(float), NEAR = 4, NEAREST = NEAR * FLOATS };
+
+static FGC_INLINE floats load_floats(const float *from)
+{
+    floats v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+/* Its halves, wider, added up. */
+static FGC_INLINE vector fold(floats v)
+{
+    narrow half[2];
+    memcpy(half, &v, sizeof v);
+    return __builtin_convertvector(half[0], vector) + __builtin_convertvector(half[1], vector);
+}
+
+/* theta -= lr gradient, of as many elements as whole blocks have; how many. The squares of the changes
+ * of a block are added up in single precision, and then to `sum`: that costs nothing where vectors are
+ * in the second cache, and in double precision half of the step's time. Squares may be too large for it,
+ * or all so small that what is lost of them counts; then changes are widened first. */
+static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr,
+                                               int64_t len, double *sum)
+{
+    const double least = NEAREST * (double)FLT_MIN; /* of which all that is lost is 2^-24 */
+    const floats rate = lr - (floats){0};
+    vector squares = {0};
+    int64_t first = 0;
+    for (; first + NEAREST <= len; first += NEAREST) {
+        floats next[NEAR], change[NEAR], near = {0};
+        FGC_UNROLL
+        for (int t = 0; t < NEAR; t++) {
+            const floats now = load_floats(theta + first + t * FLOATS);
+            next[t] = now - rate * load_floats(gradient + first + t * FLOATS);
+            change[t] = next[t] - now;
+            near += change[t] * change[t];
+        }
+        FGC_UNROLL
+        for (int t = 0; t < NEAR; t++)
+            memcpy(theta + first + t * FLOATS, next + t, sizeof *next);
+        const vector wide = fold(near);
+        if (any_at_least(wide, least) && !any_at_least(wide, FLT_MAX)) {
+            squares += wide;
+            continue;
+        }
+        for (int64_t t = 0; t < NEAR; t++) {
+            narrow half[2];
+            memcpy(half, change + t, sizeof *change);
+            const vector low = __builtin_convertvector(half[0], vector);
+            const vector high = __builtin_convertvector(half[1], vector);
+            squares += low * low + high * high;
+        }
+    }
+    double each[LANES];
+    store(each, squares);
+    for (int t = 0; t < LANES; t++)
+        *sum += each[t];
+    return first;
+}
+#else
+#define blocks_descend_float(theta, gradient, lr, len, sum) 0
+#endif
+#define blocks_descend_double(theta, gradient, lr, len, sum) 0 /* squares of doubles cost nothing */
 
 #define REAL float
 #define ROOT sqrtf

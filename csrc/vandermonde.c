@@ -33,6 +33,9 @@ enum { GROUP = 4 }; /* columns that share their reciprocals */
 #define HARMLESS 0x1p-32
 #define RAY 0x1p-20
 
+/* Parts of nodes from which on products of their differences leave the range of fast reciprocals. */
+#define LARGE 0x1p240
+
 /* Nodes in the order of elimination, with LANES readable doubles before and after. */
 typedef struct {
     const double *re, *im;
@@ -212,6 +215,117 @@ static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const 
     } else {
         sweep(x, c, count, valid, OVER_DIFFERENCE, 1, careful, bounded, complex);
         sweep(x, c, count, valid, TIMES_NODE, 0, 0, bounded, complex);
+    }
+}
+
+/* Many columns, without bounds: a vector holds one row's numbers of LANES columns, and neighbours are
+ * whole vectors. WIDE of them are solved at once, PANEL steps in one pass, with what each step was last
+ * given in registers. Factors are the same for all columns. */
+enum { WIDE = 2, PANEL = LANES < 4 ? 4 : LANES, HALF_PANEL = PANEL / 2 };
+
+typedef struct {
+    const double *re, *im; /* nodes in order, with PANEL readable doubles before and after */
+    double *row;           /* row i: the real parts of WIDE vectors, and then their imaginary parts */
+    int64_t m;
+} table;
+
+/* Steps from .. to-1 of the panel on a row; step t's factor is at place `last - t` or, of nodes, t. */
+static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *re, const double *im,
+                                 int from, int to, const int panel, const what factor,
+                                 const int ascending, const int vectors, const int complex)
+{
+    FGC_UNROLL
+    for (int step = 0; step < to - from; step++) {
+        const int t = ascending ? from + step : to - 1 - step;
+        const int at = factor == TIMES_NODE ? t : panel - 1 - t;
+        const number by = {spread(re[at]), complex ? spread(im[at]) : (vector){0}};
+        FGC_UNROLL
+        for (int w = 0; w < vectors; w++) {
+            number before = v[w], neighbour = kept[t][w];
+            if (factor == OVER_DIFFERENCE && !ascending)
+                before = times(before, by, complex);
+            kept[t][w] = before;
+            if (factor == TIMES_NODE)
+                neighbour = times(by, neighbour, complex);
+            v[w] = minus(before, neighbour, complex);
+            if (factor == OVER_DIFFERENCE && ascending)
+                v[w] = times(v[w], by, complex);
+        }
+    }
+}
+
+/* The panel's steps on row i: all of them if it is beyond the panel, else (`head`) those that row i has. */
+static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept)[WIDE],
+                                const int panel, const what factor, const int ascending,
+                                const int head, const int vectors, const int complex)
+{
+    double re[PANEL], im[PANEL], *const row = x.row + i * (1 + complex) * WIDE * LANES;
+    const double *by_re = x.re + first, *by_im = x.im + first;
+    const int own = (int)(i - first); /* the step whose row it is, of a head */
+    number v[WIDE];
+    if (factor == OVER_DIFFERENCE) {
+        const number at = {spread(x.re[i]), complex ? spread(x.im[i]) : (vector){0}};
+        const int64_t from = i - first - panel; /* of the panel's last step */
+        for (int t = 0; t < panel; t += LANES) {
+            number d = minus(at, get(x.re + from + t, x.im + from + t, complex), complex);
+            const vector inverse = reciprocal(complex ? square(d, 1) : d.re);
+            d = complex ? (number){d.re * inverse, -d.im * inverse} : (number){inverse, d.im};
+            put(re + t, im + t, d, complex);
+        }
+        by_re = re;
+        by_im = im;
+    }
+    FGC_UNROLL
+    for (int w = 0; w < vectors; w++)
+        v[w] = get(row + w * LANES, row + (WIDE + w) * LANES, complex);
+    if (!head)
+        row_steps(v, kept, by_re, by_im, 0, panel, panel, factor, ascending, vectors, complex);
+    else if (ascending) {
+        row_steps(v, kept, by_re, by_im, 0, own, panel, factor, 1, vectors, complex);
+        for (int w = 0; w < vectors; w++)
+            kept[own][w] = v[w];
+    } else {
+        for (int w = 0; factor == OVER_DIFFERENCE && w < vectors; w++)
+            v[w] = minus(v[w], kept[own][w], complex);
+        row_steps(v, kept, by_re, by_im, 0, own + (factor == TIMES_NODE), panel, factor, 0, vectors,
+                  complex);
+    }
+    FGC_UNROLL
+    for (int w = 0; w < vectors; w++)
+        put(row + w * LANES, row + (WIDE + w) * LANES, v[w], complex);
+}
+
+static FGC_INLINE void wide_sweep(table x, const what factor, const int ascending,
+                                  const int vectors, const int complex)
+{
+    const int panel = complex && PANEL > 4 ? HALF_PANEL : PANEL; /* as many as registers hold */
+    const int64_t steps = (x.m + panel - 1) / panel * panel;
+    for (int64_t done = 0; done < steps; done += panel) {
+        const int64_t first = ascending ? done : steps - panel - done;
+        const int64_t beyond = first + panel < x.m ? first + panel : x.m;
+        number kept[PANEL][WIDE];
+        for (int t = 0; t < panel; t++)
+            for (int w = 0; w < vectors; w++)
+                kept[t][w] = (number){{0}, {0}};
+        for (int64_t i = first; ascending && i < beyond; i++)
+            wide_row(x, i, first, kept, panel, factor, 1, 1, vectors, complex);
+        for (int64_t i = beyond; ascending && i < x.m; i++)
+            wide_row(x, i, first, kept, panel, factor, 1, 0, vectors, complex);
+        for (int64_t i = x.m; !ascending && i-- > beyond;)
+            wide_row(x, i, first, kept, panel, factor, 0, 0, vectors, complex);
+        for (int64_t i = beyond; !ascending && i-- > first;)
+            wide_row(x, i, first, kept, panel, factor, 0, 1, vectors, complex);
+    }
+}
+
+static FGC_INLINE void solve_rows(table x, int transpose, const int vectors, const int complex)
+{
+    if (transpose) {
+        wide_sweep(x, TIMES_NODE, 1, vectors, complex);
+        wide_sweep(x, OVER_DIFFERENCE, 0, vectors, complex);
+    } else {
+        wide_sweep(x, OVER_DIFFERENCE, 1, vectors, complex);
+        wide_sweep(x, TIMES_NODE, 0, vectors, complex);
     }
 }
 
@@ -448,7 +562,7 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
     /* Fast reciprocals are good for differences and products of them in the middle of a
      * double's range, and not finite otherwise: then, once more with care. */
     int good = 0;
-    for (int careful = of->largest > 0x1p240; careful < 2 && !good; careful++) {
+    for (int careful = of->largest > LARGE; careful < 2 && !good; careful++) {
         for (int64_t i = 0; i < padded; i++) {
             const int64_t at = width * (i < m ? transpose ? i : order[i] : 0) + done;
             const double *const row = of->b + parts * at;
@@ -505,6 +619,63 @@ static FGC_NOINLINE int solve_complex(const task *of, attempt *a, int64_t done, 
                                       int bounded)
 {
     return solve_group(of, a, done, count, bounded, 1);
+}
+
+/* Columns from which on a vector of rows is worth it, and doubles that WIDE of these take. */
+enum { MANY = LANES > 4 ? 5 : 3 };
+
+static int64_t many_size(int64_t m) { return 2 * (m + 2 * PANEL + m * WIDE * LANES); }
+
+/* Solve for so many columns, no more than WIDE vectors hold, and write them if all is finite. */
+static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t done, int count,
+                                 double *work, const int complex)
+{
+    const int parts = 1 + complex;
+    const int64_t m = of->m, size = parts * WIDE * LANES;
+    double *const re = work + m * 2 * WIDE * LANES + PANEL, *const im = re + m + 2 * PANEL;
+    const table x = {re, im, work, m};
+    for (int64_t i = -PANEL; i < m + PANEL; i++) {
+        const int inside = i >= 0 && i < m;
+        re[i] = inside ? of->nodes[parts * order[i]] : 0;
+        im[i] = complex && inside ? of->nodes[2 * order[i] + 1] : 0;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        const double *const from = of->b + parts * (of->width * (of->transpose ? i : order[i]) + done);
+        double *const row = work + i * size;
+        for (int col = 0; col < WIDE * LANES; col++) {
+            row[col] = col < count ? from[parts * col] : 0;
+            if (complex)
+                row[WIDE * LANES + col] = col < count ? from[2 * col + 1] : 0;
+        }
+    }
+    if (count <= LANES) /* constants for the inlined function */
+        solve_rows(x, of->transpose, 1, complex);
+    else
+        solve_rows(x, of->transpose, 2, complex);
+    if (!all_finite(work, m * size))
+        return 0;
+    for (int64_t i = 0; i < m; i++) {
+        double *const to = of->out + parts * (of->width * (of->transpose ? order[i] : i) + done);
+        const double *const row = work + i * size;
+        for (int col = 0; col < count; col++) {
+            to[parts * col] = row[col];
+            if (complex)
+                to[2 * col + 1] = row[WIDE * LANES + col];
+        }
+    }
+    return 1;
+}
+
+static FGC_NOINLINE int solve_many_real(const task *of, const int64_t *order, int64_t done,
+                                        int count, double *work)
+{
+    return solve_many(of, order, done, count, work, 0);
+}
+
+static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order, int64_t done,
+                                           int count, double *work)
+{
+    return solve_many(of, order, done, count, work, 1);
 }
 
 static FGC_INLINE void write_column(const task *of, const attempt *a, int64_t done, int col,
@@ -634,9 +805,10 @@ static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
         a->place[transpose ? a->order[i] : i] = i;
 }
 
-/* `work` and `orders` have room for two attempts, and for their orders and places, if `choosing`. */
+/* `work` and `orders` have room for two attempts, and for their orders and places, if `choosing`; `many`
+ * has that for many columns, or is NULL. */
 static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int forced,
-                                       int choosing, int64_t *orders, double *work,
+                                       int choosing, int64_t *orders, double *work, double *many,
                                        const int complex)
 {
     const int64_t m = of->m, room = padded_size(m) + LANES;
@@ -648,10 +820,19 @@ static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int
     if (finite < 0 || (!finite && !forced))
         return FGC_NOT_FINITE;
 
-    for (int64_t done = 0; done < of->width; done += GROUP) {
-        const int count = of->width - done < GROUP ? (int)(of->width - done) : GROUP;
-        int good = complex ? solve_complex(of, &first, done, count, bounded)
-                           : solve_real(of, &first, done, count, bounded);
+    int64_t tried = many ? 0 : of->width; /* columns that are for what follows */
+    for (int64_t done = 0, count; done < of->width; done += count) {
+        const int64_t left = of->width - done;
+        count = left < WIDE * LANES ? left : WIDE * LANES;
+        if (done >= tried && count >= MANY) {
+            if (complex ? solve_many_complex(of, order, done, (int)count, many)
+                        : solve_many_real(of, order, done, (int)count, many))
+                continue;
+            tried = done + count;
+        }
+        count = left < GROUP ? left : GROUP;
+        int good = complex ? solve_complex(of, &first, done, (int)count, bounded)
+                           : solve_real(of, &first, done, (int)count, bounded);
         int settled = good || !choosing, other = 0, accurate[GROUP] = {0};
         for (int col = 0; choosing && good && col < count; col++)
             settled &= accurate[col] = is_accurate(&first, col, m, complex);
@@ -663,8 +844,8 @@ static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int
                 find_places(&first, m, of->transpose);
                 find_places(&second, m, of->transpose);
             }
-            other = complex ? solve_complex(of, &second, done, count, !!of->bound)
-                            : solve_real(of, &second, done, count, !!of->bound);
+            other = complex ? solve_complex(of, &second, done, (int)count, !!of->bound)
+                            : solve_real(of, &second, done, (int)count, !!of->bound);
         }
         finite &= good || other;
         if (!(good || other || forced))
@@ -693,8 +874,9 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
         choosing = complex || !(first < 0 ? last > 0 : first > 0 && last < 0);
     }
     /* Orders, places, nodes, columns; the columns' place also serves to find an order. */
-    const size_t size = (size_t)((choosing ? 4 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m)) + 8);
-    void *const memory = malloc(size * sizeof(double));
+    const int64_t size = choosing ? 4 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
+    const int64_t more = width < MANY ? 0 : many_size(m) + 8;
+    void *const memory = malloc((size_t)(size + more + 8) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
     int64_t *const orders = aligned(memory);
@@ -710,9 +892,12 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
         leja(nodes, m, orders, work, 0);
     if (!order)
         order = orders;
+    /* Fast reciprocals alone, and no bounds: the others are for what remains. */
+    const int plain = more && !choosing && !bound && of.largest <= LARGE;
+    double *const many = plain ? aligned((double *)orders + size) : NULL;
     const fgc_status status =
-        complex ? solve_all(&of, order, forced, choosing, orders, work, 1)
-                : solve_all(&of, order, forced, choosing, orders, work, 0);
+        complex ? solve_all(&of, order, forced, choosing, orders, work, many, 1)
+                : solve_all(&of, order, forced, choosing, orders, work, many, 0);
     free(memory);
     return status;
 }

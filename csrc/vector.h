@@ -115,12 +115,52 @@ static FGC_INLINE vector larger(vector a, vector b)
 #endif
 }
 
+/* Whether any lane is at least x. */
+static FGC_INLINE int any_at_least(vector v, double x)
+{
+#if FGC_VECTOR && defined(__AVX512F__)
+    return _mm512_cmp_pd_mask(v, _mm512_set1_pd(x), _CMP_GE_OQ) != 0;
+#elif FGC_VECTOR && defined(__AVX__)
+    return _mm256_movemask_pd(_mm256_cmp_pd(v, _mm256_set1_pd(x), _CMP_GE_OQ));
+#elif FGC_VECTOR && defined(__SSE2__)
+    return _mm_movemask_pd(_mm_cmpge_pd(v, _mm_set1_pd(x)));
+#else
+    double each[LANES];
+    int any = 0;
+    store(each, v);
+    for (int lane = 0; lane < LANES; lane++)
+        any |= each[lane] >= x;
+    return any;
+#endif
+}
+
 static FGC_INLINE vector magnitude(vector v)
 {
 #if FGC_VECTOR
     return (vector)((lanes)v & INT64_MAX);
 #else
     return v < 0 ? -v : v;
+#endif
+}
+
+/* Store the lanes whose bits are set, one after the other; whole vectors of them are written over.
+ * Returns how many they are. */
+static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
+{
+#if FGC_VECTOR && defined(__AVX512F__)
+    const __mmask8 set = _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask);
+    store(to, (vector)_mm512_maskz_compress_pd(set, (__m512d)v));
+    return __builtin_popcount(set);
+#elif FGC_VECTOR
+    int64_t kept = 0;
+    for (int t = 0; t < LANES; t++) {
+        to[kept] = v[t];
+        kept += mask[t] & 1;
+    }
+    return kept;
+#else
+    *to = v;
+    return mask != 0;
 #endif
 }
 

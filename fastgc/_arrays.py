@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "GRADIENT_DTYPES",
+    "PAIRS",
     "Output",
     "as_array",
     "as_rows",
@@ -31,8 +32,11 @@ __all__ = [
     "check_reals",
     "check_vector",
     "check_workers",
+    "gradient_dtype_of",
     "is_half",
     "is_integer",
+    "is_pairs",
+    "name_of",
     "refuse_masks",
     "store",
     "unit_roundoff",
@@ -43,6 +47,9 @@ __all__ = [
 Output: TypeAlias = Any
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
+
+# "float64x2": a real is the sum of two, of which the second is at most half an ulp of the first.
+PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
 
 _INT64 = np.dtype(np.int64)
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
@@ -58,27 +65,52 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu"
 
 
+def is_pairs(dtype: np.dtype[Any]) -> bool:
+    """Whether it is float64x2."""
+    return dtype.names is not None and dtype == PAIRS
+
+
+def gradient_dtype_of(message: np.dtype[Any]) -> np.dtype[Any]:
+    """What messages of this dtype decode to, of real codes."""
+    if is_half(message):
+        return np.dtype(np.float32)
+    return _FLOAT if is_pairs(message) else message
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """What `check_dtype` knows it by."""
+    return "float64x2" if is_pairs(dtype) else dtype.name
+
+
 @lru_cache(maxsize=16)  # which takes a twentieth of the time
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
     """Largest relative error of one rounding; 0 of integers."""
     if is_integer(dtype):
         return 0.0
+    if is_pairs(dtype):
+        return 2.0**-106
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
-def check_dtype(dtype: DTypeLike, halves: bool = False, integers: bool = False) -> np.dtype[Any]:
+def check_dtype(
+    dtype: DTypeLike, halves: bool = False, integers: bool = False, pairs: bool = False
+) -> np.dtype[Any]:
     """A dtype gradients may have, or TypeError.
 
-    With `halves` also those of messages and their parts, with `integers` also integers, which some
-    codes take.
+    With `halves` also those of messages and their parts; with `integers` also integers, and with
+    `pairs` also float64x2, which some codes take.
     """
     checked = _dtype(dtype)
     if integers and is_integer(checked) and checked.isnative:
         return checked
+    if pairs and is_pairs(checked):
+        return PAIRS
     if checked not in GRADIENT_DTYPES and not (halves and is_half(checked)):
-        names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *(halves * ["float16", "bfloat16"])])
+        more = halves * ["float16", "bfloat16"] + pairs * ["float64x2"]
+        names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *more])
         what = "gradients and messages" if halves else "gradients"
-        raise TypeError(f"{what} must be of one of the dtypes {names}, not {checked}")
+        shown = "float64x2" if is_pairs(checked) else checked
+        raise TypeError(f"{what} must be of one of the dtypes {names}, not {shown}")
     return checked
 
 
@@ -91,6 +123,8 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
                 "bfloat16 is no dtype of NumPy's own: pip install ml_dtypes"
             ) from None
         dtype = ml_dtypes.bfloat16
+    if isinstance(dtype, str) and dtype == "float64x2":
+        return PAIRS
     return np.dtype(dtype)
 
 
@@ -346,7 +380,7 @@ def check_workers(what: str, workers: ArrayLike, count: int) -> NDArray[np.int64
 
     They are numbers, or `count` booleans, which become the places of those that are True.
     """
-    array = as_array(what, workers)
+    array: NDArray[Any] = workers if type(workers) is np.ndarray else as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
     if array.ndim != 1:

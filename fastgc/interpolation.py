@@ -3,7 +3,8 @@
 Lagrange coded computing (Yu et al. 2019) encodes data blocks as values of the polynomial that
 passes through them: `basis` is its encoding matrix. What the master wants of the workers' answers
 is a sum of values of their polynomial, and `functional` gives the weights of that sum, so no
-polynomial is ever formed.
+polynomial is ever formed. `Interpolator` prepares nodes that stay, for values and points that
+change.
 
 Of the two barycentric formulas (Berrut & Trefethen, "Barycentric Lagrange interpolation", 2004)
 this is the first, l_j(z) = w_j / (z - x_j) prod_i (z - x_i): every factor is accurate, and so is
@@ -18,7 +19,8 @@ equispaced real nodes are useless beyond some twenty.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,9 +35,12 @@ from ._arrays import (
     check_output,
     check_workers,
 )
+from .kernels import Status
 
 __all__ = [
+    "Evaluator",
     "Functionals",
+    "Interpolator",
     "basis",
     "chebyshev",
     "evaluate",
@@ -50,45 +55,56 @@ _PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
 class _Nodes(NamedTuple):
-    """Nodes and points over a power of two, and the weights: bases do not see the scale."""
+    """Nodes over a power of two, and their weights: bases do not see the scale."""
 
     nodes: NDArray[Any]
     weights: NDArray[Any]
     exponent: NDArray[np.int64]
-    points: NDArray[Any]
 
 
-def _scaled(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], float]:
-    """Check, and multiply by a power of two, which comes last."""
-    largest = farthest = np.abs(nodes.view(_FLOAT)).max()
-    if points is not nodes:
-        if nodes.dtype is not points.dtype:
-            nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
-        farthest = np.abs(points.view(_FLOAT)).max()
-    if not (largest < np.inf and farthest < np.inf):
-        check_finite("nodes", nodes)
+def _weighted(nodes: NDArray[Any]) -> tuple[_Nodes, float]:
+    """Check and scale nodes, and multiply their differences; with the scale."""
+    scaled, inverse = np.empty((2, nodes.size), dtype=nodes.dtype)
+    exponent = np.empty(nodes.size, dtype=np.int64)
+    shift = kernels.lagrange_weights(nodes, scaled, inverse, exponent)
+    if shift is None:
+        _refuse(nodes)
+    return _Nodes(scaled, inverse, exponent), math.ldexp(1.0, shift)
+
+
+def _refuse(nodes: NDArray[Any]) -> NoReturn:
+    """Say which nodes coincide, or which one is not finite."""
+    check_finite("nodes", nodes)
+    # ldexp would overflow for the scale of subnormal numbers
+    scale = math.ldexp(1.0, min(-math.frexp(np.abs(nodes.view(_FLOAT)).max())[1], 1023))
+    product = np.empty_like(nodes)
+    exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
+    kernels.lagrange_products(nodes * scale, nodes * scale, product, exponent, hit)
+    i = int(np.argmax(hit != np.arange(nodes.size)))
+    raise ValueError(f"nodes {i} and {hit[i]} are both {nodes[i]}: nodes must be distinct")
+
+
+def _near(nodes: NDArray[Any], points: NDArray[Any]) -> float:
+    """How far out points are, which must not be too far beyond the nodes."""
+    largest, farthest = (float(np.abs(x.view(_FLOAT)).max()) for x in (nodes, points))
+    if not farthest < np.inf:
         check_finite("points", points)
     if largest and farthest / _FARTHEST > largest:
         raise ValueError(
             f"points reach {farthest}, more than 2^240 times as far as the nodes, {largest}"
         )
-    # ldexp would overflow for the scale of subnormal numbers
-    scale = math.ldexp(1.0, min(-math.frexp(largest or farthest)[1], 1023))
-    return nodes * scale, points * scale, scale
+    return farthest
 
 
-def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> _Nodes:
+def _prepare(nodes: NDArray[Any], points: NDArray[Any]) -> tuple[_Nodes, NDArray[Any]]:
     """Check, scale, and multiply the differences of the nodes."""
-    nodes, points, scale = _scaled(nodes, points)
-    product = np.empty_like(nodes)
-    exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
-    kernels.lagrange_products(nodes, nodes, product, exponent, hit)
-    if (coincident := hit != np.arange(nodes.size)).any():
-        i = int(np.argmax(coincident))
-        raise ValueError(
-            f"nodes {i} and {hit[i]} are both {nodes[i] / scale}: nodes must be distinct"
-        )
-    return _Nodes(nodes, 1.0 / product, -exponent, points)
+    if nodes.dtype is not points.dtype:
+        nodes, points = nodes.astype(_COMPLEX), points.astype(_COMPLEX)
+    prepared, scale = _weighted(nodes)
+    farthest = _near(nodes, points)
+    if not prepared.nodes.any():  # the only node is 0
+        scale = math.ldexp(1.0, min(-math.frexp(farthest)[1], 1023))
+    return prepared, points * scale
 
 
 def weights(nodes: ArrayLike) -> NDArray[Any]:
@@ -117,12 +133,10 @@ def weights(nodes: ArrayLike) -> NDArray[Any]:
         there is none.
     """
     nodes = check_line("nodes", nodes)
-    _, inverse, exponent, _ = _prepare(nodes, nodes)
-    _, shift = np.frexp(np.abs(inverse))
-    # ldexp takes C ints; weights so small are zero either way
-    scale = np.maximum(exponent - (exponent + shift).max() + 1, -4000).astype(np.intc)
-    parts = inverse.view(_FLOAT).reshape(nodes.size, -1)
-    return np.asarray(np.ldexp(parts, scale[:, None]).view(nodes.dtype)[:, 0])
+    scaled, found = np.empty((2, nodes.size), dtype=nodes.dtype)
+    if kernels.lagrange_weights(nodes, scaled, found, None) is None:
+        _refuse(nodes)
+    return found  # type: ignore[no-any-return]
 
 
 def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDArray[Any]:
@@ -152,10 +166,10 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> NDA
         If two nodes coincide, a number is not finite, points lie more than 2^240 times as far out
         as the nodes, or a shape does not fit.
     """
-    prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
-    shape, dtype = (prepared.points.size, prepared.nodes.size), prepared.nodes.dtype
+    prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
+    shape, dtype = (at.size, prepared.nodes.size), prepared.nodes.dtype
     values = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
-    kernels.lagrange_basis(*prepared, values)
+    kernels.lagrange_basis(*prepared, at, values)
     return values if out is None else out
 
 
@@ -180,9 +194,9 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     TypeError, ValueError
         As `basis`.
     """
-    prepared = _prepare(check_line("nodes", nodes), check_line("points", points))
+    prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     out = np.empty_like(prepared.nodes)
-    kernels.lagrange_basis(*prepared, out)
+    kernels.lagrange_basis(*prepared, at, out)
     return out
 
 
@@ -209,13 +223,12 @@ class Functionals:
     True
     """
 
-    __slots__ = ("_given", "_nodes", "_own", "_plain", "_points")
+    __slots__ = ("_given", "_nodes", "_plain", "_points")
 
     def __init__(self, nodes: ArrayLike, points: ArrayLike) -> None:
         self._given = check_line("nodes", nodes).copy(), check_line("points", points).copy()
-        prepared = _prepare(*self._given)  # refuses nodes that coincide
-        self._nodes, self._points = prepared.nodes, prepared.points
-        self._own = np.arange(self._nodes.size)
+        prepared, self._points = _prepare(*self._given)  # refuses nodes that coincide
+        self._nodes = prepared.nodes
         # From the least nodes alone points may lie too far away: that `functional` will see.
         size = np.abs(self._nodes[self._nodes != 0])
         self._plain = bool((size >= np.abs(self._points).max() / _FARTHEST).all())
@@ -239,23 +252,250 @@ class Functionals:
         ValueError
             If one is chosen twice or does not exist, or none is.
         """
-        numbers = check_workers("chosen", chosen, self._own.size)
-        if not numbers.size or numbers.view(np.uint64).max() >= self._own.size:
-            raise ValueError(
-                f"chosen must be numbers of nodes, 0 to {self._own.size - 1}, not {chosen!r}"
-            )
-        if not self._plain:
-            nodes, points = self._given
-            return functional(nodes[numbers], points)
-        nodes = self._nodes.take(numbers)
-        product = np.empty_like(nodes)
-        exponent, hit = np.empty((2, nodes.size), dtype=np.int64)
-        kernels.lagrange_products(nodes, nodes, product, exponent, hit)
-        if hit.tobytes() != self._own[: nodes.size].tobytes():
-            raise ValueError(f"chosen must name each node once, not {chosen!r}")
-        out = np.empty_like(nodes)
-        kernels.lagrange_basis(nodes, 1.0 / product, -exponent, self._points, out)
+        numbers = check_workers("chosen", chosen, self._nodes.size)
+        out = np.empty(numbers.size, dtype=self._nodes.dtype)
+        run = self._bound(np.ascontiguousarray(numbers), out)
+        if not numbers.size or run(numbers.size) not in (Status.OK, Status.OVERFLOW):
+            self._raise(numbers, chosen)
         return out
+
+    def bind(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+        """Prepare calls on two fixed buffers; pointers are taken once.
+
+        Parameters
+        ----------
+        chosen : (n,) int64 array
+            Contiguous.
+        out : (n,) array
+            Contiguous; complex128 if nodes or points are complex, else float64.
+
+        Returns
+        -------
+        callable
+            ``functional(f)`` reads ``chosen[:f]``, f at least 1, writes ``out[:f]`` and returns a
+            `fastgc.kernels.Status`: 0; ``OVERFLOW`` if a coefficient is beyond float64; another if
+            they are no numbers of nodes, each once, and `out` means nothing.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a buffer is of another dtype or shape, or not contiguous.
+        """
+        chosen = check_output("chosen", chosen, np.dtype(np.int64), np.shape(chosen)[:1])
+        out = check_output("out", out, self._nodes.dtype, chosen.shape)
+        run, size = self._bound(chosen, out), chosen.size
+
+        def functional(f: int) -> int:
+            if not 1 <= f <= size:
+                raise ValueError(f"f must be in 1 .. {size}, not {f}")
+            return run(f)
+
+        return functional
+
+    def _bound(self, chosen: NDArray[np.int64], out: NDArray[Any]) -> Callable[[int], int]:
+        """The same, of checked buffers; returns a status."""
+        if self._plain:
+            return kernels.bind_functional(self._nodes, self._points, chosen, out)
+        nodes, points = self._given
+
+        def alone(f: int) -> int:
+            if not _are_distinct(chosen[:f], nodes.size):
+                return Status.OUT_OF_RANGE
+            out[:f] = functional(nodes[chosen[:f]], points)
+            return Status.OK if np.isfinite(out[:f]).all() else Status.OVERFLOW
+
+        return alone
+
+    def _raise(self, numbers: NDArray[np.int64], chosen: ArrayLike) -> NoReturn:
+        if not numbers.size or numbers.view(np.uint64).max() >= self._nodes.size:
+            raise ValueError(
+                f"chosen must be numbers of nodes, 0 to {self._nodes.size - 1}, not {chosen!r}"
+            )
+        raise ValueError(f"chosen must name each node once, not {chosen!r}")
+
+
+def _are_distinct(numbers: NDArray[np.int64], count: int) -> bool:
+    """Whether these are distinct numbers below `count`."""
+    inside = bool(numbers.view(np.uint64).max() < count)
+    return inside and int(np.bincount(numbers).max()) == 1
+
+
+class Interpolator:
+    """Interpolation between nodes that are prepared once, for many values and points.
+
+    Parameters
+    ----------
+    nodes : (m,) array_like
+        Distinct real or complex numbers.
+
+    Raises
+    ------
+    TypeError
+        If the nodes are no numbers.
+    ValueError
+        If two nodes coincide, or one is not finite, or there is none.
+
+    Notes
+    -----
+    The first barycentric formula, as everywhere here: O(m) for each point, after O(m^2) for the
+    weights. Of several polynomials at once, and of points that stay, the basis is worth its
+    memory: `at` prepares it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgc import interpolation
+    >>> nodes = interpolation.chebyshev(20)
+    >>> interpolate = interpolation.Interpolator(nodes)
+    >>> points = np.array([-0.5, 0.1, nodes[3]])
+    >>> bool(np.allclose(interpolate(np.exp(nodes), points), np.exp(points), atol=1e-14))
+    True
+    >>> there = interpolate.at(points)
+    >>> bool(np.allclose(there(np.sin(nodes)), np.sin(points), atol=1e-14))
+    True
+    """
+
+    __slots__ = ("_given", "_prepared", "_scale", "_size")
+
+    def __init__(self, nodes: ArrayLike) -> None:
+        self._given = check_line("nodes", nodes).copy()
+        self._prepared, self._scale = _weighted(self._given)
+        self._size = self._given.shape
+
+    def __call__(self, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
+        """Values at `points` of the polynomial that takes `values` at the nodes.
+
+        Parameters
+        ----------
+        values : (m,) or (m, r) array_like
+            Of one polynomial, or of one in each column.
+        points : (p,) array_like
+
+        Returns
+        -------
+        (p,) or (p, r) float64 or complex128 array
+            Where a point is a node, exactly its value.
+
+        Raises
+        ------
+        TypeError
+            If values or points are no numbers.
+        ValueError
+            If a point is not finite, or lies more than 2^240 times as far out as the nodes, or a
+            shape does not fit.
+        """
+        # The hot path: in one test, what nearly every call brings.
+        if not (
+            type(values) is np.ndarray
+            and type(points) is np.ndarray
+            and values.dtype is (dtype := self._given.dtype)
+            and points.dtype is dtype
+            and values.shape == self._size
+            and points.ndim == 1
+            and (flags := values.flags).c_contiguous
+            and flags.aligned
+            and (flags := points.flags).c_contiguous
+            and flags.aligned
+            and points.size
+        ):
+            values, points = _values(values, self._given.size), check_line("points", points)
+        if values.ndim == 1 and values.dtype is self._given.dtype is points.dtype:
+            out = np.empty(points.size, dtype=points.dtype)
+            if kernels.lagrange_evaluate(*self._prepared, values, points, self._scale, out):
+                return out
+        # points that are refused, too, and values that are not finite
+        matrix = self.at(points).matrix
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: NDArray[Any] = np.dot(matrix, values)
+        return found
+
+    def at(self, points: ArrayLike) -> Evaluator:
+        """Prepare the values at these points, of any polynomials.
+
+        Parameters
+        ----------
+        points : (p,) array_like
+
+        Raises
+        ------
+        TypeError, ValueError
+            As of a call.
+        """
+        points = check_line("points", points)
+        if not self._prepared.nodes.any():  # the only node is 0
+            return Evaluator(basis(self._given, points))
+        _near(self._given, points)
+        nodes, weight, exponent = self._prepared
+        kind = np.result_type(nodes, points)
+        matrix = np.empty((points.size, nodes.size), dtype=kind)
+        at = (points * self._scale).astype(kind, copy=False)
+        nodes, weight = (x.astype(kind, copy=False) for x in (nodes, weight))
+        kernels.lagrange_basis(nodes, weight, exponent, at, matrix)
+        return Evaluator(matrix)
+
+
+class Evaluator:
+    """Values at fixed points, by a matrix made once: see `Interpolator.at`.
+
+    Attributes
+    ----------
+    matrix : (p, m) float64 or complex128 array
+        `basis`. Row i times the values at the nodes is the value at point i.
+    """
+
+    __slots__ = ("_dtype", "_size", "matrix")
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        self.matrix = matrix
+        self._dtype, self._size = matrix.dtype, matrix.shape[1:]
+
+    def __call__(self, values: ArrayLike, out: Output | None = None) -> NDArray[Any]:
+        """Values at the points of the polynomial that takes `values` at the nodes.
+
+        Parameters
+        ----------
+        values : (m,) or (m, r) array_like
+            Of one polynomial, or of one in each column.
+        out : (p,) or (p, r) array, optional
+            Where to write: contiguous, float64, or complex128 if anything is complex. It shares no
+            memory with the values.
+
+        Returns
+        -------
+        (p,) or (p, r) float64 or complex128 array
+
+        Raises
+        ------
+        TypeError
+            If the values are no numbers, or `out` has another dtype.
+        ValueError
+            If a shape does not fit, or `out` shares memory with the values. Nothing has then been
+            written.
+        """
+        if not (
+            type(values) is np.ndarray
+            and values.dtype is self._dtype
+            and values.shape == self._size
+        ):
+            values = _values(values, *self._size)
+        if out is None:
+            found: NDArray[Any] = np.dot(self.matrix, values)
+            return found
+        kind = np.result_type(self._dtype, values)
+        shape = (len(self.matrix), *values.shape[1:])
+        target = check_output("out", out, kind, shape)
+        if np.may_share_memory(target, values) or np.may_share_memory(target, self.matrix):
+            raise ValueError("out shares memory with values, or with the matrix")
+        np.dot(self.matrix.astype(kind, copy=False), values.astype(kind, copy=False), out=target)
+        return out  # type: ignore[no-any-return]
+
+
+def _values(values: ArrayLike, m: int) -> NDArray[Any]:
+    """Values of m nodes, checked."""
+    checked = check_numbers("values", values)
+    if checked.ndim not in (1, 2) or len(checked) != m:
+        raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")
+    return checked
 
 
 def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
@@ -278,12 +518,11 @@ def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[
     TypeError, ValueError
         As `basis`; also if `values` has another shape.
     """
-    nodes, values = check_line("nodes", nodes), check_numbers("values", values)
-    if values.ndim not in (1, 2) or len(values) != nodes.size:
-        m = nodes.size
-        raise ValueError(f"values must have shape ({m},) or ({m}, r), not {values.shape}")
-    with np.errstate(over="ignore", invalid="ignore"):  # of values that are not finite, or large
-        return np.asarray(basis(nodes, points) @ values)
+    nodes = check_line("nodes", nodes)
+    values, points = _values(values, nodes.size), check_line("points", points)
+    if points.dtype is _COMPLEX and nodes.dtype is _FLOAT:
+        nodes = nodes.astype(_COMPLEX)
+    return Interpolator(nodes)(values, points)
 
 
 def _count(m: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from ._arrays import at_least
 from .checkpoint import Checkpoint, describe
 from .codes import Code, Grouped, GroupedRound
 from .delays.interface import described
-from .engines import Cluster, RoundReport
+from .engines import ENGINES, Cluster, RoundReport, find_engine
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
 from .engines.worker import partial_gradient
 from .errors import CheckpointError
@@ -105,12 +104,14 @@ def train(
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
     until : float, optional
         Training loss at which to end before `rounds` are over.
-    engine : "local", "mpi", "ray", "simulated" or callable
+    engine : "local", "mpi", "ray", "simulated", "torch" or callable
         Processes of this machine; the ranks of an MPI job (`fastgc.engines.mpi.MPICluster`), which
         all call this function, and all but rank 0 get a history without rounds; actors of Ray
-        (`fastgc.engines.RayCluster`); workers simulated by `fastgc.engines.SimulatedCluster`, in
-        simulated time; or what makes a `fastgc.engines.Cluster`, given the arguments that
-        `fastgc.engines.master.Master` takes, of the options those that are not as by default.
+        (`fastgc.engines.RayCluster`); the ranks of ``torchrun``
+        (`fastgc.engines.torch.TorchCluster`), as under MPI; workers simulated by
+        `fastgc.engines.SimulatedCluster`, in simulated time; or what makes a
+        `fastgc.engines.Cluster`, given the arguments that `fastgc.engines.master.Master` takes, of
+        the options those that are not as by default.
     checkpoint : path, optional
         A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
         from there, to the last bit as it would have gone on; the history is of all rounds, and
@@ -176,7 +177,7 @@ def train(
         check_partial(type(optimizer).__name__, run.partial)
     if checkpoint is not None:
         _check_kept(optimizer, tracker)
-    start_cluster = _engine(engine)
+    start_cluster = find_engine(engine)
     name = name or type(code).__name__
     serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
     if serve is not None and serve():  # without the data, which the master sends what is needed of
@@ -301,26 +302,6 @@ def train(
                 break
     history.theta = optimizer.theta.copy()
     return history
-
-
-ENGINES = {
-    "local": "LocalCluster",
-    "mpi": "MPICluster",
-    "ray": "RayCluster",
-    "simulated": "SimulatedCluster",
-}
-
-
-def _engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
-    if isinstance(engine, str):
-        if engine not in ENGINES:
-            raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
-        module = importlib.import_module(f".engines.{engine}", __package__)
-        found: Callable[..., Cluster] = getattr(module, ENGINES[engine])
-        return found
-    if not callable(engine):
-        raise TypeError(f"engine must be a name or callable, not {type(engine).__name__}")
-    return engine
 
 
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:

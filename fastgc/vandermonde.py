@@ -58,7 +58,8 @@ from ._twofold import Pair, two_product, two_sum
 __all__ = ["leja_order", "roots_order", "solve"]
 
 _INT64 = np.dtype(np.int64)
-_AUTO: Literal["auto"] = "auto"  # one object: compared by identity in the hot path
+_AUTO: Literal["auto"] = "auto"
+_ORDERS = (_AUTO, "leja", "given")
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 _ROUNDING = 2.0**-50  # of a solution: corrections so small are its last roundings
 _UNIT = 2.0**-53 * 1.001  # a rounding, and what is of second order
@@ -241,8 +242,9 @@ def solve(
         and type(b) is np.ndarray
         and ((dtype := nodes.dtype) is _FLOAT or dtype is _COMPLEX)
         and b.dtype is dtype
-        and (shape := nodes.shape) == b.shape
+        and (shape := nodes.shape) == b.shape[:1]
         and len(shape) == 1
+        and b.ndim < 3
         and (flags := nodes.flags).c_contiguous
         and flags.aligned
         and (flags := b.flags).c_contiguous
@@ -250,17 +252,25 @@ def solve(
         and out is None
         and not refine
         and not return_bound
-        and nodes.size
-        and (order is _AUTO or _is_plain(order, shape))
+        and b.size
+        and ((named := type(order) is str and order in _ORDERS) or _is_plain(order, shape))
     ):
         x = np.empty_like(b)
         # An order that names a node twice gives a result that is not finite: told below.
-        choose = order is _AUTO
-        permutation = None if choose else order
-        if kernels.solve_vandermonde(nodes, b, permutation, transpose, x, False, None, choose):  # type: ignore[arg-type]
+        choose = named and order == _AUTO
+        permutation: Any = order
+        if named:
+            permutation = _as_given(*shape) if order == "given" else None
+        if kernels.solve_vandermonde(nodes, b, permutation, transpose, x, False, None, choose):
             return x
     x, bound = _solve(nodes, b, transpose, order, refine, out, bool(return_bound))
     return x if bound is None else (x, bound)
+
+
+@lru_cache(maxsize=16)  # a tenth of what solving a small system takes
+def _as_given(m: int) -> NDArray[np.int64]:
+    """The order of nodes as they come; not to be written, though it might be."""
+    return np.arange(m)
 
 
 def _is_plain(order: Any, shape: tuple[int, ...]) -> bool:
@@ -360,10 +370,10 @@ def _permutation(
 ) -> tuple[NDArray[np.int64] | None, bool]:
     """The order as an array, or None for the kernel to find Leja's, or to choose."""
     if isinstance(order, str):
-        if order in ("auto", "leja"):
-            return None, order == "auto"
+        if order in (_AUTO, "leja"):
+            return None, order == _AUTO
         if order == "given":
-            return np.arange(m), False
+            return _as_given(m), False
         raise ValueError(f"order must be 'auto', 'leja', 'given' or a permutation, not {order!r}")
     given = as_array("order", order)
     if given.dtype.kind not in "iu":

@@ -183,3 +183,24 @@ def at_each_level(backend):
         yield levels
     finally:
         assert compiled.select_simd(before)
+
+
+@pytest.fixture
+def split_over():
+    """``split_over(count)`` has C split what can be split, however short it takes; undone after."""
+    from fastgc.kernels import threads
+
+    before, told = threads.get_num_threads(), []
+
+    def split(count):
+        threads.set_num_threads(count)
+        if "c" in fastgc.backends():
+            from fastgc.kernels.c import set_least
+
+            told[:] = [set_least]
+            set_least(0)
+
+    yield split
+    threads.set_num_threads(before)
+    for set_least in told:
+        set_least()

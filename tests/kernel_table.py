@@ -298,10 +298,30 @@ def _lagrange(what, complex_):
         points[1] = nodes[size // 2]  # a point that is a node
         equal = points[:, None] == nodes
         hit = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
-        return {"nodes": nodes, "points": points, "hit": hit}
+        values = 3e-200 * nodes + 1e-200
+        return {"nodes": nodes, "points": points, "hit": hit, "values": values}
 
     def run(arguments):
         nodes, points = arguments["nodes"], arguments["points"]
+        if what == "values":
+            scaled, weights = np.empty((2, nodes.size), nodes.dtype)
+            power = np.empty(nodes.size, np.int64)
+            shift = kernels.lagrange_weights(nodes, scaled, weights, power)
+            np.testing.assert_array_equal(scaled, nodes * 2.0**shift)
+            assert 0.5 <= _part(scaled).max() < 1
+            out, prepared = np.empty_like(points), (scaled, weights, power)
+            values, scale = arguments["values"], 2.0**shift
+            assert kernels.lagrange_evaluate(*prepared, values, points, scale, out)
+            return out
+        if what == "chosen":
+            n = nodes.size
+            spread, chosen = np.full(2 * n, 9, nodes.dtype), np.arange(2 * n)[::-2].copy()
+            spread[chosen] = nodes
+            out = np.empty_like(spread)
+            run = kernels.bind_functional(spread, points, np.append(chosen, -1), out)
+            assert run(n + 1) == kernels.Status.OUT_OF_RANGE
+            assert run(n) == kernels.Status.OK
+            return out[:n]
         if what == "products":
             product, exponent, hit = _products(nodes, points)
             assert ((_part(product) >= 1) & (_part(product) < 2)).all()
@@ -325,7 +345,9 @@ def _lagrange(what, complex_):
             basis[:, others] *= ((points - nodes[i])[:, None] / (nodes - nodes[i] + ~others))[
                 :, others
             ]
-        return basis.sum(axis=0) if what == "functional" else basis
+        if what == "values":
+            return basis @ arguments["values"]
+        return basis if what == "basis" else basis.sum(axis=0)
 
     return Kernel(
         f"lagrange {what}, {'complex' if complex_ else 'real'}", make, run, truth, (np.float64,)
@@ -375,7 +397,7 @@ KERNELS = [
     *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
     *(
         _lagrange(what, complex_)
-        for what in ("products", "basis", "functional")
+        for what in ("products", "basis", "functional", "chosen", "values")
         for complex_ in (0, 1)
     ),
 ]
@@ -511,7 +533,7 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted):
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
         )
         tracker = rule.tally()
-        at_once = rule.path(none) == {} if plan.kind == kernels.TILING else not rule.missing(none)
+        at_once = not plan.total if plan.kind == kernels.TILING else not rule.missing(none)
         enough = (at for at, message in arrivals if tracker.add(message))
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]

@@ -273,7 +273,7 @@ def test_messages_are_read_where_they_are(lend, monkeypatch):
 
     monkeypatch.setattr(kernels, "combine", spy)
     gradient = np.empty(6)
-    for given, at in [([lend(m) for m in messages], messages), (lend(stacked), stacked)]:
+    for given, at in [(tuple(map(lend, messages)), messages), (lend(stacked), stacked)]:
         code.decode(range(3), given, lend(gradient), check_finite=False)
         assert seen.pop() == (gradient.ctypes.data, [m.ctypes.data for m in at])
 

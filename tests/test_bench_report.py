@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -146,8 +147,66 @@ def test_without_such_benchmarks_there_are_no_pictures(tmp_path):
 def test_every_benchmark_with_a_table_is_in_a_section():
     named = set(re.findall(r"benches/(\w+)\.py", " ".join(s.command for s in report.SECTIONS)))
     there = {path.stem for path in BENCHES.glob("test_*.py")}
-    there |= {"assignments", "li_experiment", "near_exact", "vandermonde_orders"}
+    there |= {
+        "assignments",
+        "li_experiment",
+        "near_exact",
+        "no_loss",
+        "pairs",
+        "torch_loop",
+        "vandermonde_orders",
+        "vectors_by_code",
+    }
     assert named == there - {"test_kernels"}  # of which no table is made
+
+
+@pytest.fixture(scope="module")
+def no_loss():
+    spec = importlib.util.spec_from_file_location("no_loss", BENCHES / "no_loss.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_calls_beside_others_are_the_same_sums(capsys, monkeypatch, no_loss):
+    for make in (no_loss.decode, no_loss.encode):
+        for packed in (True, False):
+            calls, others = make(packed, 4, 10, np.float64)
+            results = [call().copy() for call in calls.values()]
+            for other in others:
+                found = np.asarray(other()).view(results[0].dtype)
+                for mine in results:
+                    np.testing.assert_allclose(found, mine, rtol=1e-12, atol=1e-14)
+    monkeypatch.setattr(no_loss, "TURN", 0.0)
+    no_loss.main(["--rows", "2", "--sizes", "10", "--what", "decode,rounds"])
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| rows")]
+    assert heads == ["| rows | threads | f | p = 10 |"] * 3
+
+
+def test_red_cells_are_summed_up_by_what_they_share(no_loss):
+    cells = {}
+    for count, mine, best, share in (
+        (1, 2e-6, 1e-6, 0.1),  # a call
+        (2, 1e-3, 8e-4, 0.9),  # the limit
+        (1, 1e-3, 1e-3, 0.4),
+        (2, 1e-3, 5e-4, 0.4),  # threads
+        (1, 1e-3, 7e-4, 0.4),  # arithmetic
+    ):
+        cell = no_loss.Cell("real, float32", count, mine, best, share, 1e-6)
+        cells[count, "bind", share if share > 0.3 else 0, mine if best == 7e-4 else 0] = cell
+    assert str(cells[2, "bind", 0.4, 0]) == "**0.50** (40%)"
+    assert str(cells[1, "bind", 0.4, 0]) == "1.00 (40%)"
+    said = no_loss.causes(cells)
+    assert said.startswith("Of 5 cells 4 are red")
+    for why in ("for p = 10): 1 cells", "no more: 1", "evenly: 1", "caches: 1"):
+        assert why in said
+    assert no_loss.causes({}) == "No cell is red."
+
+
+def test_less_memory_is_read_no_slower(no_loss, monkeypatch):
+    monkeypatch.setattr(no_loss, "_READ", {1: {1 << 20: 1e30}})
+    assert no_loss.bandwidth(1 << 10, 1) == 1e30
+    assert no_loss.bandwidth(1 << 21, 1) < 1e30
 
 
 def test_sections_by_words():

@@ -13,7 +13,7 @@ import pytest
 from strength import much
 from typer.testing import CliRunner
 
-import fastgc
+import fastgc.training  # which loads when it is used
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
@@ -212,7 +212,7 @@ def test_lists_of_codes():
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--lr", "0"], "lr"),
-        (["--messages", "int8"], "float16, bfloat16, not int8"),
+        (["--messages", "int8"], "bfloat16, float64x2, not int8"),
         (["--messages", "float17"], "not understood"),
         (["--compare", "lcc:nodes=roots", "--messages", "float16"], "sends complex128 messages"),
     ],
@@ -472,7 +472,7 @@ def test_simulated_without_delays():
     ("arguments", "says"),
     [
         (["--method", "lion"], "--method must be one of nesterov, sgd, adam, cada, gcada, not"),
-        (["--engine", "pvm"], "--engine must be one of local, mpi, ray, simulated, not 'pvm'"),
+        (["--engine", "pvm"], "must be one of local, mpi, ray, simulated, torch, not 'pvm'"),
         (["--c", "1"], "--c is for the methods cada and gcada"),
         (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "gcada", "--c", "-1"], "c must be finite and not negative"),

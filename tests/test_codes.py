@@ -469,7 +469,7 @@ def test_rounds_and_streaming_encoders(code, dtype):
         received.reset()
         heard = []
         for worker in rng.permutation(np.repeat(np.arange(code.n), code.message_counts)).tolist():
-            t = received._next.get(worker, 0)
+            t = received._due(worker)
             encoder = code.encoder(worker, job.p, dtype, index=t)
             for j in rng.permutation(code.partitions(worker, t)):
                 encoder.add(int(j), job.partials[j])

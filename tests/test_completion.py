@@ -11,7 +11,6 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.kernels import threads
 
 pytestmark = pytest.mark.every_backend
 
@@ -27,13 +26,15 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("kernel", COMPLETIONS, ids=lambda k: k.name)
-def test_table(kernel):
+def test_table(kernel, at_each_level):
     rng = np.random.default_rng(1)
     for size in (1, 2, 3, 8, 33):
         for count in (1, 2, 7, 40):
             arguments = kernel.make(rng, size, count, np.float64)
             kept = {name: arguments[name].copy() for name in ("delay", "work")}
-            assert_same(kernel.run(arguments), kernel.truth(arguments))
+            truth = kernel.truth(arguments)
+            for _ in at_each_level():
+                assert_same(kernel.run(arguments), truth)
             for name, array in kept.items():
                 np.testing.assert_array_equal(arguments[name], array)
 
@@ -124,6 +125,33 @@ def test_many_messages_of_few_times(kind):
             assert_same((kernels.completion(plan, delay, work, late, 0.01), late), expected)
 
 
+@pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
+@pytest.mark.parametrize("most", [1, 4, 24])
+def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
+    """What is sought is looked for near where it was in the rounds before."""
+    rng = np.random.default_rng(10 * kind + most)
+    rounds, n = 150, 60 if most < 24 else 12
+    plan = random_plan(rng, kind, n, most)
+    if most == 1:
+        plan = plan._replace(first=np.arange(n + 1), share=np.ones(n), loads=np.full(n, 3))
+        names = ("group", "other") if kind == kernels.TILING else ("group",)
+        plan = plan._replace(**{name: np.resize(getattr(plan, name), n) for name in names})
+    if kind == kernels.BLOCKS:  # one of many messages, and one of few
+        group = np.where(np.arange(plan.share.size) < 45, 0, 1)
+        plan = plan._replace(group=group, need=np.array([38, 4]))
+    elif kind == kernels.CELLS:
+        group = rng.permutation(plan.share.size)
+        plan = plan._replace(group=group, need=np.ones_like(group), total=40)
+    for level in (np.ones(rounds), np.linspace(1, 3, rounds), 1 + np.arange(rounds) // 50 % 2):
+        for digits in (1, 12):
+            delay, work = rng.exponential(size=(2, rounds, n)).round(digits) * level[:, None]
+            late = np.zeros(n)
+            expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
+            for _ in at_each_level():
+                done = kernels.completion(plan, delay, work, late)
+                assert_same((done, late), expected)
+
+
 def test_every_rank_of_a_block():
     rng = np.random.default_rng(3)
     for n in (1, 2, 31, 32, 33, 200):
@@ -134,6 +162,23 @@ def test_every_rank_of_a_block():
             done = kernels.completion(plan, np.zeros((1, n)), work, np.zeros(n))
             assert done.time[0] == (ordered[need - 1] if need else 0)
             assert done.messages[0] == np.sum(ordered <= done.time[0])
+
+
+def test_cells_of_one_weight():
+    """So many of them are needed that they weigh enough, and of the last one a part may do."""
+    rng = np.random.default_rng(11)
+    for cells, weight in ((7, 3), (40, 2), (5, 1)):
+        group = np.tile(np.arange(cells), 2)
+        for total in range(cells * weight + 2):
+            plan = one_message_each(2 * cells, 0)._replace(
+                kind=kernels.CELLS, group=group, need=np.full(cells, weight), total=total
+            )
+            work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
+            earliest = np.sort(work.reshape(2, cells).min(axis=0))
+            needed = -(-total // weight)
+            done = kernels.completion(plan, np.zeros_like(work), work, np.zeros(2 * cells))
+            expected = np.inf if needed > cells else earliest[needed - 1] if needed else 0.0
+            assert done.time[0] == expected
 
 
 def one_message_each(n, need):
@@ -209,30 +254,14 @@ def test_workers_that_finish_join_the_newest_round():
     np.testing.assert_array_equal(late, [2.5, 1.25])
 
 
-def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(kernels.facade, "_THRESHOLD_ARRIVALS", 0)
-    before = threads.get_num_threads()
+def test_threads_change_nothing(split_over):
     rng = np.random.default_rng(7)
-    try:
-        for kernel in COMPLETIONS:
-            for rounds in (1, 7, 8, 9, 100):
-                arguments = kernel.make(rng, 5, 3, np.float64, rounds)
-                for count in (1, 3):
-                    threads.set_num_threads(count)
-                    assert_same(kernel.run(arguments), kernel.truth(arguments))
-    finally:
-        threads.set_num_threads(before)
-
-
-@pytest.mark.any_backend
-def test_pieces_of_threads_are_aligned():
-    before = threads.get_num_threads()
-    threads.set_num_threads(3)
-    try:
-        assert threads.run(lambda *piece: piece, 100, align=8) == [(0, 40), (40, 80), (80, 100)]
-        assert threads.run(lambda *piece: piece, 100) == [(0, 100)]
-    finally:
-        threads.set_num_threads(before)
+    for kernel in COMPLETIONS:
+        for rounds in (1, 7, 8, 9, 100):
+            arguments = kernel.make(rng, 5, 3, np.float64, rounds)
+            for count in (1, 3):
+                split_over(count)
+                assert_same(kernel.run(arguments), kernel.truth(arguments))
 
 
 @pytest.mark.any_backend

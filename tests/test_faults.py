@@ -123,6 +123,36 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     np.testing.assert_array_equal(found, again)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("code", [ReedSolomon(6, stragglers=3), Uncoded(5, 10, load=4)])
+def test_kills_and_stops_in_thousands_of_rounds(code, monkeypatch):
+    """One round after the other: workers are hit while they wake, compute and tell."""
+    monkeypatch.setattr(master, "_LONGEST_PAUSE", 0.02)
+    over, out = threading.Event(), np.empty(7)
+
+    def hit():
+        chance = np.random.default_rng(7)
+        while not over.wait(chance.exponential(0.01)):
+            pid = cluster._transport.pids().get(int(chance.integers(code.n)))
+            if pid is not None and len(cluster._lost) < code.stragglers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    time.sleep(chance.exponential(0.001))
+                    os.kill(pid, chance.choice([signal.SIGCONT, signal.SIGKILL]))
+
+    with LocalCluster(code, [1.0] * code.k, np.multiply, 7, patience=np.inf) as cluster:
+        thread = threading.Thread(target=hit)
+        thread.start()
+        try:
+            for round in range(20_000):
+                cluster.step(np.full(7, float(round)), out)
+                np.testing.assert_allclose(out, code.k * float(round), atol=1e-9)
+        finally:
+            over.set()
+            thread.join()
+        assert cluster._deaths > 5
+
+
 def test_patience_with_too_many_dead(tmp_path):
     doomed = tmp_path / "doomed"
     doomed.write_text("1.0 3.0")
@@ -362,7 +392,7 @@ def test_processes_that_are_known_to_be_dead_have_no_pid():
 @pytest.mark.parametrize(("spread", "sleeps"), [(False, [6.0, 0.0, 0.0]), (True, [2.0] * 3)])
 def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
     code, float64 = Uncoded(1, 3, load=3), np.dtype(np.float64)
-    task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread)
+    task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread, 1)
     worker = Worker(0, task, task.data(0))
     assert [worker.sleep_before(index, 6.0) for index in range(3)] == sleeps
     assert worker.message(np.ones(1), 1, 0) == ([2.0], 4.0)  # and its energy
@@ -375,7 +405,7 @@ def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
 class Script(Master):
     """A master whose workers do what is written: what each call of listen() tells."""
 
-    ahead = 1
+    ahead = wanted = 1
 
     def __init__(self, code, told, **options):
         self.told, self.done = list(told), []
@@ -480,6 +510,36 @@ def test_the_dead_are_not_restarted_without_patience():
     with pytest.raises(NotDecodableError, match=r"^workers \[0\] have died, and the others"):
         cluster.step(np.ones(1), np.empty(1))
     assert ("restart", 0) not in cluster.done
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [({}, [3, 2, 1, 1]), ({"survivors": lambda round: np.arange(6)}, [1, 1, 1, 1])],
+)
+def test_a_transport_may_wait_for_half_of_the_messages_that_lack(options, wanted):
+    """Of those that any round takes at least; where they are chosen, nobody knows which come."""
+    told = [[message(0, 0), message(1, 0), message(2, 0)], [message(3, 0), message(4, 0)]]
+    cluster = script(
+        CyclicRepetition(8, stragglers=2), [NOTHING, *told, [], [message(5, 0)]], **options
+    )
+    listen, found = cluster.listen, []
+    cluster.listen = lambda seconds: (found.append(cluster.wanted), listen(seconds))[1]
+    cluster.step(np.ones(1), np.empty(1))
+    assert found[-4:] == wanted
+
+
+def test_messages_came_when_their_events_say():
+    """Else when they were told."""
+    cluster = script(Uncoded(3), [NOTHING])
+    first, second, third = message(2, 0), message(0, 0), message(1, 0)
+    cluster.told += [[first, second, third]]
+    before = time.perf_counter()
+    first.time, third.time = 1, round(1e9 * (before + 1000.0))
+    report = cluster.step(np.ones(1), np.empty(1))
+    assert report.received.tolist() == [2, 0, 1]
+    assert report.arrivals[0] == 0.0  # never before the round
+    assert 0.0 < report.arrivals[1] <= report.wait_seconds
+    assert 990.0 < report.arrivals[2] <= 1000.0
 
 
 def test_a_death_told_twice_counts_once():
@@ -955,7 +1015,9 @@ def test_a_worker_computes_all_before_it_sends(send):
         out[:] = shard * theta
 
     float64 = np.dtype(np.float64)
-    task = Task(code, [1.0, 2.0, 4.0, 8.0], gradient, None, size, float64, size, float64, True)
+    task = Task(
+        code, [1.0, 2.0, 4.0, 8.0], gradient, None, size, float64, size, float64, True, size
+    )
     worker = Worker(1, task, task.data(1))
     shards = [2.0**j for j in code.partitions(1).tolist()]
     for number, first in ((0, 0), (1, 0), (2, 1)):

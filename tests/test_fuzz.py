@@ -118,6 +118,12 @@ def _encode(rng, streaming=False):
     return code.encode, arguments | {"partials": partials, "message_dtype": message.dtype}
 
 
+def _bind_encoder(rng):
+    encode, arguments = _encode(rng)
+    arguments["partials"] = np.array(arguments["partials"])
+    return Call(encode.__self__.bind_encoder, arguments)
+
+
 def _decode(rng):
     code, job = _coded(rng)
     survivors = _heard(rng, code)
@@ -457,6 +463,7 @@ LINE = np.linspace(-1.0, 1.0, 5)
 NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.encode": lambda rng: Call(*_encode(rng)),
     "Code.encoder": lambda rng: Call(*_encode(rng, streaming=True)),
+    "Code.bind_encoder": _bind_encoder,
     "Code.decode": _decode,
     "Code.bind": lambda rng: (lambda code, given: Call(code.bind, given))(*_bind(rng)),
     "Code.decodable": _of_survivors("decodable"),
@@ -536,6 +543,19 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "Functionals": _plain(interpolation.Functionals, nodes=LINE, points=LINE / 3),
     "Functionals.__call__": _plain(interpolation.Functionals(LINE, LINE / 3), chosen=[3, 0, 1]),
+    "Functionals.bind": _plain(
+        interpolation.Functionals(LINE, LINE / 3).bind,
+        chosen=np.array([3, 0, 1]),
+        out=np.zeros(3),
+    ),
+    "Interpolator": _plain(interpolation.Interpolator, nodes=LINE),
+    "Interpolator.__call__": _plain(
+        interpolation.Interpolator(LINE), values=LINE**2, points=LINE[:3] / 3
+    ),
+    "Interpolator.at": _plain(interpolation.Interpolator(LINE).at, points=LINE[:3] / 3),
+    "Evaluator.__call__": _plain(
+        interpolation.Interpolator(LINE).at(LINE[:3] / 3), values=LINE**2, out=np.zeros(3)
+    ),
     "interpolation.functional": _plain(interpolation.functional, nodes=LINE, points=LINE / 3),
     "interpolation.weights": _plain(interpolation.weights, nodes=LINE),
     "simulation.simulate": _plain(
@@ -615,7 +635,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.message_size": _of_code("message_size", p=5, dtype="float64"),
     "Code.message_dtype": _of_code("message_dtype", dtype="float64"),
     "Code.partial_dtype": _of_code("partial_dtype", dtype="float64"),
-    "Code.recovery": _of_code("recovery", trials=3, seed=0),
+    "Recoverable.recovery": _of_code("recovery", trials=3, seed=0),
     "Dataset": lambda rng: Call(data.Dataset, _dataset(rng)),
     "MiniBatches": _plain(data.MiniBatches, size=3, seed=1),
     "MiniBatches.__call__": _plain(
@@ -896,7 +916,9 @@ REASONS = {
     "GroupedRound.lapse": "as of Round",
     "Round.lapse": "takes a text, to show it",
     "BoundDecoder": "made by Code.bind",
+    "BoundEncoder": "made by Code.bind_encoder",
     "Decoder": "made by Code.decoder",
+    "Evaluator": "made by Interpolator.at",
     "Encoder": "made by Code.encoder",
     "Round": "made by Code.round",
     "Stream": "made by ReedSolomon.stream",
@@ -904,6 +926,9 @@ REASONS = {
     "Choice": "made by planning.plan",
     "Simulation": "made by simulation.simulate",
     "Assignment.fingerprint": "takes nothing",
+    "Assignment.pair_row": "says that there is none",
+    "BoundEncoder.__call__": "takes nothing",
+    "ReedSolomon.pair_row": "for encoders, of codes that send such messages",
     "Assignment.message_rows": "takes nothing",
     "Scheme.known_stragglers": "takes nothing",
     "Scheme.raise_too_few": "for schemes, which raise by it",
@@ -940,7 +965,9 @@ REASONS = {
     "_Descent.restore": "for what a checkpoint holds: test_checkpoint.py",
     "GCADA.state": "takes nothing",
     "GCADA.restore": "for what a checkpoint holds: test_checkpoint.py",
-    "kernels.threads.run": "for kernels, as they",
+    "kernels.threads.attach": "takes a function",
+    "kernels.threads.get_spin": "takes nothing",
+    "kernels.threads.set_spin": "a number, for the whole process: test_pool.py",
     "Checkpoint": "of files, damaged in every way: test_checkpoint.py",
     "Checkpoint.add": "of files, damaged in every way: test_checkpoint.py",
     "Checkpoint.close": "of files, damaged in every way: test_checkpoint.py",
@@ -957,7 +984,7 @@ REASONS = {
     "fastgc.backend": "takes nothing",
     "fastgc.backends": "takes nothing",
     "kernels.threads.get_num_threads": "takes nothing",
-    "kernels.threads.set_num_threads": "an integer, for the whole process: test_threads.py",
+    "kernels.threads.set_num_threads": "an integer, for the whole process: test_pool.py",
 }
 # What a scheme says of itself: called by the verbs, with what these have checked.
 SAID = (

@@ -122,12 +122,6 @@ def test_blocks_are_subtracted_exactly():
             self._class = None
             self._start, self._stop = np.array([0, 1, 1]), np.array([2, 2, 4])
 
-        def vector(self, survivors):
-            vector = np.zeros(survivors.size)
-            path = self.rule.path(survivors)
-            vector[list(path)] = list(path.values())
-            return vector
-
     code = Steps()
     partials = np.array([[200], [100], [255], [7]], dtype=np.uint8)
     messages = [code.encode(i, partials[code.partitions(i)]) for i in range(3)]

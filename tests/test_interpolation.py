@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernel_table import nodes_of
 from strength import much
 
-from fastgc import interpolation
+from fastgc import interpolation, kernels
 from fastgc.interpolation import basis, chebyshev, evaluate, functional, roots_of_unity, weights
 
 pytestmark = pytest.mark.every_backend
@@ -285,3 +285,152 @@ def test_prepared_functionals_refuse(chosen, says):
         of([0.5])
     with pytest.raises(ValueError, match="nodes 0 and 1 are both"):
         interpolation.Functionals([1.0, 1.0], [0.1])
+
+
+# ------------------------------------------------------------------------------- prepared
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 9, 17, 33])
+@pytest.mark.parametrize("size", [1.0, 2.0**-1000, 2.0**900])
+def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
+    """Few points and many, and whatever the size of nodes and of values."""
+    rng = np.random.default_rng(m)
+    nodes = nodes_of(rng, m, complex_) * size
+    inside = rng.uniform(-1, 1, 40) * (1 + 1j if complex_ else 1)
+    points = np.append(inside, [7.0, -50.0]) * size
+    truth, _ = wide_basis(nodes, points)
+    values = rng.standard_normal(m) * (1 + 0.5j if complex_ else 1)
+    scale = (np.abs(truth) @ np.abs(values)) * 1e-14 * (m + 2)
+    for large in (1.0, 2.0**-990, 2.0**700):
+        for _ in at_each_level():
+            interpolate = interpolation.Interpolator(nodes)
+            for first, p in ((0, 1), (1, 2), (3, 5), (0, 8), (4, 20), (0, 42)):
+                at = slice(first, first + p)
+                found = interpolate(values * large, points[at])
+                assert (np.abs(found / large - truth[at] @ values) <= scale[at]).all()
+    prepared = interpolate.at(points)
+    np.testing.assert_array_equal(prepared.matrix, basis(nodes, points))
+    np.testing.assert_allclose(prepared(values), prepared.matrix @ values, rtol=1e-13)
+    columns = np.stack([values, values[::-1]], axis=1)
+    together = interpolate(columns, points)
+    np.testing.assert_array_equal(together, evaluate(nodes, columns, points))
+    np.testing.assert_allclose(together, prepared(columns), rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("p", [1, 3, 40])
+def test_points_that_are_nodes_or_nearly(complex_, p, at_each_level):
+    """At a node its value to the last bit, and beside it what the polynomial has there."""
+    nodes = np.array([0.0, 0.75, -0.5, 0.25, 1.0, -1.0, 0.125, 0.625, -0.25])
+    nodes = nodes * (1 + 1j if complex_ else 1)
+    values = np.arange(9) ** 2 - 7.5 + 0 * nodes
+    for _ in at_each_level():
+        interpolate = interpolation.Interpolator(nodes)
+        for j in range(9):
+            for beside in (0.0, 5e-324, 1e-310, 1e-200, 2.0**-251, 2.0**-249, 2.0**-60):
+                points = np.full(p, nodes[j] + beside)
+                found = interpolate(values, points)
+                if points[0] == nodes[j] or beside < 2.0**-250:
+                    np.testing.assert_array_equal(found, values[j])
+                np.testing.assert_allclose(found, values[j], rtol=1e-13)
+
+
+def test_weights_far_apart_interpolate():
+    """Beyond 2^400 from each other, where terms do not fit one scale."""
+    nodes = np.linspace(-1, 1, 600)
+    interpolate = interpolation.Interpolator(nodes)
+    for points in (np.array([0.001]), np.array([0.001, -0.0021, nodes[300]])):
+        for values in (nodes**3, np.ones(600)):
+            expected = points**3 if values[0] < 0 else np.ones(points.size)
+            np.testing.assert_allclose(interpolate(values, points), expected, atol=1e-9)
+    turned = interpolation.Interpolator(nodes * 1j)
+    found = turned(nodes + 0j, np.array([0.001j, -0.0021j]))
+    np.testing.assert_allclose(found, [0.001, -0.0021], atol=1e-9)
+
+
+def test_prepared_nodes_and_other_kinds():
+    nodes, values = chebyshev(5), np.array([1.0, -2, 0.5, 3, 1])
+    interpolate = interpolation.Interpolator(nodes)
+    points = np.array([0.1, -0.3])
+    expected = interpolate(values, points)
+    nodes[:] = 7  # it has its own
+    for v, z in [
+        (values.tolist(), points),
+        (values, points.tolist()),
+        (values + 0j, points),
+        (values, points + 0j),
+        (values.astype(np.float32), points),
+        (np.repeat(values, 2)[::2], np.repeat(points, 2)[::2]),
+    ]:
+        np.testing.assert_allclose(interpolate(v, z), expected, rtol=1e-14)
+        np.testing.assert_allclose(interpolate.at(z)(v), expected, rtol=1e-14)
+        assert (interpolate(v, z).dtype == complex) == (np.iscomplexobj(v) or np.iscomplexobj(z))
+    # as far as doubles go, of a constant
+    constant = interpolation.Interpolator([0.0])
+    for z in (0.0, 1e-320, 1.0, 1e200, 1e308):
+        np.testing.assert_allclose(constant([3.0], [z]), 3, rtol=1e-15)
+        np.testing.assert_allclose(constant.at([z])([3.0]), 3, rtol=1e-15)
+    out = np.empty(2)
+    assert interpolate.at(points)(values, out=out) is out
+    np.testing.assert_array_equal(out, interpolate.at(points)(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "points", "error", "says"),
+    [
+        ([1, 2], [0.5], ValueError, r"values must have shape \(3,\) or \(3, r\), not \(2,\)"),
+        (np.ones((3, 1, 1)), [0.5], ValueError, "values must have shape"),
+        ([1, 2, 3], [0.5, np.nan], ValueError, r"points\[1\] is nan: points must be finite"),
+        ([1, 2, 3], [np.inf], ValueError, r"points\[0\] is inf"),
+        ([1, 2, 3], [1e100], ValueError, r"points reach 1e\+100, more than 2\^240 times"),
+        ([1, 2, 3], [[0.5]], ValueError, "points must be one-dimensional"),
+        ([1, 2, 3], [], ValueError, "points must not be empty"),
+        ([1, 2, None], [0.5], TypeError, "values must be real or complex"),
+    ],
+)
+def test_prepared_nodes_refuse(values, points, error, says):
+    interpolate = interpolation.Interpolator([0.0, 1.0, -1.0])
+    for nodes in ([1.0, 2.0, 1.0], [np.nan, 1.0]):
+        with pytest.raises(ValueError, match="nodes"):
+            interpolation.Interpolator(nodes)
+    with pytest.raises(error, match=says):
+        interpolate(values, points)
+    prepared, room = interpolate.at([0.5]), np.ones(6)
+    for v, out, kind, why in [
+        ([1.0, 2.0], None, ValueError, "values must have shape"),
+        ([1.0, 2.0, 3.0], np.ones(2), ValueError, r"out must have shape \(1,\)"),
+        ([1.0, 2.0, 3.0], np.ones(1, np.float32), TypeError, "out must have dtype float64"),
+        (room[:3], room[2:3], ValueError, "out shares memory"),
+    ]:
+        with pytest.raises(kind, match=why):
+            prepared(v, out=out)
+    assert (room == 1).all()
+
+
+def test_functionals_bound_to_buffers():
+    nodes, points = chebyshev(7), np.array([0.3, 0.4])
+    of = interpolation.Functionals(nodes, points)
+    chosen, out = np.arange(7)[::-1].copy(), np.empty(7)
+    run = of.bind(chosen, out)
+    for f in (1, 4, 7):
+        out[:] = np.nan
+        assert run(f) == kernels.Status.OK
+        np.testing.assert_array_equal(out[:f], functional(nodes[::-1][:f], points))
+        assert np.isnan(out[f:]).all()
+    chosen[:3] = 4, 7, 4
+    assert run(2) == kernels.Status.OUT_OF_RANGE
+    chosen[1] = 2
+    assert run(2) == kernels.Status.OK
+    assert run(3) == kernels.Status.DUPLICATE
+    for f in (0, 8, -1):
+        with pytest.raises(ValueError, match=r"f must be in 1 \.\. 7"):
+            run(f)
+    for numbers, room, error in [
+        (chosen.astype(np.int32), out, TypeError),
+        (chosen[::2], out[:4], ValueError),
+        (chosen, out[:4], ValueError),
+        (chosen, out + 0j, TypeError),
+    ]:
+        with pytest.raises(error):
+            of.bind(numbers, room)

@@ -1,14 +1,17 @@
 """Any matrix, and cyclic repetition: decoding vectors by null spaces, and their cache."""
 
+import hashlib
 import threading
 
 import numpy as np
 import pytest
+from code_table import SMALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import (
     BinaryCode,
+    Code,
     CyclicRepetition,
     InstabilityWarning,
     LinearCode,
@@ -252,3 +255,27 @@ def test_fingerprints_do_not_see_the_sign_of_nothing():
     codes = [LinearCode([[1, tiny], [0, 1], [1, 1]]) for tiny in (1e-9, -1e-9, 1e-3)]
     prints = [code.fingerprint() for code in codes]
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_fingerprints_are_digests_row_by_row():
+    """Of codes of any kind, and of one whose rows are of two kinds."""
+
+    class Mixed(Code):
+        def __init__(self, n):
+            self.n = self.k = n
+
+        def row(self, worker):
+            held = [worker, (worker + 1) % self.n]
+            return held[: 1 + worker % 2], [1.5 + 1j * (worker > 1), 1e-9][: 1 + worker % 2]
+
+    for code in (*SMALL, Mixed(4), LinearCode(np.diag([1.0, -2e-9, -3.0]))):
+        hashed = hashlib.blake2b(digest_size=8)
+        for number in range(code.message_count):
+            worker, index = code.sender(number)
+            values = code.coefficients(worker, index)
+            largest = float(np.abs(values).max(initial=0)) or 1.0
+            rounded = (np.round(values / largest, 6) + 0.0) * float(f"{largest:.6g}")
+            for array in (code.partitions(worker, index), rounded):
+                hashed.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
+        if not code.codes_data:
+            assert code.fingerprint() == hashed.hexdigest()

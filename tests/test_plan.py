@@ -2,13 +2,15 @@
 
 import json
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastgc import data, planning
+from fastgc import InstabilityWarning, ReedSolomon, UnstableCodeError, data, planning
 from fastgc.codes import catalogue
+from fastgc.codes.arguments import unasked
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.engines import RoundReport
 from fastgc.models import SoftmaxRegression
@@ -287,3 +289,14 @@ def test_speeds_are_tried_in_every_assignment():
         assert any(f"assignment='{assignment}'" in name for name in names)
     with pytest.raises(ValueError, match="8 workers need 8 speeds"):
         planning.plan(8, speeds=[1, 2])
+
+
+def test_codes_are_made_without_a_look_at_their_precision():
+    """What is not asked for is not computed; who made a code strict has asked."""
+    with warnings.catch_warnings(), unasked():
+        warnings.simplefilter("error")
+        ReedSolomon(200, stragglers=60, root=1)
+        with pytest.raises(UnstableCodeError):
+            ReedSolomon(200, stragglers=60, root=1, strict=True)
+    with pytest.warns(InstabilityWarning):
+        ReedSolomon(200, stragglers=60, root=1)

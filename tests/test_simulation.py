@@ -59,6 +59,23 @@ def test_kernel_does_what_rounds_do(code, interrupted):
         assert (by[0].computations <= code.loads.sum()).all()
 
 
+@pytest.mark.parametrize("size", [2, 3, 7, 8, 15, 16, 17, 32, 33, 50, 70])
+def test_cells_of_any_size(size):
+    """In the order of the workers, and in another; in many parts, with a rest."""
+    rounds = 333
+    for cells in (2, 5):
+        in_order = FractionalRepetition(cells * size, stragglers=size - 1)
+        found = simulate(in_order, PARETO, cost=1e-4, rounds=rounds)
+        assert_same(found, _one_by_one(in_order, rounds))
+    mixed = CouponCollector(2 * size, load=size, seed=1)
+    assert_same(simulate(mixed, PARETO, cost=1e-4, rounds=rounds), _one_by_one(mixed, rounds))
+
+
+def _one_by_one(code, rounds):
+    """Each round by the code's own."""
+    return simulate(code, PARETO, cost=1e-4, rounds=rounds, method="round")
+
+
 def test_any_matrix_is_simulated_by_its_rounds():
     code = LinearCode(ReedSolomon(6, stragglers=2).matrix(), packed=False)
     found = simulate(code, PARETO, rounds=50)

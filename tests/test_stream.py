@@ -406,7 +406,7 @@ def test_sizes_that_pay():
     assert not follows(ReedSolomon(1024, stragglers=256, clusters="auto"))
     messages = messages_of(large)
     rnd = large.round(4)
-    for worker in np.random.default_rng(5).permutation(1024)[: large.threshold].tolist():
+    for worker in np.random.default_rng(5).permutation(large.threshold).tolist():  # a short vector
         rnd.receive(worker, messages[worker])
     assert rnd._follower.vector(large.threshold) is not None
     check(rnd, messages)

@@ -22,13 +22,6 @@ THREADS = 8
 LONG = [kernel for kernel in KERNELS if kernel.name.startswith("combine")]
 
 
-@pytest.fixture
-def number_of_threads():
-    before = threads.get_num_threads()
-    yield
-    threads.set_num_threads(before)
-
-
 def at_once(task, count=THREADS):
     """``[task(0), task(1), ...]``, each in a thread of its own; they begin together."""
     start, results, errors = threading.Barrier(count), [None] * count, []
@@ -84,8 +77,8 @@ def test_kernels(kernel):
 
 
 @pytest.mark.every_backend
-def test_pool_of_many_callers_while_its_size_changes(monkeypatch, number_of_threads):
-    monkeypatch.setattr(threads, "THRESHOLD_BYTES", 1)
+def test_many_callers_while_the_number_of_threads_changes(split_over):
+    split_over(3)
     rng = np.random.default_rng(0)
     calls = [
         (kernel, kernel.make(rng, 6000, 3, np.float32)) for kernel in (LONG[0], LONG[4], LONG[-1])
@@ -198,10 +191,9 @@ def test_first_calls_of_a_process(backend):
 
 @pytest.mark.every_backend
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_the_pool_is_at_work(monkeypatch, number_of_threads):
+def test_fork_while_the_pool_is_at_work(split_over):
     """Children find no threads, whatever those of their parent were doing, and start their own."""
-    monkeypatch.setattr(threads, "THRESHOLD_BYTES", 1)
-    threads.set_num_threads(3)
+    split_over(3)
     kernel = LONG[0]
     arguments = kernel.make(np.random.default_rng(1), 6000, 3, np.float64)
     expected = kernel.run(arguments)

@@ -46,7 +46,7 @@ def stability(
         ),
     ] = "0.125",
     dtypes: Annotated[
-        str, typer.Option("--dtype", help="Of the messages, as in float64,float32,float16.")
+        str, typer.Option("--dtype", help="Of the messages, as in float64x2,float64,float16.")
     ] = "float64",
     equal: Annotated[
         str,

@@ -111,6 +111,7 @@ def train(
         typer.Option(
             help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
             "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+            '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
             '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
             '"simulated": workers whose time is simulated, their delays and nothing else.'
         ),
@@ -121,7 +122,8 @@ def train(
         typer.Option(
             "--message-dtype",
             "--messages",
-            help="Type of messages: float16, bfloat16, float32 or float64. (default: the data's)",
+            help="Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: "
+            "the data's)",
         ),
     ] = None,
     lr: Annotated[
@@ -378,6 +380,11 @@ def train(
 @contextmanager
 def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
     """Let an error of one rank end all; yields what makes a rank a worker of one run, if it is."""
+    if engine == "torch":
+        from ..engines.torch import TorchCluster
+
+        yield TorchCluster.serve  # torchrun itself ends all
+        return
     if engine != "mpi":
         yield lambda: False
         return

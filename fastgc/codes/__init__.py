@@ -9,7 +9,7 @@ from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
 from .decoding import BoundDecoder, Decoder
-from .encoding import Encoder
+from .encoding import BoundEncoder, Encoder
 from .fractional_repetition import FractionalRepetition
 from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
@@ -26,6 +26,7 @@ __all__ = [
     "Approximation",
     "BinaryCode",
     "BoundDecoder",
+    "BoundEncoder",
     "Code",
     "CouponCollector",
     "CyclicRepetition",

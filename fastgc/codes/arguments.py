@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-__all__ = ["Recorded", "made_before"]
+__all__ = ["Recorded", "made_before", "nobody_asks", "unasked"]
 
 # Entries, at most, of a list or array that a text shows.
 SHOWN = 12
 
 _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
+_unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
 
 
 def made_before() -> bool:
     """Whether what is being made is a copy: of what was warned about was warned then."""
     return _made_before.get()
+
+
+@contextmanager
+def unasked() -> Iterator[None]:
+    """Codes made meanwhile do not look how precise they are to warn of it: their maker will ask."""
+    token = _unasked.set(True)
+    try:
+        yield
+    finally:
+        _unasked.reset(token)
+
+
+def nobody_asks() -> bool:
+    """Whether what is being made need not warn of itself."""
+    return _unasked.get()
 
 
 class Recorded:

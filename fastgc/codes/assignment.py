@@ -19,6 +19,9 @@ from .arguments import Recorded
 
 __all__ = ["Assignment", "Row"]
 
+# Entries of B that a fingerprint takes in at a time.
+_DIGESTED = 1 << 16
+
 # Rows of B remembered: a worker needs its own one only, a test or a simulation many.
 ROWS_KEPT = 256
 
@@ -75,6 +78,23 @@ class Assignment(Recorded, ABC):
             Of B, real or complex; with `pieces`, one for each piece of a partition's gradient.
             Workers that send several messages send equal shares of the partitions, in order.
         """
+
+    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+        """Coefficients of `row` in twice the precision, for messages of float64x2.
+
+        Returns
+        -------
+        (w, 2) complex128 array
+            Of each the nearest complex128, and what that lacks.
+
+        Raises
+        ------
+        TypeError
+            If the code sends no such messages.
+        """
+        raise TypeError(
+            f"{self!r} sends no messages of float64x2: ReedSolomon with packed=True does"
+        )
 
     @cached_property
     def load(self) -> int:
@@ -135,6 +155,10 @@ class Assignment(Recorded, ABC):
     @property
     def loads(self) -> NDArray[np.int64]:
         """Partitions of each worker, (n,) int64 array."""
+        return self._known_loads.copy()
+
+    @cached_property
+    def _known_loads(self) -> NDArray[np.int64]:
         return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
 
     @cached_property
@@ -218,7 +242,8 @@ class Assignment(Recorded, ABC):
                 f"{what} must have numbers of shape {shape} for its {held.size} partitions, not "
                 f"{values.dtype} of shape {values.shape}"
             )
-        if held.size:
+        ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
+        if held.size and not (ascending and held[0] >= 0 and held[-1] < self.shard_count):
             if not 0 <= held.min() <= held.max() < self.shard_count:
                 raise ValueError(
                     f"{what} names partition {held.max() if held.min() >= 0 else held.min()}: they "
@@ -270,8 +295,9 @@ class Assignment(Recorded, ABC):
         """Partitions and coefficients of every message, in order."""
         for worker, count in enumerate(self.message_counts):
             held, values = self._whole_row(worker)
+            share = held.size // count if count > 1 else held.size
             for index in range(count):
-                part = self._part_of(worker, index)
+                part = slice(index * share, (index + 1) * share)
                 yield held[part], values[part]
 
     def _message_row(self, number: int) -> Row:
@@ -311,18 +337,21 @@ class Assignment(Recorded, ABC):
         wherever it is computed.
         """
         hashed = hashlib.blake2b(digest_size=8)
-        for array in self._told_apart_by():
-            hashed.update(f"{array.dtype.str}{array.shape}".encode())
-            hashed.update(np.ascontiguousarray(array).data)
-        return hashed.hexdigest()
-
-    def _told_apart_by(self) -> Iterator[NDArray[Any]]:
-        for held, values in self.message_rows():
-            yield held
-            yield _rounded(values)
+        rows: list[Row] = []
+        size = 0
+        for row in self.message_rows():
+            if size > _DIGESTED or (rows and row[1].dtype != rows[0][1].dtype):
+                hashed.update(_digested(rows))
+                rows, size = [], 0
+            rows.append(row)
+            size += row[0].size
+        hashed.update(_digested(rows))
         if self.codes_data:
             for X, _ in self.encode_data(np.eye(self.k), np.zeros(self.k)):
-                yield _rounded(X)
+                X = np.ascontiguousarray(_rounded(X, [0, len(X)]))
+                hashed.update(f"{X.dtype.str}{X.shape}".encode())
+                hashed.update(X.data)
+        return hashed.hexdigest()
 
     # ----------------------------------------------------------------------------- checks
 
@@ -360,10 +389,29 @@ class Assignment(Recorded, ABC):
         raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
 
 
-def _rounded(values: NDArray[Any]) -> NDArray[Any]:
-    """Numbers to six digits of the largest."""
-    largest = float(np.abs(values).max(initial=0)) or 1.0
+def _digested(rows: Sequence[Row]) -> bytes:
+    """What a fingerprint is made of, of these messages."""
+    if not rows:
+        return b""
+    first = list(accumulate((held.size for held, _ in rows), initial=0))
+    values = _rounded(np.concatenate([values for _, values in rows]), first)
+    parts: list[bytes] = []
+    for (held, _), start, end in zip(rows, first, first[1:], strict=False):
+        for array in held, values[start:end]:
+            parts += f"{array.dtype.str}{array.shape}".encode(), array.tobytes()
+    return b"".join(parts)
+
+
+def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
+    """Numbers to six digits of the largest of each part, which begin and end at `first`."""
+    sizes = np.abs(values).reshape(len(values), -1).max(axis=1, initial=0)
+    counts = np.diff(first)
+    largest = np.maximum.reduceat(sizes, np.array(first[:-1])[counts > 0]) if sizes.size else sizes
+    largest[largest == 0] = 1.0
+    coarse = np.array([float(f"{size:.6g}") for size in largest.tolist()])
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    largest, coarse = (np.repeat(x, counts[counts > 0]).reshape(shape) for x in (largest, coarse))
     with np.errstate(invalid="ignore"):  # of those beyond float64
         relative = np.round(values / largest, 6) + 0.0  # -0.0 is 0.0, too
-        rounded: NDArray[Any] = relative * float(f"{largest:.6g}")
+        rounded: NDArray[Any] = relative * coarse
     return rounded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -11,41 +11,24 @@ from .._arrays import (
     Output,
     as_array,
     as_rows,
-    at_least,
     check_output,
     check_workers,
     view_of,
 )
 from ..errors import NotDecodableError
 from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
-from .encoding import Encoder, encode
+from .direct import decode_directly
+from .encoding import BoundEncoder, Encoder, encode
 from .format import unit_of
-from .precision import Precise
-from .round import Round, Watch
+from .precision import Precise, Watch
+from .recovery import Recoverable, Recovery
+from .round import Round
 from .trust import DOUBLE, Approximation
 
 __all__ = ["Code", "Recovery"]
 
 
-class Recovery(NamedTuple):
-    """What a round takes on average, when messages arrive in random order.
-
-    Attributes
-    ----------
-    workers : float
-        Workers heard from before the gradient could be decoded.
-    messages : float
-        Messages received by then, with all that came together with the last one.
-    communication_load : float
-        Their size in gradients.
-    """
-
-    workers: float
-    messages: float
-    communication_load: float
-
-
-class Code(Precise):
+class Code(Precise, Recoverable):
     """A gradient code: what its scheme says, and the verbs that are the same for all.
 
     To add one, subclass this and write `row`; see `fastgc.codes.scheme.Scheme` for all that a
@@ -121,7 +104,8 @@ class Code(Precise):
         message_dtype : numpy dtype, optional
             Of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. What they add
             up to is rounded to it once. More precise ones than the partial gradients are for codes
-            that decoding loses digits of. Default: that of the partial gradients.
+            that decoding loses digits of; of float64 gradients "float64x2", pairs of float64
+            (`ReedSolomon`). Default: that of the partial gradients.
 
         Returns
         -------
@@ -151,6 +135,41 @@ class Code(Precise):
         """
         return Encoder(self, worker, p, dtype, out, index, message_dtype)
 
+    def bind_encoder(
+        self,
+        worker: int,
+        partials: ArrayLike,
+        out: Output | None = None,
+        *,
+        index: int = 0,
+        message_dtype: DTypeLike | None = None,
+    ) -> BoundEncoder:
+        """A plan for `encode` in hot loops, on the array that partial gradients are written to.
+
+        Parameters as of `encode`; `partials` is an array, whose rows are read where they are.
+
+        Returns
+        -------
+        BoundEncoder
+            Call it: ``bound()`` is the message, in `out`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the arrays do not fit the code or each other, or overlap.
+
+        Examples
+        --------
+        >>> import numpy as np, fastgc
+        >>> code = fastgc.BinaryCode(4, 8, stragglers=1)
+        >>> partials, message = np.zeros((4, 2)), np.empty(2)
+        >>> encode = code.bind_encoder(0, partials, out=message)
+        >>> partials[:] = [[1, 2], [30, 40], [5, 6], [0, 1]]
+        >>> encode()
+        array([36., 49.])
+        """
+        return BoundEncoder(self, worker, partials, out, index, message_dtype)
+
     def decodable(self, survivors: ArrayLike) -> bool:
         """Whether these messages, numbers or booleans, suffice: see `rule`."""
         return not self.rule.missing(self.check_survivors(survivors))
@@ -177,7 +196,7 @@ class Code(Precise):
             complex128, or float64 for real codes.
         message_dtype : numpy dtype, default float64
             Of the messages' elements: the more rounding they have seen, the shorter the best vector
-            is. `decode` and rounds look at the messages.
+            is. `decode` and rounds look at the messages. Of "float64x2": the vector is of pairs.
         log : bool, default False
             Return the logarithms of the exact vector instead, of which also those can be told whose
             coefficient is beyond float64: ``log|a_i|``, and the angle, in (-pi, pi], as imaginary
@@ -187,6 +206,7 @@ class Code(Precise):
         -------
         (f,) complex128 or float64 array
             One coefficient for each survivor, in the order given; with `log` always complex128.
+            For messages of float64x2 of shape (f, 2): coefficients, and what these lack.
 
         Raises
         ------
@@ -203,11 +223,10 @@ class Code(Precise):
             return self.log_vector(self.check_survivors(survivors))
         survivors = check_workers("survivors", survivors, self.message_count)
         target = None
+        unit = DOUBLE if message_dtype is np.float64 else unit_of(self, message_dtype)
         if out is not None:
-            kind = np.complex128 if self.is_complex else np.float64
-            shape = (survivors.size,) if self.pieces == 1 else (survivors.size, self.pieces)
-            target = check_output("out", out, np.dtype(kind), shape)
-        unit = DOUBLE if message_dtype is np.float64 else unit_of(message_dtype)
+            wanted = self._empty_vector(survivors.size, unit)
+            target = check_output("out", out, wanted.dtype, wanted.shape)
         found = self._vector_by(survivors, method, unit)
         if out is None or target is None:
             return found
@@ -257,18 +276,16 @@ class Code(Precise):
             raise ValueError(
                 f"masks must be of shape (rounds, {self.message_count}), not {given.shape}"
             )
-        pieces = () if self.pieces == 1 else (self.pieces,)
-        vectors = np.zeros(
-            (*given.shape, *pieces), dtype=np.complex128 if self.is_complex else np.float64
-        )
-        unit = unit_of(message_dtype)
+        unit = unit_of(self, message_dtype)
+        one = self._empty_vector(1, unit)
+        vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
         good = self.fill_vectors(given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
             if undecodable == "nan":
                 vectors[r] = np.nan
                 continue
             try:
-                self.decoding_vector(np.flatnonzero(given[r]), method)
+                self._vector_by(np.flatnonzero(given[r]), method, unit)
             except (NotDecodableError, OverflowError) as error:
                 error.add_note(f"round {r} of {len(given)}")
                 raise
@@ -279,7 +296,7 @@ class Code(Precise):
 
         `message_dtype` as in `decoding_vector`.
         """
-        return Decoder(self, unit_of(message_dtype))
+        return Decoder(self, unit_of(self, message_dtype))
 
     def best_vector(
         self, survivors: ArrayLike, *, message_dtype: DTypeLike = np.float64
@@ -295,7 +312,7 @@ class Code(Precise):
         float
             The residual, as in `Approximation`, computed from the rows.
         """
-        unit = unit_of(message_dtype)
+        unit = unit_of(self, message_dtype)
         return best_vector(self, self.check_survivors(survivors), unit)
 
     @overload
@@ -360,8 +377,7 @@ class Code(Precise):
             raising NotDecodableError.
         check_finite : bool, default True
             Look for NaN and Inf in what is combined (messages whose coefficient is 0 are not
-            read). With `out`, this costs a temporary of p elements, so that nothing
-            is written before the messages are known to be good.
+            read), on the way: this costs nothing.
         tracker : StabilityTracker, optional
             Takes down how precise the gradient is, as `trust` predicts.
 
@@ -375,13 +391,18 @@ class Code(Precise):
         NotDecodableError
             If more messages are needed; says how many.
         NonFiniteMessageError
-            If a message holds NaN or Inf; says whose.
+            If a message holds NaN or Inf; says whose. What `out` holds then is undefined, unless it
+            lies in the memory of a message, which is as it was.
         UnstableRoundError
             If the tracker finds the gradient too imprecise and is to raise.
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
         survivors = check_workers("survivors", survivors, self.message_count)
+        if partial is None and tracker is None:
+            found = decode_directly(self, survivors, messages, out, p, method, check_finite)
+            if found is not None:
+                return found
         given = as_rows("the messages", messages)
         if len(given) != survivors.size:
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
@@ -434,17 +455,17 @@ class Code(Precise):
         """
         checked = self.check_survivors(survivors)
         given = as_rows("the messages", messages)
-        wanted = self._empty_vector(checked.size)
+        if len(given) != checked.size or not checked.size:
+            raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
+        form = message_format(self, as_array("a message", given[0]), out, p)
+        wanted = self._empty_vector(checked.size, form.unit)
         coef = as_array("vector", vector)
         if coef.shape != wanted.shape or coef.dtype != wanted.dtype:
             raise ValueError(
                 f"vector must be {wanted.dtype} of shape {wanted.shape}, not {coef.dtype} of shape "
                 f"{coef.shape}"
             )
-        if len(given) != checked.size or not checked.size:
-            raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
         wanted[:] = coef
-        form = message_format(self, as_array("a message", given[0]), out, p)
         return combine(self, wanted, checked, given, out, form, check_finite)
 
     def bind(
@@ -526,31 +547,3 @@ class Code(Precise):
         )
         self.warn_of_precision(found.form)
         return found
-
-    @property
-    def communication_load(self) -> float | None:
-        """Size of the messages that the master receives in the worst case, in gradients.
-
-        Li et al., definition 3, for real gradients; `recovery` estimates the mean. None where the
-        threshold is unknown.
-        """
-        return None if self.threshold is None else self.threshold * self.message_weight
-
-    def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
-        """What a round takes on average when messages arrive in random order.
-
-        Every order in which each worker's own messages keep theirs is equally likely.
-
-        Parameters
-        ----------
-        trials : int
-            Rounds to average over.
-        seed : int
-        """
-        trials, seed = at_least("trials", trials, 1), at_least("seed", seed, 0)
-        workers = messages = 0
-        for heard in self.random_arrivals(trials, seed):
-            messages += len(heard)
-            workers += len({self.sender(m)[0] for m in heard})
-        load = messages * self.message_weight / trials
-        return Recovery(workers / trials, messages / trials, load)

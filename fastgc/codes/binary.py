@@ -9,11 +9,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import kernels
 from .._arrays import check_index, check_integer
 from .apportion import apportion, check_speeds
 from .base import Code
+from .cache import VectorFunction, filling
 from .parity import Parity
-from .rules import Tiling, first_positions
+from .rules import Tiling
+from .trust import DOUBLE
 
 __all__ = ["ASSIGNMENTS", "BinaryCode"]
 
@@ -199,9 +202,6 @@ class BinaryCode(Code):
         self._start, self._stop = np.empty((2, n), dtype=np.int64)
         self._start[fast], self._stop[fast] = ends[block], ends[block + 1]
         self._start[slow], self._stop[slow] = ends[2 * pair], ends[2 * pair + 2]
-        # each block has a number, and after them each pair
-        self._blocks, self._held = blocks, np.empty(n, dtype=np.int64)
-        self._held[fast], self._held[slow] = block, blocks + pair
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
@@ -225,36 +225,20 @@ class BinaryCode(Code):
     def rule(self) -> Tiling:
         return Tiling(self._start, self._stop, self.k)
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Algorithm 3, O(n); where no class is complete, by a path through the blocks."""
-        if self._class is None:
-            return self._vector_of_blocks(survivors)
-        mine = self._class[survivors]
-        came = np.bincount(mine, minlength=self._size.size)
-        # of the complete classes, that of the fewest messages: what is not added need not be read
-        best = ((self._size - came) * (self.n + 1) + self._size).argmin()
-        if came[best] == self._size[best]:
-            chosen: NDArray[np.float64] = (mine == best).astype(np.float64)
-            return chosen
-        path = self.rule.path(survivors)
-        if path is None:
-            self.raise_too_few(survivors)
-        vector = np.zeros(survivors.size)
-        vector[list(path)] = list(path.values())
-        return vector
+    def bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
+    ) -> VectorFunction:
+        """The fewest messages that fit; only where none do, some that are subtracted. O(n)."""
+        return filling(self, kernels.bind_tiling(self._tiling, survivors, vector), survivors)
 
-    def _vector_of_blocks(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The first message of each pair of blocks, or else of each block."""
-        first = first_positions(self._held[survivors], self._blocks + self._blocks // 2)
-        blocks, pairs = np.split(first, [self._blocks])
-        chosen = np.append(pairs[pairs >= 0], blocks[np.repeat(pairs < 0, 2).nonzero()])
-        if self._blocks % 2:
-            chosen = np.append(chosen, blocks[-1])
-        if (chosen < 0).any():
-            self.raise_too_few(survivors)
-        vector = np.zeros(survivors.size)
-        vector[chosen] = 1
-        return vector
+    @cached_property
+    def _tiling(self) -> kernels.TilingPlan:
+        return kernels.tiling_plan(*self.rule)
+
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = self._empty_vector(survivors.size)
+        BinaryCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        return found
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """The messages round a circle of blocks add up to zero."""

@@ -6,15 +6,23 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .rules import Numbers
 
-__all__ = ["CacheInfo", "SurvivorCache", "SurvivorMask", "VectorFunction", "key_of", "remembering"]
+__all__ = [
+    "CacheInfo",
+    "SurvivorCache",
+    "SurvivorMask",
+    "VectorFunction",
+    "filling",
+    "key_of",
+    "remembering",
+]
 
 T = TypeVar("T")
 
@@ -158,6 +166,25 @@ def key_of(n: int, survivors: Numbers) -> bytes:
     return np.packbits(present, bitorder="little").tobytes()
 
 
+class _Checks(Protocol):
+    def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]: ...
+    def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn: ...
+
+
+def filling(
+    code: _Checks, run: Callable[[int], int], survivors: NDArray[np.int64]
+) -> VectorFunction:
+    """What `Scheme.bind_vector` returns: ``run(f)`` is 0, or these are too few, or none."""
+
+    def fill(f: int, method: str) -> None:
+        if method != "auto":
+            raise ValueError(f'{type(code).__name__} knows the method "auto", not {method!r}')
+        if run(f):
+            code.raise_too_few(code.check_survivors(survivors[:f]))
+
+    return fill
+
+
 def remembering(
     fill: VectorFunction,
     count: int,
@@ -181,11 +208,13 @@ def remembering(
         key += kind
         found = cache.get(key)
         if found is not None:
-            found.take(survivors[:f], out=vector[:f], mode="clip")  # else by way of a temporary
+            found.take(
+                survivors[:f], axis=0, out=vector[:f], mode="clip"
+            )  # else by way of a temporary
             return
         fill(f, method)
         if cache.came_before(key):
-            of_all = np.zeros(count, dtype=vector.dtype)
+            of_all = np.zeros((count, *vector.shape[1:]), dtype=vector.dtype)
             of_all[survivors[:f]] = vector[:f]
             cache.keep(key, of_all, of_all.nbytes)
 

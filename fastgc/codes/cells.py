@@ -7,10 +7,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import kernels
 from .._arrays import check_index
 from .base import Code
+from .cache import VectorFunction, filling
 from .parity import Parity
 from .rules import Cells
+from .trust import DOUBLE
 
 __all__ = ["CellCode"]
 
@@ -38,6 +41,7 @@ class CellCode(Code):
     stragglers: int
     exact = True  # but where partitions may be missing
     _need: int | None = None  # partitions that must have come; None: all
+    _whole = 0.0  # what came is multiplied by this over its partitions; 0: it is not
     _cuts: NDArray[np.int64]
     _sizes: NDArray[np.int64]
     _choices: NDArray[np.int64]
@@ -78,22 +82,16 @@ class CellCode(Code):
     def row_norms(self) -> NDArray[np.float64]:
         return self.row_sums / self.wanted
 
-    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
-        rule = self.rule
-        used = rule.first(survivors)
-        weight = self.k
-        if used.min() < 0:  # some cell is missing
-            weight = int(rule.weight[used >= 0].sum())
-            if weight < rule.need:
-                self.raise_too_few(survivors)
-            used = used[used >= 0]
-        vector = np.zeros(survivors.size)
-        vector[used] = self._scale(weight)
-        return vector
+    def bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
+    ) -> VectorFunction:
+        plan = kernels.CellsPlan(*self.rule, self._whole)
+        return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
 
-    def _scale(self, came: int) -> float:
-        """What the sum over `came` partitions is multiplied by."""
-        return 1.0
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = self._empty_vector(survivors.size)
+        CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        return found
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """Every copy of a cell is the first one."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .._arrays import (
     check_workers,
     is_half,
     is_integer,
+    is_pairs,
     view_of,
 )
 from ..errors import InstabilityWarning, NonFiniteMessageError
@@ -39,6 +41,11 @@ __all__ = [
     "warn_of_doubt",
 ]
 
+_INT64 = np.dtype(np.int64)
+
+# Combines the rows of the first f survivors of a buffer: ``combine(f) -> status``.
+CombineRows = Callable[[int], int]
+
 
 class Decoder:
     """Decoding vectors with everything prepared: pointers are taken once.
@@ -48,7 +55,7 @@ class Decoder:
     Attributes
     ----------
     survivors : (N,) int64 array
-    vector : (N,) complex128 or float64 array
+    vector : (N,) complex128 or float64 array, or (N, 2) of pairs
         Buffers that each call overwrites, N the messages of a round.
     """
 
@@ -58,7 +65,7 @@ class Decoder:
         self.code = code
         self.survivors = np.empty(code.message_count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
-        self.vector = code._empty_vector(code.message_count)
+        self.vector = code._empty_vector(code.message_count, unit)
         self._fill = code.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # which now is loaded
 
@@ -67,15 +74,21 @@ class Decoder:
 
         Survivors and errors as in `Code.decoding_vector`.
         """
-        return self._of(check_workers("survivors", survivors, self.survivors.size), method)
+        return self.vector[: self._compute(survivors, method)]
 
-    def _of(self, survivors: NDArray[np.int64], method: str) -> NDArray[Any]:
-        f = survivors.size
+    def _compute(self, survivors: ArrayLike, method: str) -> int:
+        """Write `vector`; how many survivors there are."""
+        checked: NDArray[np.int64]
+        if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
+            checked = survivors
+        else:
+            checked = check_workers("survivors", survivors, self.survivors.size)
+        f = len(checked)
         if f > self.survivors.size:
-            self.code.check_survivors(survivors)
-        self._buffer[:f] = survivors
+            self.code.check_survivors(checked)
+        self._buffer[:f] = checked
         self._fill(f, method)
-        return self.vector[:f]
+        return f
 
     def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
@@ -104,7 +117,10 @@ class BoundDecoder:
         "_coefficients",
         "_combine",
         "_decoder",
+        "_gated",
+        "_once",
         "_rows",
+        "_scaled",
         "_sums",
         "_target",
         "_whole",
@@ -141,10 +157,12 @@ class BoundDecoder:
         if np.shares_memory(target, rows):
             raise ValueError("out shares memory with messages")
         self.code, self.form = code, form
+        self._gated, self._scaled = code.gated, form.scaled
+        self._once: CombineRows | None = None
         self.messages, self._whole = messages, rows
         self.gradient: Any = target if out is None else out
         self._target = target
-        self._sums = np.empty_like(target) if check_finite else target
+        self._sums = target
         if form.pieces > 1 and form.pieces * size > p:  # the last piece is longer than what is left
             self._sums = np.empty(form.pieces * size, form.gradient_dtype)
         self._decoder = decoder = Decoder(code, form.unit)
@@ -155,6 +173,9 @@ class BoundDecoder:
         self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
         vectors = [self._coefficients] if one else list(self._coefficients.T)
         parts = [self._sums] if one else list(self._sums.reshape(form.pieces, size))
+        if form.paired:
+            self._combine: tuple[CombineRows, ...] = (partial(self._combine_pairs, check_finite),)
+            return
         self._combine = tuple(
             kernels.bind_combine(
                 mode,
@@ -166,6 +187,8 @@ class BoundDecoder:
             )
             for coef, part in zip(vectors, parts, strict=True)
         )
+        if one and not (self._gated or self._scaled):
+            (self._once,) = self._combine
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """The gradient from the rows of `survivors`.
@@ -187,14 +210,25 @@ class BoundDecoder:
         NotDecodableError
             If more messages are needed; says how many.
         NonFiniteMessageError
-            If a message holds NaN or Inf, unless `check_finite` is off; says whose.
+            If a message holds NaN or Inf, unless `check_finite` is off; says whose. What
+            `gradient` holds then is undefined.
         TypeError, ValueError
-            If a survivor is named twice or does not exist. In every case nothing has been written.
+            If a survivor is named twice or does not exist. In every other case nothing has been
+            written.
         """
-        vector = self._decoder(survivors, method)
-        f = len(vector)
-        warn_of_doubt(self.code, self._decoder.survivors[:f], vector, self.form)
-        unit = self._scale(vector) if self.form.scaled else 1.0
+        f = self._decoder._compute(survivors, method)
+        if self._once is None:
+            self._step_by_step(f)
+        elif status := self._once(f):
+            self._raise(status, self._decoder.vector[:f])
+        return self.gradient  # type: ignore[no-any-return]
+
+    def _step_by_step(self, f: int) -> None:
+        """The rest of a call where there is more to do than one combination."""
+        vector = self._decoder.vector[:f]
+        if self._gated:
+            warn_of_doubt(self.code, self._decoder.survivors[:f], vector, self.form)
+        unit = self._scale(vector) if self._scaled else 1.0
         for combine_piece in self._combine:
             if status := combine_piece(f):
                 self._raise(status, vector)
@@ -202,7 +236,12 @@ class BoundDecoder:
             rescale(self._sums, unit)
         if self._sums is not self._target:
             self._target[:] = self._sums[: self._target.size]
-        return self.gradient  # type: ignore[no-any-return]
+
+    def _combine_pairs(self, check: bool, f: int) -> int:
+        decoder = self._decoder
+        rows = self._rows.select(decoder.survivors[:f])
+        good = self.form.combine(rows, decoder.vector[:f], self._sums, check)
+        return kernels.Status.OK if good else kernels.Status.NOT_FINITE
 
     def _scale(self, vector: NDArray[Any]) -> float:
         """Multiply the vector by the messages' scales, over a unit, which is returned."""
@@ -219,11 +258,14 @@ class BoundDecoder:
             raise MemoryError("no memory for the addresses of what is combined")
         used = vector.reshape(len(vector), -1).any(axis=1)
         for number in self._decoder.survivors[: len(vector)][used].tolist():
-            require_finite(self.code.sender(number)[0], self._rows.arrays[number])
+            row = self.form.elements(self._rows.arrays[number])
+            require_finite(self.code.sender(number)[0], row)
 
 
 def require_finite(worker: int, message: NDArray[Any]) -> None:
     """Raise NonFiniteMessageError if the message holds NaN or Inf."""
+    if message.dtype.names is not None:  # of float64x2
+        message = message["high"] + message["low"]
     bad = np.flatnonzero(~np.isfinite(message))
     if bad.size:
         raise NonFiniteMessageError(
@@ -238,7 +280,9 @@ def message_format(
     """Format of messages like this one, for a gradient of p elements or of out's size."""
     if message.ndim != 1:
         raise ValueError(f"a message must be a vector, not of shape {message.shape}")
-    dtype = message.dtype
+    dtype, sent = message.dtype, None
+    if is_pairs(dtype):
+        dtype, sent = np.dtype(np.float64), dtype
     if code.layout in ("complex", "complex data") and not (is_half(dtype) or is_integer(dtype)):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
@@ -246,7 +290,7 @@ def message_format(
             p = max(1, code.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
         else:
             p = view_of("out", out).size
-    form = code.format(p, dtype)
+    form = code.format(p, dtype, sent)
     if form.message_size != message.size:
         raise ValueError(
             f"messages for a gradient of {p} elements must have {form.message_size} elements, "
@@ -269,12 +313,11 @@ def combine(
     if out is not None:
         target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
     rows, scales = form.messages(_senders(code, survivors), messages, vector)
-    # Nothing is written before messages are known to be good, or where they are still to be read.
-    private = target is None or check_finite or rows.overlap(target)
+    private = target is None or rows.overlap(target)  # where messages are still to be read
     gradient = np.empty(form.gradient_size, dtype=form.gradient_dtype) if private else target
     if not form.combine(rows, vector, gradient, check_finite, scales):
         for worker, row in zip(_senders(code, survivors), rows.arrays, strict=True):
-            require_finite(worker, row)
+            require_finite(worker, form.elements(row))
     if target is not None and private:
         target[:] = gradient
     return gradient if out is None else out
@@ -292,7 +335,10 @@ def best_vector(
 ) -> tuple[NDArray[Any], float]:
     """The vector nearest to a decoding vector, and its residual, of checked survivors."""
     if code.rule.missing(survivors):
-        return least_squares(code.equations(survivors))
+        vector, left = least_squares(code.equations(survivors))
+        if unit < DOUBLE:
+            vector = np.stack([vector, np.zeros_like(vector)], axis=-1)
+        return vector, left
     vector = code._vector_by(survivors, unit=unit)
     return vector, code.residual(survivors, vector)
 
@@ -354,7 +400,7 @@ def trust_of(
     return Trust.of(
         growth_squared,
         inside,
-        int(np.count_nonzero(vector)) // code.pieces,
+        int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // code.pieces,
         code.load * code.pieces / code.messages_per_worker,
         code.message_roundings,
         code.data_roundings,

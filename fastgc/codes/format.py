@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,19 +13,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import (
+    PAIRS,
     check_dtype,
     check_integer,
     check_vector,
     is_half,
     is_integer,
+    is_pairs,
     store,
     unit_roundoff,
 )
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
+from .assignment import Assignment
 from .trust import DOUBLE
 
-__all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector", "unit_of"]
+__all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector", "square_norm", "unit_of"]
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
@@ -49,6 +53,10 @@ class Format:
     message's largest element is 1, others are rounded to multiples of 2^-39, or finer, which adds
     nothing to the error in the norm of up to 2^40 elements.
 
+    Messages of float64x2 are of twice the precision of float64, for packed messages of float64
+    gradients: of each real the nearest float64, and what it lacks. Coefficients are such pairs,
+    too: of shape (w, 2) or (f, 2), all that is in column 0 times what is in column 1 being small.
+
     Gradients may be cut into pieces of equal length: a message is then as long as one of them, the
     last being padded where it is shorter.
 
@@ -71,25 +79,27 @@ class Format:
     decode_mode: int
     pieces: int = 1
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """Unit roundoff of messages; float64's of integers, which are not rounded."""
         return unit_roundoff(self.message_dtype) or DOUBLE
 
-    @property
+    @cached_property
     def decoded_dtype(self) -> np.dtype[Any]:
         """What messages are combined to, before that is rounded to a gradient of less precision."""
         if is_integer(self.message_dtype):
             return self.message_dtype
+        if self.paired:
+            return self.gradient_dtype
         wide = np.result_type(self.message_dtype, np.float32)
         if self.gradient_dtype.kind != "c" and wide.kind == "c":
             return np.empty(0, wide).real.dtype
         return wide
 
-    @property
+    @cached_property
     def row_dtype(self) -> np.dtype[Any]:
         """What partial gradients are to be when they are combined: as precise as the sums."""
-        if is_integer(self.partial_dtype):
+        if is_integer(self.partial_dtype) or self.paired:
             return self.partial_dtype
         summed = np.result_type(self.partial_dtype, np.float32)
         if np.empty(0, self.sum_dtype).real.itemsize > np.empty(0, summed).real.itemsize:
@@ -109,7 +119,7 @@ class Format:
         if not isinstance(dtype, np.dtype):
             dtype = check_dtype(dtype, halves=True, integers=True)
         if message_dtype is not None and not isinstance(message_dtype, np.dtype):
-            message_dtype = check_dtype(message_dtype, halves=True, integers=True)
+            message_dtype = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
         p = check_integer("the gradient dimension p", p)
         return cls._of(layout, p, dtype, message_dtype, pieces)
 
@@ -125,12 +135,24 @@ class Format:
         dtype = check_dtype(dtype, halves=True, integers=True)
         message = dtype
         if message_dtype is not None:
-            message = check_dtype(message_dtype, halves=True, integers=True)
+            message = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
         if p < 1:
             raise ValueError(f"the gradient dimension p must be at least 1, not {p}")
         if is_integer(dtype) or is_integer(message):
             return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
+        if is_pairs(message):
+            if layout != "packed" or pieces > 1:
+                raise TypeError(
+                    "messages of float64x2 are for codes with packed complex ones, such as "
+                    "ReedSolomon"
+                )
+            if dtype != np.float64:
+                raise TypeError(
+                    f"messages of float64x2 are for float64 gradients, not {dtype}; the reals of "
+                    "complex ones, gradient.view(np.float64), can be sent so"
+                )
+            return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
         if layout in ("integer", "real", "packed"):
             _check_message(message, dtype)
             sums = np.result_type(dtype, np.float32)
@@ -173,12 +195,17 @@ class Format:
             raise TypeError(f"messages of {dtype} partial gradients must be {dtype}, not {message}")
         return cls(dtype, p, dtype, dtype, dtype, p, REAL, REAL)
 
-    @property
+    @cached_property
     def scaled(self) -> bool:
         """Whether a message's last element holds the power of two to multiply the others by."""
         return self.message_dtype.char == "e"
 
-    @property
+    @cached_property
+    def paired(self) -> bool:
+        """Whether messages are of float64x2, and coefficients pairs."""
+        return self.message_dtype.names is not None
+
+    @cached_property
     def length(self) -> int:
         """Elements of a message that are combined: all but its scale."""
         return self.message_size - self.scaled
@@ -278,7 +305,7 @@ class Format:
                 check_vector(what, array, dtype, size, number=number)
                 for number, array in zip(numbers, checked, strict=True)
             ]
-        if dtype.kind == "c":
+        if dtype.kind == "c" or dtype.names is not None:
             checked = [self.reals(array, mode) for array in checked]
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
@@ -331,9 +358,11 @@ class Format:
             return good
         mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
-            (used,) = np.nonzero(vector if self.pieces == 1 else vector.any(axis=1))
+            (used,) = np.nonzero(vector if vector.ndim == 1 else vector.any(axis=1))
             if used.size < len(vector):
                 vector, rows = vector[used], rows.select(used)
+        if self.paired:
+            return kernels.combine_pairs(rows, vector, out, paired=True, rounded=True, check=check)
         if self.pieces == 1:
             return kernels.combine(mode, rows, vector, self.reals(out, mode), check=check)
         good, size = True, self.length
@@ -345,8 +374,14 @@ class Format:
                 piece[:] = whole[: piece.size]
         return good
 
+    def elements(self, row: NDArray[Any]) -> NDArray[Any]:
+        """A row of messages as it was before `reals`."""
+        return row.view(self.message_dtype) if self.paired else row
+
     def reals(self, array: NDArray[Any], mode: int) -> NDArray[Any]:
-        """`array` as the kernels of `mode` take it: complex numbers as pairs of reals."""
+        """`array` as the kernels of `mode` take it: complex numbers and float64x2 as two reals."""
+        if array.dtype.names is not None:  # of float64x2
+            return array.view(np.float64)
         if mode in (REAL, PACKED) and array.dtype.kind == "c":
             return array.view(array.real.dtype)
         return array
@@ -382,6 +417,15 @@ def rescale(array: NDArray[Any], unit: float) -> None:
         np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
 
 
+def square_norm(vector: NDArray[Any]) -> float:
+    """Squared 2-norm, in double precision, of what gradients and messages may be."""
+    if vector.dtype.kind == "c":
+        vector = vector.view(vector.real.dtype)
+    elif vector.dtype.names is not None:  # of float64x2: what numbers lack counts for nothing
+        vector = vector.view(np.float64)
+    return kernels.square_sum(vector)
+
+
 def _check_message(message: np.dtype[Any], partial: np.dtype[Any]) -> None:
     both = message.kind == partial.kind == "c" and message.itemsize >= partial.itemsize
     if "c" in (message.kind, partial.kind) and not both:
@@ -398,6 +442,9 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
 
-def unit_of(message_dtype: DTypeLike) -> float:
-    """Unit roundoff of messages of a dtype, or TypeError."""
-    return unit_roundoff(check_dtype(message_dtype, halves=True))
+def unit_of(code: Assignment, message_dtype: DTypeLike) -> float:
+    """Unit roundoff of a code's messages of this dtype, or TypeError."""
+    checked = check_dtype(message_dtype, halves=True, pairs=True)
+    if is_pairs(checked):
+        code.pair_row(0)
+    return unit_roundoff(checked)

@@ -342,17 +342,18 @@ class GroupedRound:
             if index is not None:
                 self.code.message_number(worker, index)
             inner, form = self._rounds[g], self.form
+            member = worker - self.code._first_worker[g]
+            sent = inner._due(member) if index is None else index
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )
             # where another group's coefficients are complex, real ones of odd p are padded, too
             if row.size > inner.message_size:
                 row = np.delete(row, inner.form.length) if form.scaled else row[:-1]
-            member, dropped = worker - self.code._first_worker[g], len(inner.corrupt)
+            dropped = len(inner.corrupt)
             if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)
-            number = self.code.first_messages[worker] + inner._next[member] - 1
-            self._received.append(number)
+            self._received.append(self.code.first_messages[worker] + sent)
             if len(inner.corrupt) > dropped:
                 lost = set(self.code.messages_of(self.corrupt).tolist())
                 self._received = [number for number in self._received if number not in lost]

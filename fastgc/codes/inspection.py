@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import unit_roundoff
+from ..errors import CorruptMessageError
 from .format import Format
 from .parity import CHECKS, Numbers, Parity
 from .scheme import Scheme
@@ -292,6 +293,30 @@ class Inspector:
         covered = np.zeros(survivors.size, dtype=np.bool_)
         covered[at[seen]] = True
         return covered, bound
+
+    def contradiction(
+        self, finding: Finding, first_worker: int, complete: bool
+    ) -> CorruptMessageError:
+        """The error that says of messages that contradict each other whose may be corrupt."""
+        groups = [tuple(first_worker + i for i in group) for group in finding.suspects]
+        most = self.liars
+        named = [
+            f"those of {'one' if most == 1 else 'some'} of the workers "
+            f"{', '.join(map(str, group))} must be corrupt"
+            if group
+            else f"those of more than {'one worker' if most == 1 else f'{most} workers'} must be "
+            "corrupt"
+            for group in groups
+        ]
+        more = (
+            "no further message can come that would tell which"
+            if complete
+            else f"at least {len(groups)} more, from others, would be needed to tell which"
+        )
+        return CorruptMessageError(
+            f"the messages contradict each other: {', and '.join(named)}; {more}",
+            tuple(sorted(worker for group in groups for worker in group)),
+        )
 
     def inspect(self, survivors: Numbers) -> Finding:
         """What parity says of the messages taken, whose numbers are `survivors`."""

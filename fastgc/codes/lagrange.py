@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,15 +19,17 @@ from .._arrays import (
     check_real,
     unit_roundoff,
 )
+from ..kernels import Status
 from ..models import least_squares_gradient
 from .base import Code
+from .cache import VectorFunction, filling
 from .decoding import trust_by_rows
 from .format import Format, Layout
 from .parity import CHECKS, Parity
 from .precision import UNSTABLE
 from .rules import Blocks
 from .span import Equations
-from .trust import ROUNDING
+from .trust import DOUBLE, ROUNDING
 
 __all__ = ["LagrangeCode"]
 
@@ -284,24 +286,47 @@ class LagrangeCode(Code):
     def rule(self) -> Blocks:
         return Blocks.one(self.message_count, self.threshold)
 
+    def bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[Any], unit: float = DOUBLE
+    ) -> VectorFunction:
+        run = self._functionals.bind(survivors, vector)
+
+        def of_enough(f: int) -> int:
+            if f == self.threshold:
+                status = run(f)
+                if status == Status.OVERFLOW:
+                    self._raise_overflow(survivors[:f], vector[:f])
+                return status
+            if f > self.threshold:
+                vector[:f] = self._vector_of_some(self.check_survivors(survivors[:f]))
+            return int(f < self.threshold)
+
+        return filling(self, of_enough, survivors)
+
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        if survivors.size < self.threshold:
-            self.raise_too_few(survivors)
-        if survivors.size > self.threshold:
-            # More points raise the degree, and with gaps among them the error: at n = 256,
-            # 32 neighbours silent, from 1e-15 to 1e+50. The first in Leja order are well spread.
-            chosen = vandermonde.leja_order(self._beta[survivors])[: self.threshold]
-            vector = np.zeros(survivors.size, dtype=self._beta.dtype)
-            vector[chosen] = self.vector(survivors[chosen])
-            return vector
-        vector = self._functionals(survivors)
-        if not np.isfinite(vector).all():
-            raise OverflowError(
-                f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "
-                "float64: with these points decoding is hopeless; use fewer messages per worker, "
-                'or nodes="roots"'
-            )
+        found = self._empty_vector(survivors.size)
+        LagrangeCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        return found
+
+    def _vector_of_some(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
+        """Of more messages than are needed, from those whose points are spread best.
+
+        More points raise the degree, and with gaps among them the error: at n = 256, 32 neighbours
+        silent, from 1e-15 to 1e+50. The first in Leja order are well spread.
+        """
+        chosen = vandermonde.leja_order(self._beta[survivors])[: self.threshold]
+        vector = np.zeros(survivors.size, dtype=self._beta.dtype)
+        vector[chosen] = used = self._functionals(survivors[chosen])
+        if not np.isfinite(used).all():
+            self._raise_overflow(survivors[chosen], used)
         return vector
+
+    def _raise_overflow(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NoReturn:
+        raise OverflowError(
+            f"the coefficient of message {survivors[np.argmin(np.isfinite(vector))]} is beyond "
+            "float64: with these points decoding is hopeless; use fewer messages per worker, or "
+            'nodes="roots"'
+        )
 
     @property
     def gated(self) -> bool:

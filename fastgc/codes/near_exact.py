@@ -4,6 +4,8 @@ The locator form ``a_i = p(alpha^i)`` decodes exactly where p vanishes on the st
 roots lie together on the circle, such a p is astronomically large elsewhere, and rounding errors of
 messages are multiplied by it. A p that nearly vanishes there is small everywhere: what it leaves of
 the stragglers' share, ``a_F B_F - 1``, can be as small as rounding errors: `kernels.near_exact`.
+
+There are other exact vectors, though, where some columns of B are alike: `kernels.shortest`.
 """
 
 from __future__ import annotations
@@ -25,10 +27,14 @@ __all__ = [
     "affordable",
     "kept_error",
     "lacking",
+    "longest_kept",
     "nearer_vector",
     "row_square",
+    "row_squares",
+    "split",
     "square",
     "typical_error",
+    "unnamed",
 ]
 
 # Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
@@ -39,6 +45,14 @@ WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 # is computed anew by whitened equations: up to 0.15 seconds.
 ANEW = 1 << 28
 
+# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes.
+ENTRIES = 1 << 20
+
+# A vector by transforms is rounded up to so many times as much as messages are, times the square
+# root of n: measured, for patterns of stragglers that leave it short enough, and n up to 65536. By
+# products of s factors, sqrt(s) / 2 times as much.
+ROUNDED = 4.0
+
 # Degree, at most, of codes by which the precision of larger ones is estimated.
 SAMPLED = 128
 
@@ -46,11 +60,20 @@ SAMPLED = 128
 def kept_error(unit: float) -> float:
     """Expected error up to which an exact vector is kept: 1e-10 of messages of float64.
 
-    It has cost three eighths of their digits. A near-exact vector takes ten times as long, and
-    random stragglers of codes of a hundred tolerated gain a factor of five by it in every other
-    set.
+    Of what rounding of messages leads to, which has then cost three eighths of their digits. A
+    near-exact vector takes ten times as long, and random stragglers of codes of a hundred tolerated
+    gain a factor of five by it in every other set.
     """
     return float(unit**0.625)
+
+
+def longest_kept(row: float, unit: float, m: int = 0) -> float:
+    """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
+
+    By transforms of length m, or by products, of which what they were rounded by is not counted.
+    """
+    longest = (kept_error(unit) / (2 * unit)) ** 2 / row
+    return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
 
 
 def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
@@ -82,7 +105,26 @@ def row_square(cluster: Cluster, k: int) -> float:
     return total / (m * k)
 
 
-def _split(
+def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
+    """`row_square` of each cluster."""
+    known: dict[Cluster, float] = {}
+    squares = np.empty(len(clusters))
+    for at, c in enumerate(clusters):
+        alike = c._replace(first_worker=0, first_partition=0)
+        if alike not in known:
+            known[alike] = row_square(c, k)
+        squares[at] = known[alike]
+    return squares
+
+
+def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of 0 .. m-1 that are none of these."""
+    left = np.ones(m, dtype=np.bool_)
+    left[numbers] = False
+    return np.flatnonzero(left)
+
+
+def split(
     clusters: Sequence[Cluster], survivors: NDArray[np.int64]
 ) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
     """Of each cluster: positions of its survivors, and their places on its circle."""
@@ -106,6 +148,8 @@ def nearer_vector(
 ) -> NDArray[np.complex128]:
     """The near-exact vector of survivors that suffice.
 
+    If columns of B are alike, the shortest exact one comes first, and is kept if it will do.
+
     Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
     has any degree, and what its higher powers leave out of the gradient is held down.
 
@@ -115,27 +159,34 @@ def nearer_vector(
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     limit = math.sqrt(unit)
-    for c, at, turns in _split(clusters, survivors):
+    for c, at, turns in split(clusters, survivors):
         length = math.inf
         if exact is not None:
             vector[at] = exact[at]
             length = square(exact[at])
             if length <= kept:
                 continue
-        lost = np.ones(c.m, dtype=np.bool_)
-        lost[turns] = False
-        roots = np.flatnonzero(lost)
+        choices = [vector[at]] if length < math.inf else []
+        alone = c._replace(first_worker=0, first_partition=0)
+        members = survivors[at] - c.first_worker
+        lost = unnamed(c.m, members)
+        shifts = _shifts(alone) if lost.size**3 <= WORTHWHILE else None
+        if shifts is not None:
+            choices.append(kernels.shortest(shifts, lost)[members])
+            if _error(alone, members, choices[-1], unit) <= kept_error(unit):
+                vector[at] = choices[-1]
+                continue
+        roots = np.sort(c.q * lost % c.m)
         values = kernels.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
         # A quick look first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
         about = math.sqrt(row * (square(values[roots]) + (2 * unit) ** 2 * square(near)))
-        if about <= limit and not 2 * unit * math.sqrt(row * length) <= about:
+        longer = (not 2 * unit * math.sqrt(row * square(each)) <= about for each in choices)
+        if about <= limit and all(longer):
             vector[at] = near
             continue
-        choices = [near, vector[at]] if length < math.inf else [near]
-        alone = c._replace(first_worker=0, first_partition=0)
-        members = survivors[at] - c.first_worker
+        choices.append(near)
         errors = [_error(alone, members, each, unit) for each in choices]
         if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
             weights = _weights(alone, unit)
@@ -158,6 +209,28 @@ def _error(
         left = square(lacking([alone], survivors, vector)) / alone.k
     total = left + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
+
+
+@lru_cache(maxsize=16)
+def _shifts(alone: Cluster) -> kernels.Shifts | None:
+    """B's columns, if they are shifts of tau by multiples of more than 1, and independent.
+
+    None also where they are beyond float64.
+
+    Columns of one weight d are laid end to end around the circle of m workers, and begin at all
+    multiples of what d and m have in common. Fewer columns than survivors leave a choice.
+    """
+    m, weights = alone.m, alone.weights
+    common = math.gcd(weights[0], m) if len(weights) == 1 else 1
+    steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
+    step = max(steps, default=1)
+    if step == 1 or m // step > m - weights[0]:
+        return None
+    column = np.zeros(m, dtype=np.complex128)
+    with np.errstate(over="ignore", invalid="ignore"):
+        column[: weights[0]] = tau(m, weights[0], alone.q)
+        shifts = kernels.Shifts.of(column, step)
+    return shifts if np.isfinite(shifts.projector).all() else None
 
 
 @lru_cache(maxsize=16)

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from .arguments import made_before
+from .arguments import made_before, nobody_asks
 from .decoding import expected_trust
 from .format import Format
 from .scheme import Scheme
 from .trust import Trust
 
-__all__ = ["UNSTABLE", "Precise"]
+__all__ = ["UNSTABLE", "Precise", "Watch"]
 
 # Relative error from which on a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
+
+
+class Watch(Protocol):
+    """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
+
+    def enough(self, predict: Callable[[], float]) -> bool:
+        """Whether to decode from messages that suffice, or to wait for more.
+
+        `predict` estimates the relative error of the gradient they decode to.
+        """
+
+    def record(
+        self,
+        code: Scheme,
+        survivors: NDArray[np.int64],
+        vector: NDArray[Any],
+        form: Format,
+        predicted: float,
+    ) -> None:
+        """Take down a round that was decoded with this vector, or raise."""
 
 
 class Precise(Scheme):
@@ -106,7 +126,7 @@ class Precise(Scheme):
         `when` says of which rounds `typical_error` tells, if not of those with as many random
         stragglers as may be.
         """
-        if made_before():  # and said then
+        if made_before() or (nobody_asks() and not strict):  # and said then, or to be asked for
             return
         error = self.typical_error()
         if not error <= limit:

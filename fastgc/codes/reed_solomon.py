@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import attrgetter
@@ -26,22 +26,24 @@ from ..kernels.cyclic import (
     StreamCalls,
     cyclic_tables,
 )
+from . import pairs
 from .apportion import check_speeds
 from .base import Code
 from .cache import SurvivorCache, VectorFunction, remembering
 from .clusters import Cluster, load_and_stragglers, shares_by_speed, shares_of
 from .near_exact import (
     affordable,
-    kept_error,
     lacking,
+    longest_kept,
     nearer_vector,
-    row_square,
+    row_squares,
     square,
     typical_error,
 )
 from .parity import CHECKS, Parity
-from .roots import SOLVERS, log_tau, roots, tau, valid_root
+from .roots import log_totals, roots, tau, valid_root
 from .rules import Blocks
+from .solvers import SOLVERS, by_system
 from .streaming import Follower, Stream, worth_following
 from .trust import DOUBLE
 
@@ -129,7 +131,8 @@ class ReedSolomon(Code):
     - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers,
       and is small on the survivors. What it leaves out, which `residual` and `trust` tell, is of
       the size of rounding errors. O(s^3), or less where stragglers are neighbours. At n = 1000,
-      s = 100 it takes the error from 1e+13 to 3e-15 where these are;
+      s = 100 it takes the error from 1e+13 to 3e-15 where these are. But if all columns have one
+      weight, and that and n a common factor, the shortest exact vector, where that will do;
     - ``"auto"``: "spread", or "fft" where that is faster (``fastgc info`` says from where on) and
       as good; from n = 16384 or so on, survivors are no longer chosen. But "near-exact", in each
       cluster, where that vector would lose more than three eighths of the digits of messages (an
@@ -216,15 +219,24 @@ class ReedSolomon(Code):
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """O(w): columns are cyclic shifts of tau."""
-        worker = check_index("worker", worker, self.n)
-        at = bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
-        cluster = self._clusters[at]
+        cluster = self._cluster_of(check_index("worker", worker, self.n))
         held, place, weight = cluster.row(worker)
         coefficients = np.empty(place.size, dtype=np.complex128)
         for d in np.unique(weight):
             of_d = weight == d
             coefficients[of_d] = tau(cluster.m, int(d), cluster.q)[place[of_d]]
         return held, coefficients
+
+    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+        if not self.packed:
+            return super().pair_row(worker)  # says why not
+        worker = check_index("worker", worker, self.n)
+        return pairs.pair_row(self._cluster_of(worker), worker)
+
+    def _cluster_of(self, worker: int) -> Cluster:
+        return self._clusters[
+            bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
+        ]
 
     # ----------------------------------------------------------------------------- stability
 
@@ -239,34 +251,14 @@ class ReedSolomon(Code):
         workers, held = zip(*((c.m, c.w) for c in self._clusters), strict=True)
         return np.repeat(np.array(held, dtype=np.int64), workers)
 
-    def _log_totals(self, power: int) -> NDArray[np.float64]:
-        """Logarithms of each row's ``sum_j |B_ij|^power``."""
-        known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
-        for c in self._clusters:
-            alike = c._replace(first_worker=0, first_partition=0)
-            if alike in known:
-                continue
-            sums = np.full(c.m, -np.inf)
-            for d in c.weights:
-                logs = power * log_tau(c.m, d, c.q)
-                top = logs.max()
-                with np.errstate(divide="ignore"):
-                    total = top + np.log(c.totals(d, np.exp(logs - top)))
-                sums[:] = np.logaddexp(sums, total)  # in extended precision until here
-            known[alike] = sums
-        return np.concatenate(
-            [known[c._replace(first_worker=0, first_partition=0)] for c in self._clusters]
-        )
-
     @cached_property
     def log_row_sums(self) -> NDArray[np.float64]:
-        return self._log_totals(1)
+        return log_totals(self._clusters, 1)
 
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
-            norms: NDArray[np.float64] = np.exp(self._log_totals(2) - math.log(self.wanted))
-        return norms
+            return np.exp(log_totals(self._clusters, 2) - math.log(self.wanted))
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
@@ -333,30 +325,36 @@ class ReedSolomon(Code):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float = DOUBLE
     ) -> VectorFunction:
-        longest = self._longest(unit)
+        if unit < DOUBLE:
+            return pairs.bind_pairs(self, self._clusters, survivors, vector)
+        longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.Fourier | None = None
         # The fewer of stragglers and survivors are the factors of a product.
         factors = self._transforms_from
         least, most = factors, self.n - factors
-        direct = self._products
+        direct = _PRODUCTS[self._products]
 
         def fill(f: int, method: str) -> None:
             nonlocal fourier
             at = where
             auto = method == "auto"
-            if auto:
-                method = "fft" if least <= f <= most else direct
-            if method in _PRODUCTS:  # the hot path: nothing in Python beside the call
+            if auto and not least <= f <= most:  # the hot path: nothing in Python beside the call
+                status = run(direct, f)
+                if not status:
+                    return
+            elif method in _PRODUCTS:
                 status = run(_PRODUCTS[method], f)
-            elif method == "fft":
+            elif auto or method == "fft":
                 if fourier is None:
                     fourier = kernels.bind_fourier(self._plan, survivors, vector)
                 status, at = fourier.vector(f), fourier.where
                 if auto and not status:
-                    if self._could_be_better(survivors[:f], vector[:f]):
-                        status, at = run(_PRODUCTS[direct], f), where
-                    elif not square(vector[:f]) <= longest:
+                    long = not square(vector[:f]) <= longest_by_transforms
+                    cheap = self.n * min(f, self.n - f) <= SPREAD_STEPS
+                    if (long and cheap) or self._could_be_better(survivors[:f], vector[:f]):
+                        status, at = run(direct, f), where
+                    elif long:
                         status = Status.IMPRECISE
             elif method == "near-exact":
                 chosen = self.check_survivors(survivors[:f])
@@ -368,7 +366,7 @@ class ReedSolomon(Code):
                 chosen = self.check_survivors(survivors[:f])
                 if self.rule.missing(chosen):
                     self.raise_too_few(chosen)
-                vector[:f] = self._by_system(chosen, SOLVERS[method])
+                vector[:f] = by_system(self._clusters, chosen, SOLVERS[method])
                 beyond = ~np.isfinite(vector[:f])
                 if beyond.any():
                     self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -387,19 +385,12 @@ class ReedSolomon(Code):
 
     @cached_property
     def _row_squares(self) -> NDArray[np.float64]:
-        """Mean square of each cluster's `row_norms`."""
-        known: dict[Cluster, float] = {}
-        squares = np.empty(self.clusters)
-        for at, c in enumerate(self._clusters):
-            alike = c._replace(first_worker=0, first_partition=0)
-            if alike not in known:
-                known[alike] = row_square(c, self.k)
-            squares[at] = known[alike]
-        return squares
+        return row_squares(self._clusters, self.k)
 
-    def _longest(self, unit: float) -> float:
+    def _longest(self, unit: float, by_transforms: bool = False) -> float:
         """Squared norm up to which "auto" keeps an exact vector."""
-        return (kept_error(unit) / (2 * unit)) ** 2 / float(self._row_squares.max())
+        m = max(c.m for c in self._clusters) if by_transforms else 0
+        return longest_kept(float(self._row_squares.max()), unit, m)
 
     def _replace(
         self,
@@ -415,12 +406,19 @@ class ReedSolomon(Code):
         enough = square(vector) <= longest * unit**-0.25  # half of the digits: time decides
         if not affordable(self._clusters, enough):
             return bool(status == Status.IMPRECISE)
-        kept = longest / self.clusters
+        kept = longest / self.clusters if self.clusters > 1 else 0.0
         vector[:] = nearer_vector(self._clusters, survivors, unit, vector.copy(), kept)
         return True
 
+    def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
+        if vector.ndim == 1:
+            return super().deviation(survivors, vector)
+        return pairs.deviation(self._clusters, survivors, vector)
+
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         """What the vector leaves out, by transforms: with what rounding adds to that."""
+        if vector.ndim > 1:
+            return math.sqrt(square(self.deviation(survivors, vector)) / self.k)
         with np.errstate(over="ignore", invalid="ignore"):
             found = lacking(self._clusters, survivors, vector)
             left = np.linalg.norm(found.real if self.layout == "complex" else found)
@@ -439,7 +437,7 @@ class ReedSolomon(Code):
             factors = np.minimum(survivors, self.n - survivors).max(initial=0)
             if factors < self._transforms_from and self._may_spread:
                 by = "spread"
-        if by not in _PRODUCTS:
+        if by not in _PRODUCTS or unit < DOUBLE:
             return super().fill_vectors(masks, method, out, unit)
         where = np.empty(len(masks), dtype=np.int64)
         longest = self._longest(unit) if method == "auto" else math.inf
@@ -471,8 +469,11 @@ class ReedSolomon(Code):
         """
         return Stream(self, members, message_dtype=message_dtype)
 
-    def _bind_stream(self) -> tuple[CyclicStream, StreamCalls]:
-        """A stream that all workers are away from; rebuilt by the way that is faster."""
+    def _bind_stream(self, unit: float) -> tuple[CyclicStream, StreamCalls, float]:
+        """A stream that all workers are away from; rebuilt by the way that is faster.
+
+        And the squared norm up to which "auto" keeps its vectors.
+        """
         state = kernels.cyclic_stream(self._plan.tables)
         calls = kernels.bind_stream(self._plan, state)
         factors = self._transforms_from
@@ -483,7 +484,8 @@ class ReedSolomon(Code):
             else:
                 calls.rebuild()
 
-        return state, calls._replace(rebuild=rebuild)
+        longest = self._longest(unit, factors <= self.n - int(self.rule.need.sum()))
+        return state, calls._replace(rebuild=rebuild), longest
 
     def follower(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float = DOUBLE
@@ -527,16 +529,6 @@ class ReedSolomon(Code):
     def _any_plan(self) -> CyclicPlan:
         """As `_plan`, for any number of survivors."""
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
-
-    def _by_system(
-        self, survivors: NDArray[np.int64], solve: Callable[[int, Any], Any]
-    ) -> NDArray[np.complex128]:
-        """a_F G_F = e_1, eq. (12), in each cluster: G_F has the survivors' Vandermonde rows."""
-        vector = np.empty(survivors.size, dtype=np.complex128)
-        for c in self._clusters:
-            mine = (survivors >= c.first_worker) & (survivors < c.first_worker + c.m)
-            vector[mine] = solve(c.m, c.q * (survivors[mine] - c.first_worker) % c.m)
-        return vector
 
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None:
         if status == Status.OUT_OF_RANGE:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import vandermonde
 from ..interpolation import roots_of_unity
 from ..kernels.cyclic import sines
+from .clusters import Cluster
 
-__all__ = ["SOLVERS", "log_tau", "roots", "stable_root", "tau", "valid_root"]
+__all__ = ["log_tau", "log_totals", "roots", "stable_root", "tau", "valid_root"]
 
 
 def valid_root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
@@ -87,6 +87,24 @@ def log_tau(m: int, d: int, q: int) -> NDArray[Any]:
     return logs
 
 
+def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
+    """Logarithms of ``sum_j |B_ij|^power`` of each worker's row."""
+    known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
+    for c in clusters:
+        alike = c._replace(first_worker=0, first_partition=0)
+        if alike in known:
+            continue
+        sums = np.full(c.m, -np.inf)
+        for d in c.weights:
+            logs = power * log_tau(c.m, d, c.q)
+            top = logs.max()
+            with np.errstate(divide="ignore"):
+                total = top + np.log(c.totals(d, np.exp(logs - top)))
+            sums[:] = np.logaddexp(sums, total)  # in extended precision until here
+        known[alike] = sums
+    return np.concatenate([known[c._replace(first_worker=0, first_partition=0)] for c in clusters])
+
+
 @lru_cache(maxsize=256)
 def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
     """A column's d nonzeros: tau(x) = m / prod over r = 0 .. d-1, r != x, of (1 - alpha^(x-r)).
@@ -111,38 +129,4 @@ def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
     return found
 
 
-# ----------------------------------------------------------------------- decoding, for comparison
-
-
-def _lapack(m: int, exponent: NDArray[np.int64]) -> NDArray[np.complex128]:
-    """The vector with moments (1, 0, ..., 0) on these m-th roots of unity."""
-    powers = np.outer(np.arange(exponent.size), exponent) % m
-    moments = np.zeros(exponent.size)
-    moments[0] = 1
-    found: NDArray[np.complex128] = np.linalg.solve(np.exp(2j * np.pi / m * powers), moments)
-    return found
-
-
-def _bjorck_pereyra(
-    m: int, exponent: NDArray[np.int64], order: str = "golden"
-) -> NDArray[np.complex128]:
-    """The same, in O(f^2)."""
-    moments = np.zeros(exponent.size, dtype=np.complex128)
-    moments[0] = 1
-    taken: Any = order
-    if order == "golden":
-        taken = vandermonde.roots_order(m, exponent)
-    elif order == "natural":
-        taken = np.argsort(exponent)
-    return vandermonde.solve(roots(m)[exponent], moments, transpose=True, order=taken)
-
-
 roots = lru_cache(maxsize=16)(roots_of_unity)
-
-# Methods that solve eq. (12): called with m and the exponents of the survivors' roots.
-SOLVERS: dict[str, Callable[[int, NDArray[np.int64]], NDArray[np.complex128]]] = {
-    "vandermonde": _bjorck_pereyra,
-    "leja": partial(_bjorck_pereyra, order="leja"),
-    "natural": partial(_bjorck_pereyra, order="natural"),
-    "solve": _lapack,
-}

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import Output, check_index, check_vector, is_integer
-from ..errors import CorruptMessageError
+from ..kernels import Status
 from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
-from .format import Format
+from .direct import combinations, output
+from .format import square_norm
 from .inspection import Finding, Inspector, liars_of
+from .precision import Watch
+from .rules import Blocks
 from .scheme import Scheme
 from .trust import Approximation, Trust
 
-__all__ = ["Round", "Watch"]
+__all__ = ["Round"]
 
-
-class Watch(Protocol):
-    """What follows the precision of decoded gradients: `fastgc.stability.StabilityTracker`."""
-
-    def enough(self, predict: Callable[[], float]) -> bool:
-        """Whether to decode from messages that suffice, or to wait for more.
-
-        `predict` estimates the relative error of the gradient they decode to.
-        """
-
-    def record(
-        self,
-        code: Scheme,
-        survivors: NDArray[np.int64],
-        vector: NDArray[Any],
-        form: Format,
-        predicted: float,
-    ) -> None:
-        """Take down a round that was decoded with this vector, or raise."""
+# What `Arrivals` says of a message that it took; numbers, which are compared in half the time.
+_TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
 class Round:
@@ -113,6 +99,8 @@ class Round:
         self._first_worker = first_worker
         self._watch = tracker
         self.form = form = code.format(p, dtype, message_dtype)
+        if liars and form.paired:
+            raise TypeError(f"verify={verify} compares messages in float64: not those of float64x2")
         if is_integer(form.message_dtype) and (liars or tracker is not None):
             raise TypeError(
                 "verify= and tracker= go by rounding errors: messages must be of floating-point "
@@ -127,28 +115,39 @@ class Round:
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
         self._decoder = Decoder(code, form.unit)
+        rule = code.rule
+        blocks = (rule.block, rule.need) if isinstance(rule, Blocks) else None
+        self._arrivals = kernels.Arrivals(self._rows, self._decoder.survivors, blocks, check_finite)
+        self._arrive = self._arrivals.arrive
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
-        if not liars:
+        if not (liars or form.paired):
             buffers = self._decoder.survivors, self._decoder.vector
             self._follower = code.follower(*buffers, form.unit)
-        self._tally = code.rule.tally()
+        self._tally = None if blocks else rule.tally()
         self._inspector = Inspector(code, form, liars) if liars else None
+        alone = not (liars or code.gated or tracker is not None)
+        self._directly = combinations(form, self._decoder.vector, False) if alone else None
+        self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
+        # Messages that can be taken where they lie, and of which nothing but their norm matters.
+        plain = form.message_dtype.char in "fd" and not liars
+        self._plain = plain and code.message_count == code.n
+        self._followed = not (self._tally is None and self._follower is None and not liars)
+        self._list = self._rows.arrays.append
         self.reset()
 
     def reset(self) -> None:
         """Forget all messages."""
-        self._rows.clear()
+        self._arrivals.reset()
         self._lapsed = ""
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # on the messages at hand
         self.corrupt: list[int] = []
-        self._heard: set[int] = set()  # messages
-        self._next: dict[int, int] = {}  # of each worker that sent one: the message due next
-        self._square: list[float] = []  # squared norm of each message, in order of arrival
-        self._scales: list[float] = []  # what each is to be multiplied by
+        self._next: dict[int, int] = {}  # of workers that send several: the message due next
+        self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
         self._energies: list[float] = []  # NaN: not known
-        self._tally.reset()
+        if self._tally is not None:
+            self._tally.reset()
         if self._follower is not None:
             self._follower.reset()
         self._filled = ""  # the method by which the decoder's vector is that of what came
@@ -235,7 +234,7 @@ class Round:
             If there is no such worker.
         """
         worker = check_index("worker", worker, self.code.n)
-        if self._follower is not None and worker not in self._heard:
+        if self._follower is not None and not self._arrivals.heard[worker]:
             self._follower.straggles(worker)
 
     def receive(
@@ -275,6 +274,20 @@ class Round:
             If it does not fit, or was heard before. The round is as it was.
         """
         code, form = self.code, self.form
+        # The hot path: what nearly every call brings.
+        if (
+            self._plain
+            and index is None
+            and type(worker) is int
+            and type(message) is np.ndarray
+            and message.dtype is form.message_dtype
+            and message.shape == self._shape
+            and message.flags.carray
+            and not self._lapsed
+        ):
+            status = self._arrive(worker, message)
+            if status in _TAKEN:
+                return self._took(worker, worker, message, status, energy)
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
         self._require_fresh()
@@ -284,7 +297,7 @@ class Round:
                 "them are taken"
             )
         if index is None:
-            index = self._next.get(worker, 0)
+            index = self._due(worker)
             sent = code.message_counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
@@ -292,7 +305,7 @@ class Round:
             number = code.first_messages[worker] + index
         else:
             number = code.message_number(worker, index)
-        if number in self._heard:
+        if self._arrivals.heard[number]:
             what = "" if code.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
@@ -301,27 +314,45 @@ class Round:
         scale = 1.0
         if form.scaled:
             scale, row = form.scale(named, row), row[:-1]
-        square = _square_norm(row) if self._check else np.nan  # or when `trust` asks for it
-        if self._check and not square < np.inf:
+        reals = form.reals(row, form.decode_mode)
+        status = self._arrive(number, reals)
+        if status not in _TAKEN:
             require_finite(named, row)
-        self._decoder.survivors[len(self._square)] = number
+        if code.message_counts[worker] > 1:
+            self._next[worker] = index + 1
+        squares, at = self._arrivals.squares, self._rows.count
+        if self._inspector is not None:
+            self._inspector.add(row, float(squares[at]), scale)
+            self._finding = None
+        if form.scaled:
+            squares[at] *= scale**2
+            self._scales.append(scale)
+        return self._took(worker, number, reals, status, energy)
+
+    def _took(
+        self, worker: int, number: int, row: NDArray[Any], status: int, energy: float
+    ) -> bool:
+        """Take down a message that `Arrivals` took; whether the round is ready."""
+        self._list(row)
         self._filled = ""
-        self._rows.append(form.reals(row, form.decode_mode))
-        self._heard.add(number)
-        self._next[worker] = index + 1
-        self._square.append(square * scale**2)
-        self._scales.append(scale)
         self._energies.append(energy if energy >= 0 else math.nan)
-        self._decodable = self._tally.add(number) or self._decodable
+        if status == _TOO_FEW and not self._followed:
+            return False
+        if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
+            self._decodable = True
         if self._follower is not None:
             self._follower.receive(worker)
         if self._inspector is not None:
-            self._inspector.add(row, square, scale)
-            self._finding = None
             self._ready = self._decodable and self._settled() and self._enough()
         elif self._decodable and not self._ready:
             self._ready = self._enough()
         return self._ready
+
+    def _due(self, worker: int) -> int:
+        """Which of a worker's messages is expected next, where they come in order."""
+        if self.code.message_counts[worker] > 1:
+            return self._next.get(worker, 0)
+        return int(self._arrivals.heard[self.code.first_messages[worker]])
 
     def _enough(self) -> bool:
         """Whether neither the code nor the tracker waits for more messages."""
@@ -388,20 +419,17 @@ class Round:
     def _drop(self, workers: Sequence[int]) -> None:
         """Take back all messages of these workers."""
         assert self._inspector is not None
-        numbers, arrays = self.survivors, self._rows.arrays.copy()
+        numbers = self.survivors
         kept = np.flatnonzero(~np.isin(numbers, self.code.messages_of(workers))).tolist()
-        self._rows.clear()
-        self._tally.reset()
-        self._decodable = False
-        for at in kept:
-            self._rows.append(arrays[at])
-            self._decodable = self._tally.add(int(numbers[at])) or self._decodable
-        self._decoder.survivors[: len(kept)] = numbers[kept]
+        self._decodable = self._arrivals.keep(kept) == Status.OK
+        if self._tally is not None:
+            self._tally.reset()
+            for number in numbers[kept].tolist():
+                self._decodable = self._tally.add(number) or self._decodable
         self._filled = ""
-        self._square = [self._square[at] for at in kept]
-        self._scales = [self._scales[at] for at in kept]
+        if self.form.scaled:
+            self._scales = [self._scales[at] for at in kept]
         self._energies = [self._energies[at] for at in kept]
-        self._heard = set(numbers[kept].tolist())
         self._inspector.keep(kept)
         self.corrupt += workers
 
@@ -412,26 +440,7 @@ class Round:
         finding = self._inspect()
         if finding.holds:
             return
-        groups = [tuple(self._first_worker + i for i in group) for group in finding.suspects]
-        assert self._inspector is not None
-        most = self._inspector.liars
-        named = [
-            f"those of {'one' if most == 1 else 'some'} of the workers "
-            f"{', '.join(map(str, group))} must be corrupt"
-            if group
-            else f"those of more than {'one worker' if most == 1 else f'{most} workers'} must be "
-            "corrupt"
-            for group in groups
-        ]
-        more = (
-            "no further message can come that would tell which"
-            if self._complete
-            else f"at least {len(groups)} more, from others, would be needed to tell which"
-        )
-        raise CorruptMessageError(
-            f"the messages contradict each other: {', and '.join(named)}; {more}",
-            tuple(sorted(worker for group in groups for worker in group)),
-        )
+        raise self._inspector.contradiction(finding, self._first_worker, self._complete)
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> NDArray[Any]:
         """Decode from every message received.
@@ -453,6 +462,11 @@ class Round:
             With `verify`, if messages contradict each other, and it cannot be told which are
             corrupt.
         """
+        if self._directly is not None and self._decodable and not self._lapsed:
+            found = output(out, self.form.gradient_dtype, self._gradient_shape)
+            combine = self._directly.listed
+            if found is not None and not combine(self._rows, found, len(self._vector(method))):
+                return found
         target = self._output(out)
         if self._decodable:
             self._require_sound()
@@ -523,14 +537,16 @@ class Round:
         return self._trust(self._combine(vector, target), vector)
 
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
-        size = _square_norm(gradient)
+        size = square_norm(gradient)
+        norms = self._arrivals.squares[: len(vector)]
         if not self._check:
-            arrays = zip(self._rows.arrays, self._scales, strict=True)
-            self._square = [_square_norm(row) * scale**2 for row, scale in arrays]
+            norms[:] = [square_norm(row) for row in self._rows.arrays]
+            if self.form.scaled:
+                norms *= np.square(self._scales)
         squares = np.abs(vector) ** 2
         if squares.ndim > 1:  # of all pieces
             squares = squares.sum(axis=1)
-        spread = float(squares @ self._square)
+        spread = float(squares @ norms)
         used = squares > 0
         inside = float(squares[used] @ np.array(self._energies)[used])  # NaN: not known
         if size == 0 or not np.isfinite(size + spread):
@@ -538,13 +554,7 @@ class Round:
             zero = spread == 0 and not inside > 0 and not gradient.any()
             unknown = 0.0 if zero else np.inf
             return Trust(unknown, unknown)
-        each = np.array(self._square) / size
+        each = norms / size
         return trust_of(
             self.code, spread / size, vector, self.survivors, each, self.form, inside / size
         )
-
-
-def _square_norm(vector: NDArray[Any]) -> float:
-    if vector.dtype.kind == "c":
-        vector = vector.view(vector.real.dtype)
-    return kernels.square_sum(vector)

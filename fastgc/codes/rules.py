@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Blocks",
     "Cells",
+    "Follower",
     "Groups",
     "Rule",
     "Tally",
@@ -55,6 +56,22 @@ class Rule(Protocol):
 
     def tally(self) -> Tally:
         """A tally that has heard nothing yet."""
+
+
+class Follower(Protocol):
+    """What prepares a round's decoding vector while its messages come."""
+
+    def reset(self) -> None:
+        """Forget all messages."""
+
+    def receive(self, worker: int) -> None:
+        """A worker's message came."""
+
+    def straggles(self, worker: int) -> None:
+        """No message of this worker is to be expected."""
+
+    def vector(self, f: int) -> NDArray[Any] | None:
+        """Decoding vector of the f messages that came; None if none is prepared."""
 
 
 class Blocks(NamedTuple):
@@ -153,26 +170,6 @@ class Tiling(NamedTuple):
             edges.setdefault(start, []).append((stop, at, 1))
             edges.setdefault(stop, []).append((start, at, -1))
         return edges
-
-    def path(self, survivors: Numbers) -> dict[int, int] | None:
-        """Positions and coefficients (1, -1) of the fewest messages that suffice, or None."""
-        edges = self._edges(survivors)
-        came_by: dict[int, tuple[int, int, int]] = {0: (0, -1, 0)}
-        ahead = deque([0])
-        while ahead and self.k not in came_by:
-            here = ahead.popleft()
-            for there, at, sign in edges.get(here, ()):
-                if there not in came_by:
-                    came_by[there] = here, at, sign
-                    ahead.append(there)
-        if self.k not in came_by:
-            return None
-        used = {}
-        here = self.k
-        while here:
-            here, at, sign = came_by[here]
-            used[at] = sign
-        return used
 
     def cycles(self, survivors: Numbers) -> list[dict[int, int]]:
         """Positions and coefficients (1, -1) of messages that add up to zero: a basis of them all.

@@ -13,7 +13,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,15 +21,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from ..errors import NotDecodableError
 from .assignment import Assignment
-from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
+from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
 from .ridge import near_exact_solution
-from .rules import Rule
+from .rules import Follower, Rule
 from .span import SOLVED, Equations, Span, least_squares, tolerated
 from .trust import DOUBLE, sums_of
 
-__all__ = ["Follower", "Scheme"]
+__all__ = ["Scheme"]
 
 # Coefficients kept, at most, to compute what combinations of messages lack.
 ENTRIES_KEPT = 1 << 20
@@ -37,22 +37,6 @@ ENTRIES_KEPT = 1 << 20
 SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
-
-
-class Follower(Protocol):
-    """What prepares a round's decoding vector while its messages come."""
-
-    def reset(self) -> None:
-        """Forget all messages."""
-
-    def receive(self, worker: int) -> None:
-        """A worker's message came."""
-
-    def straggles(self, worker: int) -> None:
-        """No message of this worker is to be expected."""
-
-    def vector(self, f: int) -> NDArray[Any] | None:
-        """Decoding vector of the f messages that came; None if none is prepared."""
 
 
 class Scheme(Assignment):
@@ -98,6 +82,13 @@ class Scheme(Assignment):
     integral: bool = False
     exact: bool = False
     cache: SurvivorCache[Any] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Who says anew what the vector is, is asked for it, and not what its base had prepared.
+        if "vector" in vars(cls):
+            for name in {"bind_vector", "fill_vectors", "follower"} - vars(cls).keys():
+                setattr(cls, name, getattr(Scheme, name))
 
     # ------------------------------------------------------- what it may say: to be faster
 
@@ -166,19 +157,16 @@ class Scheme(Assignment):
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
         For schemes that prepare something for hot loops, or know several methods. Default: `vector`
-        of checked survivors, for the method "auto". `unit` is the unit roundoff of messages, for
-        schemes whose best vector depends on it.
+        of checked survivors, for "auto". `unit`: that of messages, where the best depends on it.
         """
         mask = SurvivorMask(self.message_count, survivors)
 
-        def fill(f: int, method: str) -> None:
-            if method != "auto":
-                raise ValueError(f'{type(self).__name__} knows the method "auto", not {method!r}')
-            if not mask.sound(f):
-                self.check_survivors(survivors[:f])  # says what is wrong
-            vector[:f] = self._vector_for(survivors[:f], unit)
+        def run(f: int) -> int:
+            if sound := mask.sound(f):
+                vector[:f] = self._vector_for(survivors[:f], unit)
+            return not sound
 
-        return fill
+        return filling(self, run, survivors)
 
     def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         """`vector`, for messages of this unit roundoff, where it depends on that."""
@@ -456,34 +444,39 @@ class Scheme(Assignment):
         own = self._thread_own
         # Bound once for each thread: it takes five times as long as one call.
         try:
-            fill = own.fills[unit]
-            bound = own.backend is kernels.choice.active
+            backend, buffer, whole, fill = own.bound[unit]
+            bound = backend is kernels.choice.active
         except (AttributeError, KeyError):
             bound = False
         if not bound:
-            fill = self._bind_own(own, unit)
-        own.survivors[:f] = survivors
+            backend, buffer, whole, fill = self._bind_own(own, unit)
+        buffer[:f] = survivors
         fill(f, method)
-        vector: NDArray[Any] = own.vector[:f].copy(order="A")
+        vector: NDArray[Any] = whole[:f].copy(order="A")
         return vector
 
-    def _bind_own(self, own: threading.local, unit: float) -> VectorFunction:
-        """Bind to a thread's own buffers, by the backend in use."""
+    def _bind_own(
+        self, own: threading.local, unit: float
+    ) -> tuple[kernels.choice.Backend, memoryview, NDArray[Any], VectorFunction]:
+        """Bind to a thread's own buffers, by the backend in use: these, and what fills one."""
         active = kernels.choice.active or kernels.choice.load()
         if getattr(own, "backend", None) is not active:
             own.survivors = np.empty(self.message_count, dtype=np.int64)
-            own.vector = self._empty_vector(self.message_count)
-            own.fills, own.backend = {}, active
-        fill: VectorFunction = self.bind_vector(own.survivors, own.vector, unit)
-        own.fills[unit] = fill
-        return fill
+            own.bound, own.backend = {}, active
+        vector = self._empty_vector(self.message_count, unit)
+        fill = self.bind_vector(own.survivors, vector, unit)
+        # A memoryview of survivors is assigned to in half the time.
+        own.bound[unit] = bound = active, own.survivors.data, vector, fill
+        return bound
 
     @cached_property
     def _thread_own(self) -> threading.local:
         return threading.local()
 
-    def _empty_vector(self, size: int) -> NDArray[Any]:
-        """Room for decoding vectors of so many messages: of each piece, contiguous."""
+    def _empty_vector(self, size: int, unit: float = DOUBLE) -> NDArray[Any]:
+        """Room for decoding vectors of so many messages: of each piece, contiguous; or of pairs."""
+        if unit < DOUBLE:
+            return np.empty((size, 2), dtype=np.complex128)
         kind = np.complex128 if self.is_complex else np.float64
         if self.pieces == 1:
             return np.empty(size, dtype=kind)
@@ -498,6 +491,8 @@ class Scheme(Assignment):
             return self._made_formats[key]
         except (KeyError, TypeError):  # the latter: of what is no dtype, which is told below
             found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
+            if found.paired:
+                self.pair_row(0)
         if len(self._made_formats) >= FORMATS_KEPT:
             self._made_formats.clear()
         self._made_formats[key] = found
@@ -506,6 +501,10 @@ class Scheme(Assignment):
     @cached_property
     def _made_formats(self) -> dict[Any, Format]:
         return {}
+
+    @cached_property
+    def _made_encodings(self) -> dict[Any, Any]:
+        return {}  # see `fastgc.codes.direct`
 
     @property
     def message_weight(self) -> float:
@@ -521,20 +520,22 @@ class Scheme(Assignment):
         worker that `sends_together` come one after the other, to the last of them.
         """
         rng = np.random.default_rng(seed)
-        together = self.sends_together
-        senders = np.repeat(np.arange(self.n), np.where(together, 1, self.message_counts))
+        together, counts = self.sends_together, self.message_counts
+        senders = np.repeat(np.arange(self.n), np.where(together, 1, counts))
+        at_once = np.where(together, counts, 1).tolist()
         tally = self.rule.tally()
         for _ in range(trials):
             tally.reset()
             due = self.first_messages[:-1].copy()
             heard: list[int] = []
             for worker in rng.permutation(senders).tolist():
-                count = self.message_counts[worker] if together[worker] else 1
-                sent = range(due[worker], due[worker] + count)
-                due[worker] += count
-                heard += sent
-                ready = [tally.add(number) for number in sent]
-                if ready[-1] and not self.awaits_more(np.array(heard)):
+                first = due[worker]
+                due[worker] = end = first + at_once[worker]
+                ready = False
+                for number in range(first, end):
+                    heard.append(number)
+                    ready = tally.add(number)
+                if ready and not self.awaits_more(np.array(heard)):
                     break
             yield heard
 

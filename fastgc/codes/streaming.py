@@ -47,18 +47,13 @@ class Streamed(Protocol):
     def threshold(self) -> int: ...
     @property
     def tables(self) -> CyclicTables: ...
-    def _bind_stream(self) -> tuple[CyclicStream, StreamCalls]: ...
+    def _bind_stream(self, unit: float) -> tuple[CyclicStream, StreamCalls, float]: ...
     def _could_be_better(
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128]
     ) -> bool: ...
-    def _longest(self, unit: float) -> float: ...
-    def _replace(
-        self,
-        status: int,
-        survivors: NDArray[np.int64],
-        vector: NDArray[np.complex128],
-        unit: float,
-    ) -> bool: ...
+    def _vector_by(
+        self, survivors: NDArray[np.int64], method: str, unit: float
+    ) -> NDArray[np.complex128]: ...
     def _raise(self, status: Status, where: int, survivors: NDArray[np.int64]) -> None: ...
 
 
@@ -105,7 +100,7 @@ class Stream:
     ) -> None:
         self.code = code
         self._unit = unit_roundoff(check_dtype(message_dtype, halves=True))
-        self._state, self._calls = code._bind_stream()
+        self._state, self._calls, self._longest = code._bind_stream(self._unit)
         self.reset(members)
 
     def reset(self, members: ArrayLike = ()) -> None:
@@ -154,7 +149,7 @@ class Stream:
     ) -> NDArray[np.complex128]:
         """Decoding vector of the members, as `Code.decoding_vector` by the method "locator".
 
-        Or "near-exact", where "auto" would take that.
+        Or as by "auto", where it is long.
 
         Parameters
         ----------
@@ -186,9 +181,9 @@ class Stream:
         vector = np.empty(chosen.size, dtype=np.complex128)
         target = vector if out is None else check_output("out", out, vector.dtype, vector.shape)
         status = self._calls.vector(chosen, vector)
-        if status == Status.OK and _too_long(self.code, vector, self._unit):
-            status = Status.IMPRECISE
-        if status and not self.code._replace(status, chosen, vector, self._unit):
+        if status == Status.OVERFLOW or not (status or square(vector) <= self._longest):
+            vector[:] = self.code._vector_by(chosen, "auto", self._unit)
+        elif status:
             self.code._raise(Status(status), self._calls.where[0], chosen)
         if target is not vector:
             target[:] = vector
@@ -250,8 +245,8 @@ class Follower:
         vector: NDArray[np.complex128],
         unit: float,
     ) -> None:
-        self._code, self._survivors, self._vector, self._unit = code, survivors, vector, unit
-        self._state, self._calls = code._bind_stream()
+        self._code, self._survivors, self._vector = code, survivors, vector
+        self._state, self._calls, self._longest = code._bind_stream(unit)
         self._steps = min(STEPS, max(1, code.stragglers // 8))
         self.reset()
 
@@ -304,9 +299,4 @@ class Follower:
             return None
         if f > self._code.threshold and self._code._could_be_better(survivors, vector):
             return None
-        return None if _too_long(self._code, vector, self._unit) else vector
-
-
-def _too_long(code: Streamed, vector: NDArray[np.complex128], unit: float) -> bool:
-    """Whether "auto" would look for a shorter vector than this."""
-    return not square(vector) <= code._longest(unit)
+        return vector if square(vector) <= self._longest else None

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import is_half, is_integer, unit_roundoff
+from .._arrays import is_half, is_integer, is_pairs, unit_roundoff
+from ..kernels.choice import folds_floats
 from ..kernels.rows import LARGEST_GROUP
 
 __all__ = ["DOUBLE", "Approximation", "Trust"]
@@ -24,6 +25,14 @@ ROUNDING = 2 * math.log(2) / 9
 def sums_of(terms: float) -> float:
     """Additions that a term goes through: in its group, and of groups after it."""
     return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
+
+
+def of_groups(terms: float) -> float:
+    """Mean square of the errors of sums of float32, over that of all terms, in units of roundoff.
+
+    That of the coefficients; and in each group, of partial sums, which grow from one term to all.
+    """
+    return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)
 
 
 class Trust(NamedTuple):
@@ -71,8 +80,10 @@ class Trust(NamedTuple):
         # grow), and that of the last rounding.
         if is_integer(gradient_dtype):  # nothing is rounded
             return cls(wrong, float(np.sqrt(max(growth_squared, inside, 0.0))))
-        sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
         gradient, message = unit_roundoff(gradient_dtype), unit_roundoff(message_dtype)
+        sums = unit_roundoff(np.dtype(np.float32 if is_half(message_dtype) else np.float64))
+        if is_pairs(message_dtype):
+            sums = message
         amplified, known = growth_squared, inside >= 0
         if known:
             growth_squared = max(growth_squared, inside)
@@ -82,6 +93,9 @@ class Trust(NamedTuple):
             # Each sum was rounded, and they are half as large as all, on average.
             each = sums if is_half(message_dtype) else message
             squared += each**2 * inside * (added / 2 + 1) / 3
+        # Floats are added up as such, the groups of them in float64, or all in float64.
+        if message > sums and not is_half(message_dtype) and folds_floats():
+            squared += message**2 * amplified * (of_groups(terms) + (not known) * of_groups(added))
         # Results of less precision than the sums: each element is rounded once.
         if message > sums:
             squared += ROUNDING * message**2 * amplified

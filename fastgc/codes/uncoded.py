@@ -63,6 +63,7 @@ class Uncoded(CellCode):
         self._need: int = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
         self.exact = self._need == k
         self.integral = self.exact or not self.rescale
+        self._whole = float(k) if self.rescale else 0.0
         starts = np.arange(n + 1) * k // n
         self._single = load is None
         if load is None:
@@ -83,9 +84,6 @@ class Uncoded(CellCode):
             self.load = load
             # t neighbours alone hold (t + 1) k/n - load partitions
             self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
-
-    def _scale(self, came: int) -> float:
-        return self.k / came if self.rescale else 1.0
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         came = int(self.rule.weight[self.rule.first(survivors) >= 0].sum())

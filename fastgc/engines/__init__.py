@@ -1,16 +1,57 @@
 """Engines: what runs a code on workers, real or simulated."""
 
-from .interface import Cluster, RoundReport
+import importlib
+from collections.abc import Callable
+
+from .interface import Cluster, RoundReport, Task
 from .local import LocalCluster
 from .options import RoundOptions
 from .ray import RayCluster
 from .simulated import SimulatedCluster
 
 __all__ = [
+    "ENGINES",
     "Cluster",
     "LocalCluster",
     "RayCluster",
     "RoundOptions",
     "RoundReport",
     "SimulatedCluster",
+    "Task",
+    "find_engine",
 ]
+
+# By the modules that they are in.
+ENGINES = {
+    "local": "LocalCluster",
+    "mpi": "MPICluster",
+    "ray": "RayCluster",
+    "simulated": "SimulatedCluster",
+    "torch": "TorchCluster",
+}
+
+
+def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
+    """Find an engine by its name.
+
+    Parameters
+    ----------
+    engine : "local", "mpi", "ray", "simulated", "torch" or callable
+        What is callable is an engine itself.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    TypeError
+        If it is neither.
+    """
+    if isinstance(engine, str):
+        if engine not in ENGINES:
+            raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
+        module = importlib.import_module(f".{engine}", __package__)
+        found: Callable[..., Cluster] = getattr(module, ENGINES[engine])
+        return found
+    if not callable(engine):
+        raise TypeError(f"engine must be a name or callable, not {type(engine).__name__}")
+    return engine

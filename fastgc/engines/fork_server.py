@@ -136,6 +136,7 @@ class _Server:
 
     def __init__(self, entry: str, modules: Sequence[str]) -> None:
         self.program = os.getpid()
+        self.modules = set(modules)
         self.alive, self.ready = True, False
         self._status: int | None = None  # once it was waited for
         self._socket, theirs = socket.socketpair()
@@ -200,10 +201,11 @@ class _Server:
 
 
 _server: _Server | None = None
+_former: list[_Server] = []  # which clusters are open on, and that lack modules of a later one
 _lock = threading.Lock()
 
 
-def connect(entry: str, modules: Sequence[str]) -> Connection:
+def connect(entry: str, modules: Sequence[str], required: Sequence[str] = ()) -> Connection:
     """Connect to the program's server, which is started if there is none.
 
     Parameters
@@ -212,32 +214,42 @@ def connect(entry: str, modules: Sequence[str]) -> Connection:
         ``"module:function"``: what children call, with the numbers and files they are given.
     modules : sequence of str
         To be imported by the server, if it is started now.
+    required : sequence of str
+        Imported by the server in any case: one that has not stays with its clusters, and a new one
+        takes its place.
     """
     global _server
     with _lock:
-        for _ in range(2):
+        if _server is not None and not _server.modules.issuperset(required):
+            _former.append(_server)
+            _server = None
+        for again in (True, False):
             if _server is None or not _server.alive or _server.program != os.getpid():
-                _server = _Server(entry, modules)
+                _server = _Server(entry, [*modules, *required])
             connection = Connection(_server)
-            if not connection.lost:
+            if connection.lost and again:
+                connection.close()
+            else:
                 break
-            connection.close()
-        return connection
+        return connection  # which may be lost
 
 
 @atexit.register
 def _end() -> None:
-    if _server is not None:
-        _server.end()
+    for server in (_server, *_former):
+        if server is not None:
+            server.end()
 
 
 def _forget() -> None:
     """In a fork of the program: the server is not its own, nor ends it with this."""
     global _server, _lock
-    if _server is not None and _server.alive:
-        os.close(_server._life)
-        _server._socket.close()
+    for server in (_server, *_former):
+        if server is not None and server.alive:
+            os.close(server._life)
+            server._socket.close()
     _server, _lock = None, threading.Lock()
+    _former.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

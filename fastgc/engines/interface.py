@@ -28,22 +28,25 @@ from .options import Batch
 __all__ = [
     "Cluster",
     "Collected",
+    "Computation",
     "Event",
     "Gradient",
     "Kind",
     "Lent",
+    "Messages",
     "RoundReport",
     "Task",
     "Transport",
     "check_cluster",
     "check_round",
+    "parameters_of",
     "sample_delays",
 ]
 
 Array = NDArray[Any]
 
-# gradient(theta, shard, out)
-Gradient = Callable[[Array, Any, Array], object]
+# gradient(theta, shard, out), and partition=, round= if it asks for them
+Gradient = Callable[..., object]
 Collected = Round | GroupedRound
 
 
@@ -168,6 +171,9 @@ class Event:
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
         Of a message, as `fastgc.codes.encoding.Encoder.energy`; NaN: not known.
+    time : int
+        When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
+        told.
     """
 
     kind: Kind
@@ -177,6 +183,53 @@ class Event:
     message: Array | None = None
     text: str = ""
     energy: float = math.nan
+    time: int = 0
+
+
+class Computation(Protocol):
+    """A `gradient` that has more to say: what it is sent, and how whole messages are computed.
+
+    Attributes
+    ----------
+    parameters : int
+        The length of theta, if it is not p.
+    modules : tuple of str
+        To be imported by the process that workers are forked from: what takes long.
+    of_main : bool
+        Whether the program has to be imported to unpickle it.
+    """
+
+    parameters: int
+    modules: tuple[str, ...]
+    of_main: bool
+
+    def __call__(
+        self, theta: Array, shard: Any, out: Array, *, partition: int, round: int
+    ) -> object:
+        """Write a partial gradient, where one is asked for (`fastgc.engines.SimulatedCluster`)."""
+        ...
+
+    def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:
+        """Prepare a worker's messages, in its process; `out` is where they are to be written."""
+        ...
+
+
+class Messages(Protocol):
+    """Computes a worker's messages."""
+
+    @property
+    def partition(self) -> int:
+        """The one that is being computed; -1: none."""
+        ...
+
+    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        """A message of a round, and its energy (`Event.energy`)."""
+        ...
+
+
+def parameters_of(gradient: Gradient | Computation, size: int) -> int:
+    """The length of theta."""
+    return int(getattr(gradient, "parameters", size))
 
 
 @dataclass(frozen=True)
@@ -201,6 +254,8 @@ class Task:
     spread : bool
         Whether a delay belongs to the computations, and is slept in equal parts before each
         message; else it is slept once, before the first.
+    parameters : int
+        The length of what the master sends: p, unless `gradient` says otherwise.
     """
 
     code: Code
@@ -212,6 +267,7 @@ class Task:
     message_size: int
     message_dtype: np.dtype[Any]
     spread: bool
+    parameters: int
 
     def data(self, worker: int) -> list[list[tuple[int, Any]]]:
         """(partition, shard) of each of a worker's messages: what it has to be brought once."""
@@ -236,9 +292,13 @@ class Transport(Protocol):
     ahead : int
         Rounds that a worker may have in hand at a time: 1, or 2 if one that is handed a newer round
         leaves the older one between two of its messages.
+    wanted : int
+        The master sets it: how many more messages of the newest round it takes at least before it
+        can do anything with them. Fewer need not be told before some time has passed.
     """
 
     ahead: int
+    wanted: int
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         """Take the parameters of a round: copy or send them, for they may change after the call.

@@ -1,9 +1,9 @@
 """Gradient coding on the worker processes of one machine.
 
-Parameters and messages cross in memory that master and workers share; pipes carry only records of
-a few bytes. No lock guards the memory, because every part of it has one owner at a time: from the
-moment a worker is handed a round until its announcement arrives, its message slot and the
-parameters it reads are the worker's; at any other time they are the master's.
+Parameters, messages, orders and news cross in memory that master and workers share. No lock guards
+it, because every part of it has one owner at a time: from the moment a worker is handed a round
+until its news of it is taken, its message slot and the parameters it reads are the worker's; at any
+other time they are the master's. A worker's line tells that it has joined, failed, or died.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import math
 import mmap
 import multiprocessing
 import os
 import pickle
-import select
 import selectors
 import signal
 import socket
@@ -23,7 +23,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import spawn
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple, Self
@@ -41,16 +41,18 @@ __all__ = ["LocalCluster"]
 
 Array = NDArray[Any]
 
-_COMMAND = struct.Struct("=qqqd")  # round, parameter buffer, first message, delay in seconds
-_ANNOUNCEMENT = struct.Struct("=iiiqd")  # kind, worker, message, round, the message's energy
+_NOTICE = struct.Struct("=qq")  # kind, round: what a worker sends over its line
 _NONE = -1
-_INBOX_BYTES = 4096 * _ANNOUNCEMENT.size  # more than a pipe holds, in whole records
+_NOBODY = 0  # the birth that no worker is
+_BELL_BYTES = 1 << 16  # that are read at once
 _TRACEBACK_BYTES = 1 << 14
-_LONGEST_WAIT = 1e6  # seconds, of one call that waits: epoll takes no more than 2e6
+# Seconds of one call that waits. A worker that is stopped between a message and the bell has sent
+# it all the same.
+_LONGEST_WAIT = 0.05
 _GRACE = 1.0  # seconds to leave before SIGTERM, and again before SIGKILL
 _HURRY = 0.05  # seconds after which it is seen that there is none any more
 _SERVERS = 3  # to try, if they end of themselves without having answered
-_RESULTS, _SERVER = -1, -2  # what is listened to besides workers
+_BELL, _SERVER = -1, -2  # what is listened to besides workers
 
 
 class LocalCluster(Master):
@@ -93,23 +95,27 @@ class _Processes:
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.messages_per_worker == 1 else 2
+        self.wanted = 1
         self._master = os.getpid()
         self._task = task
-        self._first = code.first_messages
+        self._first = list(code.first_messages)
         self._number = _NONE
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._layout = _Layout(
             code.n,
             self.ahead,
             code.message_count,
-            task.size,
+            code.messages_per_worker,
+            task.parameters,
             task.dtype,
             task.message_size,
             task.message_dtype,
         )
         self._births = [0] * code.n
         self._pids: dict[int, int] = {}
-        # A line each, for its orders. It breaks when the worker dies.
+        # Orders that are not given yet: to whom, from which message on, and delays.
+        self._handed: tuple[list[int], list[int], list[float]] = ([], [], [])
+        # A line each. It breaks when the worker dies.
         self._lines: list[socket.socket | None] = [None] * code.n
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
         self._early: set[int] = set()  # of these, whose lines are broken
@@ -146,20 +152,22 @@ class _Processes:
         resources.callback(_end_life, ours)
         self._told = resources.enter_context(_Memory(self._layout.told.nbytes))
         self._sent = resources.enter_context(_Memory(self._layout.sent.nbytes))
-        self._thetas, self._newest = self._layout.told.rows(self._told)
-        self._slots, self._tracebacks = self._layout.sent.rows(self._sent)
-        for rows in (self._thetas, self._newest, self._slots, self._tracebacks):
-            resources.callback(rows.clear)
+        self._thetas, self._newest, orders = self._layout.told.arrays(self._told)
+        self._slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
+        resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.
-        self._results, self._announce = os.pipe()
-        for end in self._results, self._announce:
+        self._heard, self._bell = os.pipe()
+        for end in self._heard, self._bell:
             resources.callback(os.close, end)
-        os.set_blocking(self._results, False)
-        self._selector.register(self._results, selectors.EVENT_READ, _RESULTS)
+            os.set_blocking(end, False)
+        self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
+        self._rings = kernels.Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
 
         prepared = spawn.get_preparation_data("fastgc-worker")
+        if not getattr(self._task.gradient, "of_main", True):
+            prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
         prepared["authkey"] = bytes(prepared["authkey"])  # it refuses to be pickled otherwise
         task = pickle.dumps((kernels.backend(), self._task.without_data()))
         environment = os.environ | dict.fromkeys(fork_server.THREADS, "1")
@@ -174,8 +182,9 @@ class _Processes:
 
     def _connect(self) -> None:
         modules = [__name__, f"{kernels.__name__}.{kernels.backend()}"]
+        required = getattr(self._task.gradient, "modules", ())
         with _interrupts_put_off():
-            self._server = fork_server.connect(f"{__name__}:work", modules)
+            self._server = fork_server.connect(f"{__name__}:work", modules, required)
             self._selector.register(self._server, selectors.EVENT_READ, _SERVER)
 
     def _disconnect(self) -> None:
@@ -187,6 +196,7 @@ class _Processes:
     def _launch(self, worker: int) -> None:
         assert self._server is not None
         self._births[worker] += 1
+        self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
         pickled = pickle.dumps(self._task.data(worker), pickle.HIGHEST_PROTOCOL)
@@ -196,7 +206,7 @@ class _Processes:
             self._lines[worker] = line
             self._selector.register(line, selectors.EVENT_READ, worker)
             memories = (self._told, self._sent, self._common, data)
-            files = [theirs.fileno(), self._announce, self._life, *(m.fd for m in memories)]
+            files = [theirs.fileno(), self._bell, self._life, *(m.fd for m in memories)]
             numbers = (worker, self._births[worker], self._common.nbytes, data.nbytes)
             with theirs:
                 self._asked[self._server.fork(numbers, files)] = worker
@@ -234,6 +244,17 @@ class _Processes:
             line.close()
         self._early.discard(worker)
 
+    def _rouse(self, worker: int) -> None:
+        """Wake a worker that waits at its line."""
+        line = self._lines[worker]
+        if line is not None:
+            with contextlib.suppress(OSError):  # listen() tells of a death
+                line.send(b"\0", socket.MSG_DONTWAIT)
+
+    def _forget(self) -> None:
+        """Let go of the shared memory."""
+        del self._thetas, self._newest, self._slots, self._tracebacks, self._rings
+
     def restart(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
         if line is not None:
@@ -250,59 +271,78 @@ class _Processes:
         self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
         self._buffers[number] = self._buffer
         self._thetas[self._buffer][:] = theta
-        self._newest[0][0] = self._number = number
+        self._newest[0, 0] = self._number = number
 
     def hand(self, worker: int, first: int, delay: float) -> None:
-        line = self._lines[worker]
-        assert line is not None
-        with contextlib.suppress(ConnectionError):  # listen() tells of the death
-            line.send(_COMMAND.pack(self._number, self._buffer, first, delay))
+        workers, firsts, delays = self._handed
+        workers.append(worker)
+        firsts.append(first)
+        delays.append(delay)
 
     def listen(self, seconds: float) -> list[Event]:
+        if self._handed[0]:
+            self._rings.hand(*self._handed, self._number, self._buffer)
+            for each in self._handed:
+                each.clear()
+        wait = seconds > 0
+        news = self._rings.want(self.wanted) if wait else self._rings.take()
+        if news:
+            return self._messages(news)
         assert self._server is not None
-        events: list[Event] = []
         until_late = self._server.deadline - time.monotonic()
         happened = self._selector.select(max(0.0, min(seconds, until_late, _LONGEST_WAIT)))
         told = [key.data for key, _ in happened]
-        # Read after select(): what a dead worker announced was in the pipe before its line broke,
-        # and so stands in front of its death.
-        if told:
+        if _BELL in told:
             with contextlib.suppress(BlockingIOError):
-                announced = os.read(self._results, _INBOX_BYTES)
-                for each in _ANNOUNCEMENT.iter_unpack(announced):
-                    events += self._events(*each)
-        dead = [worker for worker in told if worker >= 0]
-        for worker in dead:
-            line = self._lines[worker]
-            assert line is not None
-            self._selector.unregister(line)
-            self._early.add(worker)
-        if dead or _SERVER in told or until_late <= 0.0:
+                os.read(self._heard, _BELL_BYTES)
+        # Taken after select(): what a dead worker told was there before its line broke, and so
+        # stands in front of its death.
+        events = self._messages(self._rings.take()) if wait or told else []
+        broken = False
+        for worker in told:
+            if worker >= 0:
+                events += self._notices(worker)
+                broken = broken or worker in self._early
+        if broken or _SERVER in told or until_late <= 0.0:
             for worker in self._hear_server():
                 self._pids.pop(worker, None)
                 events.append(Event(Kind.DIED, worker))
         return events
 
-    def _events(
-        self, kind: int, worker: int, index: int, number: int, energy: float
-    ) -> Iterator[Event]:
-        """The event that an announcement tells of."""
-        if kind == Kind.MESSAGE:
-            slot = self._slots[self._first[worker] + index]
-            yield Event(Kind.MESSAGE, worker, number, index, slot, energy=energy)
-        elif kind == Kind.FAILED:
-            text = self._tracebacks[worker].tobytes().rstrip(b"\0")
-            yield Event(Kind.FAILED, worker, number, text=text.decode(errors="replace"))
-        elif kind != Kind.JOINED or index == self._births[worker]:  # else it was forked twice
-            yield Event(Kind(kind), worker, number)
+    def _messages(self, news: list[Any]) -> list[Event]:
+        """The events that workers told of in shared memory."""
+        slots, first = self._slots, self._first
+        return [
+            Event(Kind.LEFT, worker, number)
+            if index < 0
+            else Event(
+                Kind.MESSAGE, worker, number, index, slots[first[worker] + index], "", energy, when
+            )
+            for when, worker, number, index, energy in news
+        ]
+
+    def _notices(self, worker: int) -> Iterator[Event]:
+        """The events that a worker's line tells of; it may be broken."""
+        line = self._lines[worker]
+        assert line is not None
+        try:
+            sent = line.recv(2 * _NOTICE.size, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            sent = b""
+        for kind, number in _NOTICE.iter_unpack(sent):
+            text = self._tracebacks[worker].tobytes().rstrip(b"\0") if kind == Kind.FAILED else b""
+            yield Event(Kind(kind), worker, number, text=text.decode(errors="replace"))
+        if not sent:
+            self._selector.unregister(line)
+            self._early.add(worker)
 
     def _stop(self) -> None:
         """End the workers: by their orders, by a signal, and then by their common life."""
         running = {i: line for i, line in enumerate(self._lines) if line is not None}
-        for line in running.values():
-            # The end of its orders ends a worker, even one that sleeps, and its death can be told.
-            with contextlib.suppress(OSError):  # some systems refuse once it is dead
-                line.shutdown(socket.SHUT_WR)
+        for worker in running:  # even one that sleeps ends then
+            self._rings.admit(worker, _NOBODY)
         running = {i: running[i] for i in running.keys() & self._pids.keys()}  # they were forked
         for insist in (None, signal.SIGTERM, signal.SIGKILL):
             if insist == signal.SIGKILL:
@@ -315,11 +355,21 @@ class _Processes:
             while running and (left := deadline - time.monotonic()) > 0:
                 if self._hurry and insist != signal.SIGKILL:
                     break
-                broken = wait(running.values(), min(left, _HURRY))
-                running = {i: line for i, line in running.items() if line not in broken}
+                heard = wait(running.values(), min(left, _HURRY))
+                running = {
+                    i: line for i, line in running.items() if line not in heard or _is_whole(line)
+                }
         for each in self._lines:
             if each is not None:
                 each.close()
+
+
+def _is_whole(line: socket.socket) -> bool:
+    """Whether there is something to be read on a line, which is taken, and not its end."""
+    try:
+        return bool(line.recv(_NOTICE.size, socket.MSG_DONTWAIT))
+    except OSError:
+        return False
 
 
 class _Layout(NamedTuple):
@@ -328,28 +378,35 @@ class _Layout(NamedTuple):
     workers: int
     rounds: int  # that a worker is handed at a time
     messages: int
-    size: int
+    messages_each: int  # of a worker, at most
+    parameters: int
     dtype: np.dtype[Any]
     message_size: int
     message_dtype: np.dtype[Any]
 
     @property
     def told(self) -> _Blocks:
-        """Parameters, and the newest round."""
+        """Parameters, the newest round, and orders."""
         # Each busy worker can hold a buffer for each round, and the newest parameters need another.
         # Pages of a buffer that is never used are never allocated.
         buffers = self.workers * self.rounds + 1
-        return _Blocks([(buffers, self.size, self.dtype), (1, 1, np.dtype(np.int64))])
+        return _Blocks([(buffers, self.parameters, self.dtype), *self._rings("newest", "orders")])
 
     @property
     def sent(self) -> _Blocks:
-        """Messages and tracebacks."""
+        """Messages, tracebacks, and news."""
         return _Blocks(
             [
                 (self.messages, self.message_size, self.message_dtype),
                 (self.workers, _TRACEBACK_BYTES, np.dtype(np.uint8)),
+                *self._rings("wanted", "news"),
             ]
         )
+
+    def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
+        # News of all the rounds that a worker is handed, and that it left each.
+        shapes = kernels.Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
+        return [(*shapes[name], np.dtype(np.int64)) for name in names]
 
 
 class _Blocks:
@@ -366,17 +423,17 @@ class _Blocks:
     def nbytes(self) -> int:
         return sum(rows * self._stride(length, dtype) for rows, length, dtype in self._blocks)
 
-    def rows(self, memory: _Memory) -> list[list[Array]]:
-        """Of each block, one array a row, which keep the memory for as long as there is one."""
+    def arrays(self, memory: _Memory) -> list[Array]:
+        """Of each block, a row for each of its own; they keep the memory while there is one."""
         # An array on the map itself would not claim it, and the map be closed under the array.
         held = np.frombuffer(memory.map, np.uint8)
         offset = 0
-        blocks: list[list[Array]] = []
+        blocks: list[Array] = []
         for rows, length, dtype in self._blocks:
             stride = self._stride(length, dtype)
             strides = stride, dtype.itemsize
             whole: Array = np.ndarray((rows, length), dtype, held, offset, strides)
-            blocks.append(list(whole))
+            blocks.append(whole)
             offset += rows * stride
         return blocks
 
@@ -456,7 +513,7 @@ def _interrupts_put_off() -> Iterator[list[int]]:
 def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     """Run a worker process until its orders end."""
     number, birth, *sizes = numbers
-    inbox, outbox, life, *memories = files
+    inbox, bell, life, *memories = files
     fork_server.end_with(life)
     # Else what it forks would keep its line whole after its death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
@@ -470,14 +527,15 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     layout, prepared, environment, pickled = pickle.loads(common)
     told = _Memory(layout.told.nbytes, memories[0], writable=False)
     sent = _Memory(layout.sent.nbytes, memories[1])
-    thetas, [newest] = layout.told.rows(told)
-    messages, tracebacks = layout.sent.rows(sent)
+    thetas, newest, orders = layout.told.arrays(told)
+    messages, tracebacks, wanted, news = layout.sent.arrays(sent)
+    thetas = list(thetas)
 
-    def announce(kind: Kind, index: int, round: int, energy: float = 0.0) -> None:
+    def notify(kind: Kind, round: int) -> None:
         try:
-            os.write(outbox, _ANNOUNCEMENT.pack(kind, number, index, round, energy))
-        except BrokenPipeError:
-            os._exit(1)  # the master is gone
+            os.write(inbox, _NOTICE.pack(kind, round))
+        except OSError:
+            os._exit(1)  # the master is gone, or has given this birth up
 
     round, worker = _NONE, None
     try:
@@ -487,29 +545,35 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         kernels.use_backend(backend)
         slots = messages[task.code.message_number(number) :]
         worker = Worker(number, task, pickle.loads(data), slots)
-        announce(Kind.JOINED, birth, _NONE)
-        orders = _Orders(inbox)
-        while order := orders.wait():
-            round, buffer, first, delay = order
+        rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
+        read = rings.given(number)  # orders: none for this birth before it has joined
+        notify(Kind.JOINED, _NONE)
+        # Where many processes take turns each finds its caches taken: here every function costs.
+        wait, order_of, tell, compute = rings.wait, rings.order, rings.tell, worker.message
+        while (given := wait(number, birth, read, math.inf)) >= 0:
+            if given == read:  # a signal came
+                continue
+            read = given
+            round, buffer, first, delay = order_of(number, read)
             for index in range(first, worker.message_count):
-                if not orders.sleep(0.0):
-                    return
-                if orders.newer:
+                if index > first and (given := wait(number, birth, read, 0.0)) != read:
                     break
-                if round < newest[0]:
-                    announce(Kind.LEFT, _NONE, round)
+                if round < newest[0, 0]:
+                    tell(number, round, _NONE, 0.0)
                     break
-                seconds = worker.sleep_before(index, delay)
-                if seconds > 0.0 and not orders.sleep(seconds):
-                    return
-                _, energy = worker.message(thetas[buffer], index, round)
-                announce(Kind.MESSAGE, index, round, energy)
+                if delay:
+                    seconds = worker.sleep_before(index, delay)
+                    given = _sleep(seconds, read, lambda *left: wait(number, birth, *left))
+                    if given < 0:
+                        return
+                _, energy = compute(thetas[buffer], index, round)
+                tell(number, round, index, energy)
     except BaseException as error:
         text = failure(worker, _TRACEBACK_BYTES)
         if isinstance(error, _UnguardedError):
             text = f": {error}".encode()
         tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
-        announce(Kind.FAILED, _NONE, round)
+        notify(Kind.FAILED, round)
 
 
 def _load(prepared: dict[str, Any], pickled: bytes) -> tuple[str, Task]:
@@ -528,32 +592,9 @@ class _UnguardedError(RuntimeError):
     """A worker imports the program, and this starts a cluster."""
 
 
-class _Orders:
-    """The rounds that a worker is handed."""
-
-    def __init__(self, inbox: int) -> None:
-        self._inbox = inbox
-        self.newer: tuple[int, int, int, float] | None = None  # arrived, but not waited for
-
-    def wait(self) -> tuple[int, int, int, float] | None:
-        """The newest round, or None at the end."""
-        if self.newer is None:
-            self._read()
-        order, self.newer = self.newer, None
-        return order
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep, and take what arrives meanwhile; False at the end, at once."""
-        until = time.monotonic() + seconds
-        while True:
-            left = min(max(0.0, until - time.monotonic()), _LONGEST_WAIT)
-            if select.select([self._inbox], [], [], left)[0]:
-                if not self._read():
-                    return False
-            elif left == 0.0:
-                return True
-
-    def _read(self) -> bool:
-        command = os.read(self._inbox, _COMMAND.size)
-        self.newer = _COMMAND.unpack(command) if command else None
-        return bool(command)
+def _sleep(seconds: float, given: int, wait: Callable[[int, float], int]) -> int:
+    """Sleep, whatever orders come meanwhile; how many there are by then, or -1, at once."""
+    until = time.monotonic() + seconds
+    while given >= 0 and (left := until - time.monotonic()) > 0.0:
+        given = wait(given, left)
+    return given

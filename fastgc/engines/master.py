@@ -33,6 +33,7 @@ from .interface import (
     Transport,
     check_cluster,
     check_round,
+    parameters_of,
     sample_delays,
 )
 from .options import RoundKeywords, RoundOptions, WhenShort
@@ -64,7 +65,8 @@ class Master:
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
         parameters ``theta`` to all of ``out``, which holds NaN, and returns None or ``out``. It is
-        pickled, so define it in an importable module.
+        pickled, so define it in an importable module. One that has keywords ``partition`` and
+        ``round`` is told them, and one that has more to say is a `Computation`.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
@@ -112,12 +114,17 @@ class Master:
         self._options = RoundOptions.of(options, keywords, type(self).__name__)
         self._size = check_cluster(code, shards, gradient, size)
         self._code = code
+        self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
         self._loads = code.loads
+        self._first = list(code.first_messages)
         self._senders = np.repeat(np.arange(code.n), code.message_counts)
         self._number = self._options.first_round - 1
         self._lent = Lent()
         self._stale = self._refused = 0
+        # Messages that any round takes at least, and whether workers send one each.
+        self._least = code.rule.missing(np.empty(0, dtype=np.int64))
+        self._single = all(count == 1 for count in code.message_counts)
         self._starting, self._live = set(range(code.n)), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
         self._lost: list[int] = []
@@ -151,6 +158,7 @@ class Master:
                 sent.message_size,
                 sent.message_dtype,
                 spread,
+                self._parameters,
             )
         )
         self._close = weakref.finalize(self, _end, self._round, self._transport)
@@ -265,7 +273,7 @@ class Master:
         """
         if not self._close.alive:
             raise RuntimeError("the cluster is closed")
-        theta = check_vector("theta", theta, self._dtype, self._size)
+        theta = check_vector("theta", theta, self._dtype, self._parameters)
         check_round(rnd, self._round)
         n = self._code.n
         asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
@@ -288,7 +296,10 @@ class Master:
         self._number += 1
         number = self._number
         delays = sample_delays(self._options.delays, self._loads, number, self._options.seed)
+        single = self._single and isinstance(rnd, Round)
+        least = self._least if isinstance(rnd, Round) else 1
         if self._options.survivors is not None:
+            single, least = False, 1
             assert not isinstance(rnd, Chosen)
             rnd = Chosen(rnd, self._options.survivors(number), asked, self._options.partial)
         elif len(asked) < self._code.n:
@@ -302,17 +313,29 @@ class Master:
         self._transport.publish(number, theta, set().union(*self._busy.values()))
         start = time.perf_counter()
         deadline = math.inf if self._options.timeout is None else start + self._options.timeout
-        for worker in self._live & asked:
+        free = self._live & asked
+        if single:  # nothing of this round was heard, and each has one message to send
+            late = free & self._busy.keys()
+            free -= late
+            for worker in free:
+                self._busy[worker] = {number}
+                self._transport.hand(worker, 0, delays[worker])
+            free = late
+        for worker in free:
             self._hand(worker, delays[worker])
         for worker in self._lost:
             rnd.straggles(worker)
         hope = self._hope(rnd, asked, math.inf)
-        first, arrived = self._code.first_messages, dict[int, float]()
+        first, arrived = self._first, dict[int, float]()
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         ready = rnd.ready
         while not ready:
-            event = self._next(min(deadline, hope))
+            if not self._inbox:
+                # Half of what is lacking at a time: what came is looked at while the rest is waited
+                # for, and the last one alone at last.
+                self._transport.wanted = max(1, (least - messages + 1) // 2)
+            event = self._next(min(deadline, hope) if hope < math.inf else deadline)
             if event is None:
                 self._give_up(rnd, asked, hope <= deadline)
                 break
@@ -324,16 +347,17 @@ class Master:
                 assert event.message is not None
                 messages += 1
                 if worker not in bad and rnd.wants(worker):
-                    arrived[first[worker] + event.index] = time.perf_counter() - start
+                    when = 1e-9 * event.time if event.time else time.perf_counter()
+                    arrived[first[worker] + event.index] = max(0.0, when - start)
+                    index = None if single else event.index
                     try:
-                        ready = rnd.receive(worker, event.message, event.index, energy=event.energy)
+                        ready = rnd.receive(worker, event.message, index, energy=event.energy)
                     except NonFiniteMessageError:
                         if not self._options.verify or isinstance(rnd, Chosen):
                             raise
                         bad.append(worker)
-                    if (
-                        self._options.verify and self._lost
-                    ):  # they may have to stand in for the corrupt
+                    if self._lost and self._options.verify:
+                        # they may have to stand in for the corrupt
                         hope = self._hope(rnd, asked, hope)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
@@ -373,7 +397,7 @@ class Master:
         rounds = self._busy.get(worker, set())
         if len(rounds) == self._transport.ahead or self._number in rounds:
             return
-        first, end = self._code.first_messages[worker : worker + 2]
+        first, end = self._first[worker : worker + 2]
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # died after its last message, and is back
             return
@@ -382,17 +406,18 @@ class Master:
 
     def _next(self, until: float) -> Event | None:
         """Wait for something to happen, until a time of the clock; None if nothing does."""
+        inbox = self._inbox
         while True:
-            while not self._inbox:
+            while not inbox:
                 now = time.perf_counter()
                 wake = until
                 if self._due:
                     self._restart(now)
                     wake = min(until, *self._due.values(), math.inf)
-                self._inbox.extend(self._transport.listen(max(0.0, wake - now)))
-                if until <= now and not self._inbox:
+                inbox.extend(self._transport.listen(max(0.0, wake - now)))
+                if until <= now and not inbox:
                     return None
-            event = self._inbox.popleft()
+            event = inbox.popleft()
             if self._admit(event):
                 return event
             self._refused += 1
@@ -408,6 +433,8 @@ class Master:
         kind, worker = event.kind, event.worker
         if not 0 <= worker < self._code.n:
             return False
+        if kind == Kind.MESSAGE:
+            return self._admit_message(event)
         if kind == Kind.FAILED:
             when = "while it started" if event.round < 0 else f"in round {event.round}"
             raise WorkerFailedError(f"worker {worker} failed {when}{event.text}", worker)
@@ -424,35 +451,46 @@ class Master:
                 return False
             self._bury(worker)
             return True
-        rounds = self._busy.get(worker, ())
-        if event.round not in rounds:
+        if event.round not in self._busy.get(worker, ()):
             return False
-        last = kind == Kind.LEFT
-        if kind == Kind.MESSAGE:
-            first, end = self._code.first_messages[worker : worker + 2]
-            message = event.message
-            if (
-                not 0 <= event.index < end - first
-                or message is None
-                or message.shape != self._message_shape
-                or message.dtype != self._message_dtype
-            ):
-                return False
-            if event.round < self._number:
-                self._stale += 1
-            elif first + event.index in self._heard:
-                return False
-            else:
-                self._heard.add(first + event.index)
-            self._idle_deaths[worker] = 0
-            last = first + event.index == end - 1
+        self._goes_on(worker, event.round + 1)
+        return True
+
+    def _admit_message(self, event: Event) -> bool:
+        """Note a message; False if its worker cannot have sent it."""
+        worker, number, message = event.worker, event.round, event.message
+        if number not in self._busy.get(worker, ()):
+            return False
+        sent, end = self._first[worker] + event.index, self._first[worker + 1]
+        if (
+            event.index < 0
+            or sent >= end
+            or message is None
+            or message.shape != self._message_shape
+            or (message.dtype is not self._message_dtype and message.dtype != self._message_dtype)
+        ):
+            return False
+        if number < self._number:
+            self._stale += 1
+        elif sent in self._heard:
+            return False
+        else:
+            self._heard.add(sent)
+        self._idle_deaths[worker] = 0
         # It is at this round at least, and after its last message through with it.
-        over = event.round + last
-        if still := {r for r in rounds if r >= over}:
+        over = number + (sent == end - 1)
+        if over > self._number:
+            del self._busy[worker]
+        else:
+            self._goes_on(worker, over)
+        return True
+
+    def _goes_on(self, worker: int, over: int) -> None:
+        """Note that a worker is through with all rounds before `over`."""
+        if still := {r for r in self._busy[worker] if r >= over}:
             self._busy[worker] = still
         else:
             del self._busy[worker]
-        return True
 
     def _bury(self, worker: int) -> None:
         self._live.discard(worker)
@@ -571,10 +609,10 @@ class Chosen:
         """As of the round."""
         self._round.straggles(worker)
 
-    def receive(self, worker: int, message: Array, index: int, *, energy: float) -> bool:
+    def receive(self, worker: int, message: Array, index: int | None, *, energy: float) -> bool:
         """Take a message; whether the round is ready."""
         code = self._round.code
-        number = code.message_number(worker, index)
+        number = code.message_number(worker, index or 0)
         if number in self._missing:
             self._held[number] = message, energy
             self._missing.remove(number)

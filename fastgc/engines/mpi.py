@@ -50,6 +50,7 @@ _HEADER = struct.Struct("=qqqd")
 _NONE = -1
 _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
+_NO_MORE = b"-"  # in place of what a cluster starts with
 _START = 0  # tag of what a cluster starts with; it has two tags of its own after that
 _TAGS = 1000  # clusters until tags are used again
 _TRACEBACK_BYTES = 1 << 14
@@ -150,6 +151,32 @@ class MPICluster(Master):
             _serve(job.comm)
         return True
 
+    @staticmethod
+    def serve_all(comm: MPI.Intracomm | None = None) -> bool:
+        """Be a worker of one cluster after the other, until the master's program ends.
+
+        Parameters
+        ----------
+        comm : mpi4py.MPI.Intracomm, optional
+            As of the cluster.
+
+        Returns
+        -------
+        bool
+            Whether this rank was a worker; on the master False, at once: all other ranks must call
+            this, too.
+        """
+        job = _job(_check_comm(comm))
+        if job.comm.rank == 0:
+            if not job.dismisses:
+                job.dismisses = True
+                weakref.finalize(job, _dismiss, job.comm)
+            return False
+        with _as_worker():
+            while _serve(job.comm):
+                pass
+        return True
+
 
 def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
     if comm is None:
@@ -170,6 +197,8 @@ class _Job:
         How many there were.
     open : bool
         Whether one is.
+    dismisses : bool
+        Whether the other ranks wait for clusters until they are told that there is none any more.
     late : list of _Link
         To workers that did not answer when their cluster was closed.
     """
@@ -182,10 +211,19 @@ class _Job:
             _Pause.spin, _Pause.least = 0.0, _LEAST[comm.rank > 0]
         here.Free()
         self.clusters = 0
-        self.open = False
+        self.open = self.dismisses = False
         self.late: list[_Link] = []
         # Finalizers run in the reverse order of their making: after those of clusters.
         weakref.finalize(self, _leave, self.late)
+
+
+def _dismiss(comm: MPI.Intracomm) -> None:
+    """Tell all ranks that there will be no more clusters."""
+    if not (MPI.Is_finalized() or hasattr(sys, "last_value")):  # else the job is aborted
+        sends = [comm.Isend([_NO_MORE, MPI.BYTE], rank, _START) for rank in range(1, comm.size)]
+        pause = _Pause(_GRACE)
+        while not MPI.Request.Testall(sends) and pause():
+            pass
 
 
 def _processors() -> int:
@@ -229,6 +267,7 @@ class _Ranks:
     # A worker at an older round is told that there is a newer one, and asks for it, which is then
     # the newest: parameters sent ahead need not be.
     ahead = 1
+    wanted = 1
 
     def __init__(self, job: _Job, task: Task) -> None:
         code = task.code
@@ -245,7 +284,7 @@ class _Ranks:
         self._job, self._task = job, task
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._orders: list[Array] = []
-        self._nbytes = _LINE + task.size * task.dtype.itemsize
+        self._nbytes = _LINE + task.parameters * task.dtype.itemsize
         job.open = True
         job.clusters += 1
         tag = _tag(job.clusters)
@@ -425,9 +464,12 @@ def _settle(links: list[_Link], seconds: float) -> None:
             return
 
 
-def _serve(comm: MPI.Intracomm) -> None:
-    """Be the worker of one cluster."""
-    tag, nbytes, common, data = pickle.loads(_receive_start(comm).data)
+def _serve(comm: MPI.Intracomm) -> bool:
+    """Be the worker of one cluster; False, at once, if there is none any more."""
+    start = _receive_start(comm)
+    if start.tobytes() == _NO_MORE:
+        return False
+    tag, nbytes, common, data = pickle.loads(start.data)
     orders = _Orders(comm, tag, nbytes)
     sends: list[MPI.Prequest] = []
     worker = None
@@ -474,6 +516,7 @@ def _serve(comm: MPI.Intracomm) -> None:
     orders.free()
     for send in sends:
         send.Free()
+    return True
 
 
 class _Orders:

@@ -54,7 +54,8 @@ class RoundOptions:
         The longest a round may wait, in seconds.
     message_dtype : numpy dtype, optional
         The type of messages, if they are to be less precise, ``float16`` or ``"bfloat16"``, say, or
-        more: ``float64``, where a code loses too many of float32's digits.
+        more: ``float64``, where a code loses too many of float32's digits; ``"float64x2"``, where
+        a Reed-Solomon code loses too many of float64's.
     tracker : StabilityTracker, optional
         Takes down how precise each gradient is. If it is to wait for more messages when few make it
         imprecise, a round waits until it is content, no worker is left, or the time is out.
@@ -118,7 +119,7 @@ class RoundOptions:
         if patience != math.inf:
             patience = check_real("patience", patience)
         if self.message_dtype is not None:
-            check_dtype(self.message_dtype, halves=True)
+            check_dtype(self.message_dtype, halves=True, pairs=True)
         tracker: Any = self.tracker
         if tracker is not None and (isinstance(tracker, type) or not hasattr(tracker, "record")):
             raise TypeError(f"tracker must be an object with a method record, not {tracker!r}")

@@ -139,6 +139,7 @@ class _Actors:
         self, task: Task, address: str | None, options: dict[str, Any], start_timeout: float
     ) -> None:
         self.ahead = 1
+        self.wanted = 1
         self._ray = ray = _extras.ray()
         self._messages = task.code.message_counts
         self._start_timeout = start_timeout

@@ -21,6 +21,7 @@ from .interface import (
     RoundReport,
     check_cluster,
     check_round,
+    parameters_of,
     sample_delays,
 )
 from .master import Chosen
@@ -90,6 +91,7 @@ class SimulatedCluster:
         self._size = check_cluster(code, shards, gradient, size)
         self._timeout = math.inf if run.timeout is None else run.timeout
         self._code, self._shards, self._gradient = code, shards, gradient
+        self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
         self._loads = code.loads
         self._work = check_cost(code.n, cost) * self._loads
@@ -154,7 +156,7 @@ class SimulatedCluster:
         """
         if self._closed:
             raise RuntimeError("the cluster is closed")
-        theta = check_vector("theta", theta, self._dtype, self._size)
+        theta = check_vector("theta", theta, self._dtype, self._parameters)
         check_round(rnd, self._round)
         code, sender = self._code, self._sender
         asked = np.zeros(code.n, dtype=bool)
@@ -293,6 +295,13 @@ class _Partials:
             if cluster._options.batch is not None:
                 shard = cluster._options.batch(shard, partition, cluster._number)
             partial = np.empty(cluster._size, cluster._form.partial_dtype)
-            partial_gradient(cluster._gradient, self._theta, shard, partial)
+            partial_gradient(
+                cluster._gradient,
+                self._theta,
+                shard,
+                partial,
+                partition=partition,
+                round=cluster._number,
+            )
             self._known[partition] = partial
         return partial

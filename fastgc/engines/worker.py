@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .interface import Gradient, Task
+from .. import kernels
+from .interface import Gradient, Messages, Task
 
-__all__ = ["Worker", "failure", "partial_gradient"]
+__all__ = ["Worker", "asked_of", "failure", "partial_gradient"]
 
 Array = NDArray[Any]
 
@@ -21,7 +23,15 @@ Array = NDArray[Any]
 _UNWRITTEN = {4: np.uint32(0x7FC04743), 8: np.uint64(0x7FF8464153544743)}
 
 
-def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -> None:
+def partial_gradient(
+    gradient: Gradient,
+    theta: Array,
+    shard: Any,
+    out: Array,
+    *,
+    partition: int = -1,
+    round: int = -1,
+) -> None:
     """Let `gradient` write a partial gradient to `out`, whatever that holds.
 
     Raises
@@ -33,7 +43,9 @@ def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -
     """
     bits, unwritten = _marked(out)
     bits.fill(unwritten)
-    _check_returned(gradient(theta, shard, out), out)
+    asked = asked_of(gradient)
+    told = {"partition": partition, "round": round}
+    _check_returned(gradient(theta, shard, out, **{name: told[name] for name in asked}), out)
     missing = np.flatnonzero(bits == unwritten) // (bits.size // out.size)
     if missing.size:
         count = np.unique(missing).size
@@ -42,6 +54,20 @@ def partial_gradient(gradient: Gradient, theta: Array, shard: Any, out: Array) -
             f"the first of them out[{missing[0]}]: it must write all of them, and not add to what "
             "is there"
         )
+
+
+def asked_of(gradient: Gradient) -> list[str]:
+    """Which of ``partition`` and ``round`` a gradient has as keywords of its own."""
+    try:
+        parameters = inspect.signature(gradient).parameters
+    except (TypeError, ValueError):  # of some callables there is none
+        return []
+    own = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        name
+        for name in ("partition", "round")
+        if name in parameters and parameters[name].kind in own
+    ]
 
 
 def _marked(out: Array) -> tuple[Array, Any]:
@@ -62,6 +88,16 @@ def _check_returned(returned: object, out: Array) -> None:
         )
 
 
+class _Alone(NamedTuple):
+    """A message of one partition, with all prepared."""
+
+    partial: Array  # what the gradient writes
+    bits: Array
+    unwritten: Any
+    encode: Callable[[], float]  # returns its energy
+    message: Array
+
+
 class Worker:
     """One worker's side of a round: its messages, one after another.
 
@@ -80,8 +116,6 @@ class Worker:
     ----------
     message_count : int
         How many messages it sends in a round.
-    partition : int
-        The one that it is computing; -1: none.
     """
 
     def __init__(
@@ -91,28 +125,21 @@ class Worker:
         data: list[list[tuple[int, Any]]],
         out: Sequence[Array] | None = None,
     ) -> None:
-        self._task = task
-        self._data = data
         self.message_count = len(data)
-        self.partition = -1
         self._together = bool(task.code.sends_together[number])
         # By round and index: those that are computed, and not yet asked for.
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
         # That a delay is slept in.
         self._parts = self.message_count if task.spread and not self._together else 1
-        self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
-        self._bits, self._unwritten = _marked(self._partial)
-        self._encoders = [
-            task.code.encoder(
-                number,
-                task.size,
-                task.dtype,
-                out=None if out is None else out[index],
-                index=index,
-                message_dtype=task.message_dtype,
-            )
-            for index in range(self.message_count)
-        ]
+        own = getattr(task.gradient, "worker", None)
+        self._compute: Messages = (
+            _Encoded(number, task, data, out) if own is None else own(number, task, out)
+        )
+
+    @property
+    def partition(self) -> int:
+        """The one that it is computing; -1: none."""
+        return self._compute.partition
 
     def sleep_before(self, index: int, delay: float) -> float:
         """Seconds of a round's delay to sleep before a message."""
@@ -125,35 +152,121 @@ class Worker:
 
         Returns it, and its energy.
         """
+        if not self._together:
+            return self._compute(theta, index, round)
         if (round, index) not in self._computed:
-            end = self.message_count if self._together else index + 1
             self._computed = {
-                (round, at): self._compute(theta, at, round) for at in range(index, end)
+                (round, at): self._compute(theta, at, round)
+                for at in range(index, self.message_count)
             }
         return self._computed.pop((round, index))
 
-    def _compute(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
-        encoder, task = self._encoders[index], self._task
+
+class _Encoded:
+    """Messages encoded from the partial gradients that a task's function writes."""
+
+    def __init__(
+        self,
+        number: int,
+        task: Task,
+        data: list[list[tuple[int, Any]]],
+        out: Sequence[Array] | None,
+    ) -> None:
+        self._number, self._task, self._data = number, task, data
+        self._asked = asked_of(task.gradient)
+        self._gradient = self._told if self._asked else task.gradient
+        self.partition = self._round = -1
+        self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        self._bits, self._unwritten = _marked(self._partial)
+        self._encoders = [
+            task.code.encoder(
+                number,
+                task.size,
+                task.dtype,
+                out=None if out is None else out[index],
+                index=index,
+                message_dtype=task.message_dtype,
+            )
+            for index in range(len(data))
+        ]
+        self._alone = [self._prepared(index) for index in range(len(data))]
+
+    def _prepared(self, index: int) -> _Alone | None:
+        """How to compute a message of one partition; None: there are more, or it is rounded."""
+        task, out = self._task, self._encoders[index].out
+        form = task.code.format(task.size, task.dtype, task.message_dtype)
+        if (
+            len(self._data[index]) != 1
+            or form.pieces > 1
+            or form.paired
+            or form.partial_dtype != form.row_dtype
+            or form.sum_dtype != form.message_dtype
+        ):
+            return None
+        coefficients = task.code.coefficients(self._number, index)
+        mode, sums = form.encode_mode, form.reals(out, form.encode_mode)
+        if mode == kernels.REAL and coefficients[0] == 1 and form.partial_dtype == out.dtype:
+            # The message is the partial gradient.
+            return _Alone(out, *_marked(out), kernels.bind_square_sum(_reals(out)), out)
+        reals = form.reals(self._partial, mode)
+        rows = kernels.Rows.of([reals], reals.size, reals.dtype)
+        encode = kernels.bind_encode(mode, rows, coefficients, np.abs(coefficients) ** 2, sums)
+        return _Alone(self._partial, self._bits, self._unwritten, encode, out)
+
+    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        self._round = round
+        alone = self._alone[index]
+        if alone is not None:
+            return self._compute_alone(alone, theta, index)
+        encoder, partial = self._encoders[index], self._partial
         encoder.reset()
-        for partition, shard in self._data[index]:
-            self.partition = partition
-            part = shard if task.batch is None else task.batch(shard, partition, round)
+        for partition, part in self._parts(index):
             self._bits.fill(self._unwritten)  # what is not written is NaN in the message
-            _check_returned(task.gradient(theta, part, self._partial), self._partial)
-            encoder.add(partition, self._partial)
+            _check_returned(self._gradient(theta, part, partial), partial)
+            encoder.add(partition, partial)
         message = encoder.message()
         if math.isnan(encoder.energy):
-            self._find_unwritten(theta, index, round)
+            self._find_unwritten(theta, index)
         self.partition = -1
         return message, encoder.energy
 
-    def _find_unwritten(self, theta: Array, index: int, round: int) -> None:
-        """Compute the partial gradients of a message anew, to tell which is not written whole."""
-        task = self._task
+    def _compute_alone(self, alone: _Alone, theta: Array, index: int) -> tuple[Array, float]:
+        """The same of one partition. Where many processes take turns, each function costs."""
+        [(self.partition, part)] = self._data[index]
+        batch, written = self._task.batch, alone.partial
+        if batch is not None:
+            part = batch(part, self.partition, self._round)
+        alone.bits.fill(alone.unwritten)
+        returned = self._gradient(theta, part, written)
+        if returned is not None:
+            _check_returned(returned, written)
+        energy = alone.encode()
+        if energy != energy:
+            self._find_unwritten(theta, index)
+        self.partition = -1
+        return alone.message, energy
+
+    def _told(self, theta: Array, part: Any, out: Array) -> object:
+        told = {"partition": self.partition, "round": self._round}
+        return self._task.gradient(theta, part, out, **{name: told[name] for name in self._asked})
+
+    def _parts(self, index: int) -> Iterator[tuple[int, Any]]:
+        batch = self._task.batch
         for partition, shard in self._data[index]:
             self.partition = partition
-            part = shard if task.batch is None else task.batch(shard, partition, round)
-            partial_gradient(task.gradient, theta, part, self._partial)
+            yield partition, shard if batch is None else batch(shard, partition, self._round)
+
+    def _find_unwritten(self, theta: Array, index: int) -> None:
+        """Compute the partial gradients of a message anew, to tell which is not written whole."""
+        for partition, part in self._parts(index):
+            partial_gradient(
+                self._task.gradient,
+                theta,
+                part,
+                self._partial,
+                partition=partition,
+                round=self._round,
+            )
 
 
 def failure(worker: Worker | None, nbytes: int = 1 << 14) -> bytes:

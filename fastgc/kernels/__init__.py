@@ -14,8 +14,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import choice, threads
+from .apart import bind_add, bind_apart
+from .arrivals import Arrivals
 from .choice import backend, backends, use_backend
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
+from .cover import CellsPlan, TilingPlan, tiling_plan
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -28,30 +31,42 @@ from .cyclic import (
     Where,
     cyclic_stream,
 )
+from .delays import DelayPlan
 from .facade import (
     amsgrad,
+    bind_cells,
     bind_combine,
     bind_decoding_vector,
     bind_encode,
     bind_fourier,
+    bind_functional,
+    bind_square_sum,
     bind_stream,
     bind_survivor_mask,
+    bind_tiling,
     combine,
+    combine_pairs,
     completion,
     decoding_vectors,
+    draw,
     lagrange_basis,
+    lagrange_evaluate,
     lagrange_products,
+    lagrange_weights,
     leja_order,
     nesterov,
     replace,
     sgd,
+    simulate,
     solve_vandermonde,
     square_distance,
     square_sum,
 )
 from .fourier import Fourier, fourier_rebuild
-from .near_exact import near_exact
-from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows, address, stacked
+from .near_exact import locator_pairs, near_exact, near_exact_pairs
+from .rings import Rings
+from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
+from .shifts import Shifts, shortest
 from .whitened import whitened
 
 __all__ = [
@@ -65,43 +80,66 @@ __all__ = [
     "REAL_PART",
     "SPREAD",
     "TILING",
+    "AddRow",
+    "Arrivals",
+    "CellsPlan",
+    "Combinations",
     "Completion",
     "CompletionPlan",
     "CyclicPlan",
     "CyclicStream",
     "Decode",
+    "DelayPlan",
     "Fourier",
+    "Rings",
     "Rows",
+    "Shifts",
     "Status",
     "StreamCalls",
+    "TilingPlan",
     "Where",
     "address",
     "amsgrad",
     "backend",
     "backends",
+    "bind_add",
+    "bind_apart",
+    "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
     "bind_encode",
     "bind_fourier",
+    "bind_functional",
+    "bind_square_sum",
     "bind_stream",
     "bind_survivor_mask",
+    "bind_tiling",
     "combine",
+    "combine_pairs",
     "completion",
     "cyclic_stream",
     "decoding_vectors",
+    "draw",
     "fourier_rebuild",
     "lagrange_basis",
+    "lagrange_evaluate",
     "lagrange_products",
+    "lagrange_weights",
     "leja_order",
+    "locator_pairs",
     "near_exact",
+    "near_exact_pairs",
     "nesterov",
     "replace",
     "sgd",
+    "shortest",
+    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",
     "stacked",
     "threads",
+    "tiling_plan",
     "use_backend",
     "whitened",
 ]

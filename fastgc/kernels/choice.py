@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .completion import Completion, CompletionPlan
+from .cover import CellsPlan, TilingPlan
 from .cyclic import CyclicPlan, CyclicStream, Decode, StreamCalls, Where
+from .delays import DelayPlan
 from .fourier import Polar
-from .rows import CombinePart, EncodePart, Rows
+from .rows import CombineRows, EncodeRows, Rows
 
-__all__ = ["NAMES", "backend", "backends", "load", "use_backend"]
+__all__ = ["NAMES", "backend", "backends", "folds_floats", "load", "use_backend"]
 
 BackendName = Literal["c", "numba", "numpy"]
 NAMES = ("c", "numba", "numpy")  # best first
@@ -59,14 +61,33 @@ class Backend(Protocol):
         self, n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
     ) -> Callable[[int], int]: ...
 
+    def bind_cells(
+        self, plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+    ) -> Callable[[int], int]: ...
+
+    def bind_tiling(
+        self, plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+    ) -> Callable[[int], int]: ...
+
     def combine(
         self,
         mode: int,
         rows: Rows,
         coef: NDArray[Any],
         out: NDArray[Any],
-        lo: int,
-        hi: int,
+        extent: int,
+        accumulate: bool,
+        check: bool,
+    ) -> bool: ...
+
+    def combine_pairs(
+        self,
+        rows: Rows,
+        coef: NDArray[np.complex128],
+        out: NDArray[np.float64],
+        extent: int,
+        paired: bool,
+        rounded: bool,
         accumulate: bool,
         check: bool,
     ) -> bool: ...
@@ -78,9 +99,10 @@ class Backend(Protocol):
         numbers: NDArray[np.int64],
         coef: NDArray[Any],
         out: NDArray[Any],
+        extent: int,
         accumulate: bool,
         check: bool,
-    ) -> CombinePart: ...
+    ) -> CombineRows: ...
 
     def bind_encode(
         self,
@@ -89,8 +111,9 @@ class Backend(Protocol):
         coef: NDArray[Any],
         weights: NDArray[np.float64],
         out: NDArray[Any],
+        extent: int,
         accumulate: bool,
-    ) -> EncodePart: ...
+    ) -> EncodeRows: ...
 
     def square_sum(self, x: NDArray[Any]) -> float: ...
 
@@ -162,6 +185,33 @@ class Backend(Protocol):
         out: NDArray[Any],
     ) -> None: ...
 
+    def lagrange_weights(
+        self,
+        nodes: NDArray[Any],
+        scaled: NDArray[Any],
+        weights: NDArray[Any],
+        exponent: NDArray[np.int64] | None,
+    ) -> int | None: ...
+
+    def lagrange_evaluate(
+        self,
+        nodes: NDArray[Any],
+        weights: NDArray[Any],
+        weight_exponent: NDArray[np.int64],
+        values: NDArray[Any],
+        points: NDArray[Any],
+        scale: float,
+        out: NDArray[Any],
+    ) -> bool: ...
+
+    def bind_functional(
+        self,
+        nodes: NDArray[Any],
+        points: NDArray[Any],
+        chosen: NDArray[np.int64],
+        out: NDArray[Any],
+    ) -> Callable[[int], int]: ...
+
     def ridge(
         self,
         circle: NDArray[np.complex128],
@@ -171,11 +221,46 @@ class Backend(Protocol):
         out: NDArray[np.complex128],
     ) -> None: ...
 
+    def ridge_pairs(
+        self,
+        circle: NDArray[np.float64],
+        turns: NDArray[np.int64],
+        c: int,
+        out: NDArray[np.complex128],
+    ) -> None: ...
+
+    def locator_pairs(
+        self,
+        circle: NDArray[np.float64],
+        turns: NDArray[np.int64],
+        out: NDArray[np.complex128],
+    ) -> None: ...
+
     def completion(
         self,
         plan: CompletionPlan,
         delay: NDArray[np.float64],
         work: NDArray[np.float64],
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+        out: Completion,
+    ) -> None: ...
+
+    def draw(
+        self,
+        delays: DelayPlan,
+        first: int,
+        wait: NDArray[np.float64],
+        whole: NDArray[np.float64],
+    ) -> None: ...
+
+    def simulate(
+        self,
+        plan: CompletionPlan,
+        delays: DelayPlan,
+        first: int,
         late: NDArray[np.float64],
         receive: float,
         overhead: float,
@@ -219,6 +304,11 @@ def backend() -> str:
     """Name of the backend in use: "c", "numba" or "numpy"."""
     load()
     return name
+
+
+def folds_floats() -> bool:
+    """Whether rows of float32 are added up in float32, a few at a time: by C; others in float64."""
+    return backend() == "c"
 
 
 class use_backend:

@@ -56,6 +56,7 @@ class Status(IntEnum):
     NO_MEMORY = 5
     NOT_FINITE = 6
     IMPRECISE = 7
+    MISPLACED = 8
 
 
 Decode: TypeAlias = Callable[[int, int], int]

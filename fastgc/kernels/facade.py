@@ -1,38 +1,52 @@
-"""The kernels of the backend in use, their large calls split over threads."""
+"""The kernels of the backend in use.
+
+Of C, what takes long enough is split over threads (see `threads`); the others use one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import choice, threads
+from . import choice
 from . import numpy as plain
 from .completion import Completion, CompletionPlan
-from .cyclic import LOOKUP, CyclicPlan, CyclicStream, Decode, StreamCalls, Where
+from .cover import CellsPlan, TilingPlan
+from .cyclic import CyclicPlan, CyclicStream, Decode, StreamCalls, Where
+from .delays import DelayPlan
 from .fourier import Fourier
-from .rows import INTEGER, PACKED, Rows, kind_of
+from .rows import INTEGER, Rows, extent_of, kind_of
 
 __all__ = [
     "amsgrad",
+    "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
     "bind_encode",
     "bind_fourier",
+    "bind_functional",
     "bind_stream",
     "bind_survivor_mask",
+    "bind_tiling",
     "combine",
+    "combine_pairs",
     "completion",
     "decoding_vectors",
+    "draw",
     "lagrange_basis",
+    "lagrange_evaluate",
     "lagrange_products",
+    "lagrange_weights",
     "leja_order",
     "nesterov",
     "replace",
     "sgd",
+    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",
@@ -69,10 +83,6 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
     return choice.load().bind_stream(plan, stream)
 
 
-# Below so many factors in all, threads do not repay their cost: 8 of them take a nanosecond or so.
-_THRESHOLD_FACTORS = 1 << 20
-
-
 def decoding_vectors(
     plan: CyclicPlan,
     masks: NDArray[np.bool_],
@@ -81,7 +91,7 @@ def decoding_vectors(
     where: NDArray[np.int64],
     longest: float = math.inf,
 ) -> None:
-    """Decoding vectors of many rounds. Many factors are split over threads by rounds.
+    """Decoding vectors of many rounds.
 
     Parameters
     ----------
@@ -97,20 +107,7 @@ def decoding_vectors(
         entry is beyond a double; or -2, if the sum of their squares is over `longest`.
     longest : float
     """
-    kernels = choice.active or choice.load()
-    rounds, n = masks.shape
-    survivors = int(np.count_nonzero(masks))
-    factors = survivors if method == LOOKUP else min(survivors, masks.size - survivors)
-    if factors * n < _THRESHOLD_FACTORS or choice.name == "numpy":
-        kernels.decoding_vectors(plan, masks, method, out, where, longest)
-    else:
-        threads.run(
-            lambda lo, hi: kernels.decoding_vectors(
-                plan, masks[lo:hi], method, out[lo:hi], where[lo:hi], longest
-            ),
-            rounds,
-            align=8,  # of the numbers written, a cache line
-        )
+    (choice.active or choice.load()).decoding_vectors(plan, masks, method, out, where, longest)
 
 
 def bind_survivor_mask(
@@ -131,6 +128,43 @@ def bind_survivor_mask(
     return choice.load().bind_survivor_mask(n, survivors, bits)
 
 
+def bind_cells(
+    plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
+    or what the plan multiplies by, for the first message of each cell, and 0 for others. Its status
+    may be `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, and `out` means nothing
+    then. Pointers are taken once, here.
+
+    Parameters
+    ----------
+    plan : CellsPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
+    return choice.load().bind_cells(plan, survivors, out)
+
+
+def bind_tiling(
+    plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` as of `bind_cells`. It writes 1 for the fewest
+    messages that add up to the whole; where none do, 1 and -1 for the fewest that do if some are
+    subtracted; and 0 for others. Of equally few it takes those found first, in breadth, by number.
+
+    Parameters
+    ----------
+    plan : TilingPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
+    return choice.load().bind_tiling(plan, survivors, out)
+
+
 def combine(
     mode: int,
     rows: Rows,
@@ -141,9 +175,10 @@ def combine(
 ) -> bool:
     """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
 
-    Sums are taken in float64 and rounded once, to `out`'s precision (of halves in float32; a single
-    row of float32 is added in that precision). Large combinations are split over threads by
-    elements.
+    Rows of float32 are added up in float32, as coefficients are rounded to it, by at most 8; what
+    these add up to, in float64, and that is rounded once. The error is at most, to first order,
+    ``u |out| + (min(f, 8) + parts + 1) u sum_r |coef[r]| |rows[r]|`` with ``u = 2^-24``, and of
+    parts 1 for real coefficients, 2 for complex ones. (NumPy and Numba take all sums in float64.)
 
     Parameters
     ----------
@@ -169,25 +204,61 @@ def combine(
         False if `check` is set and a written value is NaN or Inf, else True.
     """
     if rows.kind == INTEGER:
-        return plain.combine(mode, rows, coef, out, 0, rows.length, accumulate, check)
+        return plain.combine(mode, rows, coef, out, rows.length, accumulate, check)
     kernels = choice.active or choice.load()
-    extent = _extent(mode, rows, out)
-    moved = (len(rows.arrays) + 1) * rows.nbytes
-    if moved < threads.THRESHOLD_BYTES or choice.name == "numpy":
-        return kernels.combine(mode, rows, coef, out, 0, extent, accumulate, check)
-    return all(
-        threads.run(
-            lambda lo, hi: kernels.combine(mode, rows, coef, out, lo, hi, accumulate, check), extent
-        )
-    )
+    extent = extent_of(mode, rows.length, out.size)
+    return kernels.combine(mode, rows, coef, out, extent, accumulate, check)
 
 
-def _extent(mode: int, rows: Rows, out: NDArray[Any]) -> int:
-    """Elements of the rows that a combination goes over: whole pairs."""
-    if mode != PACKED:
-        return rows.length
-    extent = max(rows.length, out.size)
-    return extent + (extent & 1)
+def combine_pairs(
+    rows: Rows,
+    coef: NDArray[np.complex128],
+    out: NDArray[np.float64],
+    *,
+    paired: bool,
+    rounded: bool = False,
+    accumulate: bool = False,
+    check: bool = False,
+) -> bool:
+    """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that, in twice float64's precision.
+
+    Complex coefficients, and reals that stand for complex pairs, as in `combine` for ``PACKED``. A
+    number of twice float64's precision is a pair of float64, `high` and `low`, that stands for
+    ``high + low``, with ``|low| <= ulp(high) / 2``; vectors of them have both side by side.
+
+    High parts are added up without error, what they lack in float64 (Ogita, Rump and Oishi,
+    "Accurate sum and dot product", 2005). Errors are at most ``(f + 2)^2 2^-106 sum_r |coef[r]|
+    |rows[r]|``, and the final rounding; with elements of size 1 they are usually about
+    ``0.3 sqrt(f) 2^-106 ||coef||``. Coefficients and elements over 2^995 may give NaN, and products
+    below 2^-968 errors of 2^-1072 each. What is not finite gives NaN or Inf.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of float64: q reals each; or with `paired` q pairs, 2 q float64.
+    coef : (f, 2) complex128 array
+        High parts of the real and the imaginary part, then low ones.
+    out : (2 p,) float64 array
+        p pairs, normalised; p is q, or if this is odd, q + 1, or one less than q if this is even.
+        With `rounded` (p,): numbers rounded to float64.
+    paired : bool
+        Rows consist of pairs.
+    rounded : bool
+        Write float64; for rows of pairs.
+    accumulate : bool
+        Add to `out`.
+    check : bool
+        Look for NaN and Inf in what is written.
+
+    Returns
+    -------
+    bool
+        False if `check` is set and a written value is NaN or Inf, else True.
+    """
+    kernels = choice.active or choice.load()
+    extent = max(rows.length // (2 if paired else 1), out.size // (1 if rounded else 2))
+    extent += extent & 1
+    return kernels.combine_pairs(rows, coef, out, extent, paired, rounded, accumulate, check)
 
 
 def bind_combine(
@@ -214,16 +285,8 @@ def bind_combine(
         Of rows; as long as `coef`.
     """
     backend = plain if rows.kind == INTEGER else choice.load()
-    part = backend.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
-    extent = _extent(mode, rows, out)
-    together = backend is plain or choice.name == "numpy"
-
-    def combine(count: int) -> int:  # refers to `rows`, and so keeps them
-        if (count + 1) * rows.nbytes < threads.THRESHOLD_BYTES or together:
-            return part(count, 0, extent)
-        return max(threads.run(lambda lo, hi: part(count, lo, hi), extent))
-
-    return combine
+    extent = extent_of(mode, rows.length, out.size)
+    return backend.bind_combine(mode, rows, numbers, coef, out, extent, accumulate, check)
 
 
 def bind_encode(
@@ -248,28 +311,24 @@ def bind_encode(
         For each of the f rows that will be listed, as `coef`.
     """
     backend = plain if rows.kind == INTEGER else choice.load()
-    part = backend.bind_encode(mode, rows, coef, weights, out, accumulate)
-    extent = _extent(mode, rows, out)
-    together = (coef.size + 1) * rows.nbytes < threads.THRESHOLD_BYTES
-    together = together or backend is plain or choice.name == "numpy"
-
-    def encode() -> float:  # refers to `rows`, and so keeps them
-        return part(0, extent) if together else sum(threads.run(part, extent))
-
-    return encode
+    extent = extent_of(mode, rows.length, out.size)
+    return backend.bind_encode(mode, rows, coef, weights, out, extent, accumulate)
 
 
 def square_sum(x: NDArray[Any]) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
-    Of float32, float64, float16, bfloat16 or integers. Split over threads as `sgd`.
+    Of float32, float64, float16, bfloat16 or integers.
     """
     if kind_of(x.dtype) == INTEGER:
         return plain.square_sum(x)
-    kernel = (choice.active or choice.load()).square_sum
-    if x.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(x)
-    return sum(threads.run(lambda lo, hi: kernel(x[lo:hi]), x.size))
+    return (choice.active or choice.load()).square_sum(x)
+
+
+def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
+    """Prepare `square_sum` of a contiguous vector of float32 or float64, as it is when called."""
+    bind = getattr(choice.load(), "bind_square_sum", None)
+    return partial(square_sum, x) if bind is None else bind(x)
 
 
 def sgd(
@@ -282,8 +341,7 @@ def sgd(
     """``velocity = momentum * velocity - lr * gradient; theta += velocity``, in one pass.
 
     As all steps here: in the vectors' own precision and in place. The gradient may be one of the
-    vectors that are written; apart from that, none overlap. Large vectors are split over threads by
-    elements, which changes nothing but the rounding of what is returned.
+    vectors that are written; apart from that, none overlap.
 
     Parameters
     ----------
@@ -297,23 +355,11 @@ def sgd(
     -------
     float
         Squared distance that theta moved: the squares of the differences between what is stored now
-        and before, added up in float64. Not finite if a difference is not.
+        and before, added up in float64. Not finite if a difference is not. Its relative error is
+        below p 2^-53, and in float32, where exact differences would cost half of the step's time,
+        2^-20 more.
     """
-    kernel = (choice.active or choice.load()).sgd
-    if (2 if velocity is None else 3) * theta.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(theta, velocity, gradient, lr, momentum)
-    return sum(
-        threads.run(
-            lambda lo, hi: kernel(
-                theta[lo:hi],
-                None if velocity is None else velocity[lo:hi],
-                gradient[lo:hi],
-                lr,
-                momentum,
-            ),
-            theta.size,
-        )
-    )
+    return (choice.active or choice.load()).sgd(theta, velocity, gradient, lr, momentum)
 
 
 def nesterov(
@@ -337,15 +383,7 @@ def nesterov(
     float
         Squared distance that the point moved.
     """
-    kernel = (choice.active or choice.load()).nesterov
-    if 3 * theta.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(theta, point, gradient, lr, momentum)
-    return sum(
-        threads.run(
-            lambda lo, hi: kernel(theta[lo:hi], point[lo:hi], gradient[lo:hi], lr, momentum),
-            theta.size,
-        )
-    )
+    return (choice.active or choice.load()).nesterov(theta, point, gradient, lr, momentum)
 
 
 def amsgrad(
@@ -374,16 +412,8 @@ def amsgrad(
     float
         Squared distance that theta moved.
     """
-    kernel = (choice.active or choice.load()).amsgrad
-    if 4 * theta.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(theta, h, v, gradient, lr, beta1, beta2, epsilon)
-    return sum(
-        threads.run(
-            lambda lo, hi: kernel(
-                theta[lo:hi], h[lo:hi], v[lo:hi], gradient[lo:hi], lr, beta1, beta2, epsilon
-            ),
-            theta.size,
-        )
+    return (choice.active or choice.load()).amsgrad(
+        theta, h, v, gradient, lr, beta1, beta2, epsilon
     )
 
 
@@ -402,15 +432,7 @@ def replace(old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None = N
     float
         Squared distance from the old vector to the new one.
     """
-    kernel = (choice.active or choice.load()).replace
-    if (2 if total is None else 3) * old.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(old, new, total)
-    return sum(
-        threads.run(
-            lambda lo, hi: kernel(old[lo:hi], new[lo:hi], None if total is None else total[lo:hi]),
-            old.size,
-        )
-    )
+    return (choice.active or choice.load()).replace(old, new, total)
 
 
 def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
@@ -420,10 +442,7 @@ def square_distance(x: NDArray[Any], y: NDArray[Any]) -> float:
     ----------
     x, y : (p,) float32 or float64 array
     """
-    kernel = (choice.active or choice.load()).square_distance
-    if 2 * x.nbytes < threads.THRESHOLD_BYTES:
-        return kernel(x, y)
-    return sum(threads.run(lambda lo, hi: kernel(x[lo:hi], y[lo:hi]), x.size))
+    return (choice.active or choice.load()).square_distance(x, y)
 
 
 def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
@@ -526,9 +545,85 @@ def lagrange_basis(
     (choice.active or choice.load()).lagrange_basis(nodes, weights, weight_exponent, points, out)
 
 
-# A round takes 1 to 3 ns for each message, more where they are put in order: below so many in all,
-# threads do not repay their cost.
-_THRESHOLD_ARRIVALS = 200_000
+def lagrange_weights(
+    nodes: NDArray[Any],
+    scaled: NDArray[Any],
+    weights: NDArray[Any],
+    exponent: NDArray[np.int64] | None,
+) -> int | None:
+    """Barycentric weights ``1 / prod_(i != j) (x_j - x_i)`` of the nodes over a power of two.
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+    scaled : (m,) array
+        ``nodes * 2.0**shift``, whose largest part lies in [1/2, 1): x.
+    weights : (m,) array
+        Of the nodes' dtype, as `scaled`.
+    exponent : (m,) int64 array or None
+        Weight j is ``weights[j] * 2.0**exponent[j]``. None: all weights are instead multiplied by
+        one power of two, with which the largest modulus lies in [1, 2).
+
+    Returns
+    -------
+    int or None
+        The shift; None if a node is not finite or two coincide, and what is written is no weight.
+    """
+    return (choice.active or choice.load()).lagrange_weights(nodes, scaled, weights, exponent)
+
+
+def lagrange_evaluate(
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    values: NDArray[Any],
+    points: NDArray[Any],
+    scale: float,
+    out: NDArray[Any],
+) -> bool:
+    """``out[i] = sum_j values[j] l_j(scale * points[i])``; exactly a value where a point is a node.
+
+    Parameters
+    ----------
+    nodes, weights, weight_exponent
+        As of `lagrange_basis`.
+    values : (m,) array
+    points, out : (p,) array
+        All of one dtype.
+    scale : float
+        A power of two.
+
+    Returns
+    -------
+    bool
+        False, and nothing is written, if a point or a value is not finite, or a point is beyond
+        2^239.
+    """
+    return (choice.active or choice.load()).lagrange_evaluate(
+        nodes, weights, weight_exponent, values, points, scale, out
+    )
+
+
+def bind_functional(
+    nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
+) -> Callable[[int], int]:
+    """Prepare the column sums of Lagrange bases of some of the nodes on two fixed buffers.
+
+    Returns a function ``functional(f) -> status`` that reads ``chosen[:f]``, numbers of nodes, and
+    writes ``out[:f]``: ``sum_i l_j(points[i])`` for each of them. f is 1 at least. Its status is
+    `Status.OUT_OF_RANGE` where a number is, `Status.DUPLICATE` where two nodes coincide, and
+    `Status.OVERFLOW` where a sum is beyond a double.
+
+    Parameters
+    ----------
+    nodes : (n,) float64 or complex128 array
+        Of modulus 1 or so at most.
+    points : (p,) array
+    chosen : int64 array
+    out : array
+        All but the numbers of one dtype.
+    """
+    return choice.load().bind_functional(nodes, points, chosen, out)
 
 
 def completion(
@@ -544,7 +639,7 @@ def completion(
     """Simulate rounds: when messages suffice, and what had been done by then.
 
     Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
-    round r began. Many rounds that do not depend on each other are split over threads.
+    round r began.
 
     Parameters
     ----------
@@ -571,25 +666,58 @@ def completion(
     Completion
         `out`, if given.
     """
-    rounds = len(work)
-    out = Completion.empty(rounds) if out is None else out
+    out = Completion.empty(len(work)) if out is None else out
     kernels = choice.active or choice.load()
-    few = rounds * plan.share.size < _THRESHOLD_ARRIVALS
-    if few or not interrupted or choice.name == "numpy":
-        kernels.completion(plan, delay, work, late, receive, overhead, interrupted, out)
-    else:
-        threads.run(
-            lambda lo, hi: kernels.completion(
-                plan,
-                delay[lo:hi],
-                work[lo:hi],
-                late,
-                receive,
-                overhead,
-                True,
-                out.part(lo, hi),
-            ),
-            rounds,
-            align=8,  # of the numbers written, a cache line
-        )
+    kernels.completion(plan, delay, work, late, receive, overhead, interrupted, out)
+    return out
+
+
+def draw(delays: DelayPlan, first: int, rounds: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Random delays of rounds ``first``, ``first + 1``, ..., with the works.
+
+    They depend on the plan, the round and the number of workers only.
+
+    Parameters
+    ----------
+    delays : DelayPlan
+    first, rounds : int
+
+    Returns
+    -------
+    wait, whole : (rounds, n) float64 array
+        Seconds until each worker begins, once it is free, and seconds that all its work takes: as
+        `completion` takes them.
+    """
+    wait, whole = np.empty((2, rounds, delays.given.shape[1]))
+    (choice.active or choice.load()).draw(delays, first, wait, whole)
+    return wait, whole
+
+
+def simulate(
+    plan: CompletionPlan,
+    delays: DelayPlan,
+    first: int,
+    rounds: int,
+    late: NDArray[np.float64],
+    receive: float = 0.0,
+    overhead: float = 0.0,
+    interrupted: bool = True,
+) -> Completion:
+    """`completion` of rounds ``first``, ``first + 1``, ..., that are drawn as `draw` does.
+
+    Parameters
+    ----------
+    plan : CompletionPlan
+    delays : DelayPlan
+    first, rounds : int
+    late, receive, overhead, interrupted
+        As of `completion`.
+
+    Returns
+    -------
+    Completion
+    """
+    out = Completion.empty(rounds)
+    kernels = choice.active or choice.load()
+    kernels.simulate(plan, delays, first, late, receive, overhead, interrupted, out)
     return out

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from . import choice
 from .cyclic import circle
 from .elimination import Elimination
+from .numpy.pairs import divide
 
-__all__ = ["near_exact"]
+__all__ = ["locator_pairs", "near_exact", "near_exact_pairs"]
 
 # From so many products s c^2 on, a QR factorisation takes half a second and more: elimination is
 # tried first, which takes O(s) for a degree of freedom and is up to 8 times less precise. It will
@@ -62,6 +63,64 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     if turns.size and c:
         (choice.active or choice.load()).ridge(circle(n), turns, c, unit, x[1 : c + 1])
     return np.fft.ifft(x, norm="forward")
+
+
+def near_exact_pairs(
+    turns: NDArray[np.int64], n: int, c: int, circle: NDArray[np.float64]
+) -> NDArray[np.complex128]:
+    """The same values for messages of pairs, of which u = 2^-106, in pairs themselves.
+
+    Takes O(s c^2 + n c), whatever the size: 1 ms for n = 256 and s = c = 128, 50 ms for 1024 and
+    512.
+
+    Parameters
+    ----------
+    turns : (s,) int64 array
+        As of `near_exact`.
+    n : int
+    c : int
+        Degree; 0 <= c < n.
+    circle : (2 n, 2, 2) float64 array
+        ``circle[u]`` is ((high, low) of cos(pi u / n), (high, low) of sin(pi u / n)).
+
+    Returns
+    -------
+    (n, 2) complex128 array
+        ``p(exp(2 pi i t / n))``, t = 0 .. n-1: high parts of real and imaginary part, low ones.
+        Errors are about 2^-104 of the sum of the coefficients' moduli.
+    """
+    out = np.zeros((n, 2), dtype=np.complex128)
+    if turns.size and c:
+        (choice.active or choice.load()).ridge_pairs(circle, turns, c, out)
+    else:
+        high, low = divide((1.0, 0.0), (float(n), 0.0))
+        out[:, 0], out[:, 1] = high, low
+    return out
+
+
+def locator_pairs(
+    turns: NDArray[np.int64], n: int, circle: NDArray[np.float64]
+) -> NDArray[np.complex128]:
+    """The exact vector ``(1/n) prod_j (1 - exp(2 pi i (t - turns[j]) / n))`` in pairs, O(n s).
+
+    Parameters
+    ----------
+    turns : (s,) int64 array
+        As of `near_exact`.
+    n : int
+    circle : (2 n, 2, 2) float64 array
+        As of `near_exact_pairs`.
+
+    Returns
+    -------
+    (n, 2) complex128 array
+        For t = 0 .. n-1, in the form of `near_exact_pairs`; 0 at the turns, and relative errors of
+        ``8 (s + 4) 2^-106`` at most elsewhere. What is beyond float64 is Inf or NaN, what is below
+        it 0.
+    """
+    out = np.empty((n, 2), dtype=np.complex128)
+    (choice.active or choice.load()).locator_pairs(circle, turns, out)
+    return out
 
 
 def _eliminated(

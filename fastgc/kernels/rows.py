@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,39 @@ REAL_PART = 2  # complex coefficients, complex rows, output is the real part
 EXPAND = 3  # complex coefficients, real rows, complex output
 
 # Rows are added up in groups, and these to the rest: of at least so many, and at most, by any
-# backend (where sums are no more precise than the result). Bounds of rounding errors count on it.
+# backend (of float32, in groups at least as precise as that, which are added up in float64).
+# Bounds of rounding errors count on it.
 LEAST_GROUP, LARGEST_GROUP = 4, 8
 
-# Combines some elements, lo .. hi-1, of so many rows: ``part(count, lo, hi) -> status``.
-CombinePart: TypeAlias = Callable[[int, int, int], int]
+# Combines so many rows: ``combine(count) -> status``.
+CombineRows: TypeAlias = Callable[[int], int]
 
-# The same of all rows, and tells a sum over those elements: ``part(lo, hi) -> sum``.
-EncodePart: TypeAlias = Callable[[int, int], float]
+# The same of all rows, and tells a sum of their squares: ``encode() -> sum``.
+EncodeRows: TypeAlias = Callable[[], float]
+
+# Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
+AddRow: TypeAlias = Callable[[NDArray[Any], int, bool], int]
 
 # What the reals of a dtype are called in C; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
+
+
+class Combinations(NamedTuple):
+    """Combinations of rows as they come, into an array as it comes: see `bind_apart`.
+
+    Attributes
+    ----------
+    stacked : callable
+        ``stacked(memory, out, count)``, of rows that lie one after the other.
+    separate : callable
+        ``separate(arrays, out, count)``, of a sequence of so many arrays.
+    listed : callable
+        ``listed(rows, out, count)``, of the first ones of `Rows`.
+    """
+
+    stacked: Callable[[Any, NDArray[Any], int], int]
+    separate: Callable[[Sequence[NDArray[Any]], NDArray[Any], int], int]
+    listed: Callable[[Rows, NDArray[Any], int], int]
 
 
 # Rows of these are combined by NumPy, whatever the backend.
@@ -44,6 +66,14 @@ def kind_of(dtype: np.dtype[Any]) -> str:
     "float", "double", "half", "bfloat" or "integer".
     """
     return INTEGER if dtype.kind in "iu" else _KINDS[dtype.char]
+
+
+def extent_of(mode: int, length: int, size: int) -> int:
+    """Elements of rows this long that a combination of so many numbers goes over: whole pairs."""
+    if mode != PACKED:
+        return length
+    extent = max(length, size)
+    return extent + (extent & 1)
 
 
 class Rows:
@@ -98,6 +128,10 @@ class Rows:
         self.addresses[len(self.arrays)] = address(array)
         self.arrays.append(array)
 
+    def point(self, at: int, array: NDArray[Any]) -> None:
+        """Write down where a row lies that is listed next."""
+        self.addresses[at] = address(array)
+
     def select(self, which: NDArray[np.int64]) -> Rows:
         """These rows only, in this order."""
         rows = Rows.__new__(Rows)  # `copy.copy` takes four times as long
@@ -126,6 +160,9 @@ class Rows:
 
     def overlap(self, array: NDArray[Any]) -> bool:
         """Whether a contiguous array shares memory with one of them."""
+        stacked = isinstance(self.arrays, np.ndarray)
+        if stacked and not np.may_share_memory(self.arrays, array):  # nor where rows leave gaps
+            return False
         # As unsigned numbers: addresses below the first that would share wrap to large ones.
         first = (address(array) - self.nbytes + 1) % 2**64
         extent = array.nbytes + self.nbytes - 1

@@ -1,130 +1,144 @@
-"""Threads for the few calls that move enough memory to repay them.
+"""How many threads the C kernels use, and how long these stay awake.
 
-Compiled kernels release the GIL, so a small Python thread pool scales with the memory channels and
-needs no OpenMP.
+The threads are C's own (csrc/pool.c). Of the other backends' kernels each call uses one.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import threading
-import weakref
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from pathlib import Path
 
 from .._arrays import at_least
 
-__all__ = ["get_num_threads", "run", "set_num_threads"]
+__all__ = ["attach", "get_num_threads", "get_spin", "set_num_threads", "set_spin"]
 
-T = TypeVar("T")
-
-# Handing a piece to another thread and waiting for it costs 20-60 microseconds; by an executor of
-# concurrent.futures 40 more. Two threads break even at 6 MB of rows, and gain 1.1x to 1.7x at 8 MB
-# and 1.8x at 54 MB.
-THRESHOLD_BYTES = 6 << 20
 MOST = 256  # more would be a mistake: they share the channels of one memory
-ALIGN = 1024  # pieces are multiples of this many elements: no cache line is shared, no pair cut
+MOST_BY_DEFAULT = 16
+SPIN = 50  # microseconds
+_OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
-_pool: _Pool | None = None
-_threads = 0
+_threads = 0  # 0, and NaN: not asked for yet
+_spin = math.nan
+_tell: Callable[[int, int], None] | None = None
+
+
+def attach(tell: Callable[[int, int], None]) -> None:
+    """Have the C backend told, now and whenever it changes.
+
+    ``tell(threads, spin)``, with `spin` in nanoseconds.
+    """
+    global _tell
+    tell(get_num_threads(), round(1000 * get_spin()))
+    _tell = tell
 
 
 def get_num_threads() -> int:
-    """Threads a large call is split over.
+    """Threads that a call is split over where it takes long enough, the caller's included.
 
-    ``FASTGC_NUM_THREADS``, or the processors this process may use, at most 16.
+    ``FASTGC_NUM_THREADS``, or the processors that this process may use, by its affinity and its
+    control group's limit, at most 16.
     """
     global _threads
     if not _threads:
         asked = os.environ.get("FASTGC_NUM_THREADS")
-        if asked:
-            set_num_threads(_parse(asked))
-        else:
-            available = getattr(os, "sched_getaffinity", None)
-            _threads = min(len(available(0)) if available else os.cpu_count() or 1, 16)
+        _threads = _checked(_parse("FASTGC_NUM_THREADS", asked)) if asked else _available()
     return _threads
 
 
-def _parse(asked: str) -> int:
+def set_num_threads(threads: int) -> None:
+    """Split calls over this many threads, 256 at most (1: none but the caller's).
+
+    Those there are already do not end: they sleep.
+    """
+    global _threads
+    _threads = _checked(threads)
+    if _tell is not None:
+        _tell(_threads, -1)
+
+
+def get_spin() -> float:
+    """Microseconds for which threads stay awake after a call: ``FASTGC_SPIN_US``, or 50."""
+    global _spin
+    if math.isnan(_spin):
+        asked = os.environ.get("FASTGC_SPIN_US")
+        _spin = float(_checked_spin(_parse("FASTGC_SPIN_US", asked))) if asked else SPIN
+    return _spin
+
+
+def set_spin(microseconds: float) -> None:
+    """Have threads stay awake for so long after a call, and look out for the next one.
+
+    That keeps a processor busy, and hands over the next call in a microsecond or less. A thread
+    that sleeps takes up to 50. With 0 they go to sleep at once, and are woken for calls that take
+    60 microseconds or more.
+    """
+    global _spin
+    _spin = float(_checked_spin(microseconds))
+    if _tell is not None:
+        _tell(0, round(1000 * _spin))
+
+
+def _parse(name: str, asked: str) -> int:
     try:
         return int(asked)
     except ValueError:
-        raise ValueError(f"FASTGC_NUM_THREADS must be an integer, not {asked!r}") from None
+        raise ValueError(f"{name} must be an integer, not {asked!r}") from None
 
 
-def set_num_threads(threads: int) -> None:
-    """Split large calls over this many threads, 256 at most (1: none but the caller's)."""
-    global _threads
+def _checked(threads: int) -> int:
     threads = at_least("the number of threads", threads, 1)
     if threads > MOST:
         raise ValueError(f"the number of threads must be at most {MOST}, not {threads}")
-    _threads = threads
-    _forget_pool()
+    return threads
 
 
-def _forget_pool() -> None:
-    global _pool
-    _pool = None
+def _checked_spin(microseconds: float) -> float:
+    if not 0 <= microseconds <= 1e6:
+        raise ValueError(
+            f"threads can stay awake for 0 to 1000000 microseconds, not {microseconds}"
+        )
+    return microseconds
 
 
-# A forked child has the pool object but none of its threads.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+def _available() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(math.ceil(min(processors, _limit())), MOST_BY_DEFAULT)
 
 
-class _Pool:
-    """Threads that work until the pool is dropped, by the last call of `run` that uses it."""
-
-    def __init__(self, threads: int) -> None:
-        # task, lo, hi, number, and the queue that wants (number, result, error)
-        self.pieces: SimpleQueue[Any] = SimpleQueue()
-        weakref.finalize(self, _end, self.pieces, threads)
-        for number in range(threads):
-            name = f"fastgc_{number}"
-            threading.Thread(target=_serve, args=(self.pieces,), name=name, daemon=True).start()
-
-
-def _end(pieces: SimpleQueue[Any], threads: int) -> None:
-    for _ in range(threads):
-        pieces.put(None)
-
-
-def _serve(pieces: SimpleQueue[Any]) -> None:
-    while (piece := pieces.get()) is not None:
-        task, lo, hi, number, done = piece
-        try:
-            done.put((number, task(lo, hi), None))
-        except BaseException as error:
-            done.put((number, None, error))
-        del piece, task, done  # keep nothing of the caller's alive
-
-
-def run(task: Callable[[int, int], T], extent: int, align: int = ALIGN) -> list[T]:
-    """Cut ``range(extent)`` into a piece per thread and call ``task(lo, hi)`` on each.
-
-    Pieces are multiples of `align`, the last one aside. The first is done in this thread. An error
-    is raised when no piece is being worked on any more.
-    """
-    global _pool
-    threads = get_num_threads()  # once: another thread may set it meanwhile
-    step = -(-extent // (threads * align)) * align
-    if step >= extent:
-        return [task(0, extent)]
-    starts = range(step, extent, step)
-    pool = _pool = _pool or _Pool(threads - 1)
-    done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
-    for number, lo in enumerate(starts, start=1):
-        pool.pieces.put((task, lo, min(lo + step, extent), number, done))
-    results: list[Any] = [None] * (1 + len(starts))
-    failed: BaseException | None = None
+def _limit() -> float:
+    """Processors' worth of time that this process's control groups allow, Inf if any."""
     try:
-        results[0] = task(0, step)
-    except BaseException as error:
-        failed = error
-    for _ in starts:
-        number, results[number], other = done.get()
-        failed = failed or other
-    if failed is not None:
-        raise failed
-    return results
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        return math.inf
+    least = math.inf
+    for line in lines:  # number:controllers:path; version 2 has no controllers
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            tree = _GROUPS
+        elif "cpu" in controllers.split(","):
+            tree = _GROUPS / controllers
+        else:
+            continue
+        group = tree / path.lstrip("/")
+        # a group's limit holds for those in it; in a container its own group is the tree's root
+        for folder in (group, *group.parents):
+            least = min(least, _share(folder))
+            if folder == tree:
+                break
+    return least
+
+
+def _share(folder: Path) -> float:
+    """Of one group: quota over period, in version 2 and in version 1."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((folder / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        if quota not in ("max", "-1"):
+            return max(float(quota) / float(period), 1e-3)
+    return math.inf

@@ -110,7 +110,8 @@ class _Descent(ABC):
         Returns
         -------
         float
-            Squared distance that ``point`` moved; not finite if the gradient is not.
+            Squared distance that ``point`` moved, in float32 within 2^-20 of it; not finite if the
+            gradient is not.
 
         Raises
         ------
@@ -121,8 +122,8 @@ class _Descent(ABC):
         ValueError
             If the shape is not theta's.
         """
-        theta = self.theta
-        return self._move(check_vector("gradient", gradient, theta.dtype, theta.size))
+        theta = self._started(self._theta)
+        return self._move(theta, check_vector("gradient", gradient, theta.dtype, theta.size))
 
     def state(self) -> dict[str, Any]:
         """Everything that `restore` needs to go on from here: copies of arrays, and numbers.
@@ -170,8 +171,8 @@ class _Descent(ABC):
         return self._vectors
 
     @abstractmethod
-    def _move(self, gradient: Array) -> float:
-        """`step` along a gradient that fits."""
+    def _move(self, theta: Array, gradient: Array) -> float:
+        """`step` from here along a gradient that fits."""
 
     def _started(self, array: Array | None) -> Array:
         if array is None:
@@ -215,8 +216,8 @@ class SGD(_Descent):
     def _kept_vectors(self) -> tuple[str, ...]:
         return (*self._vectors, "_velocity") if self.momentum else self._vectors
 
-    def _move(self, gradient: Array) -> float:
-        return kernels.sgd(self.theta, self._velocity, gradient, self.lr, self.momentum)
+    def _move(self, theta: Array, gradient: Array) -> float:
+        return kernels.sgd(theta, self._velocity, gradient, self.lr, self.momentum)
 
 
 class Nesterov(_Descent):
@@ -261,8 +262,8 @@ class Nesterov(_Descent):
         self._point = self.theta.copy()
         self._t = 1.0
 
-    def _move(self, gradient: Array) -> float:
-        return kernels.nesterov(self.theta, self.point, gradient, self.lr, self._next_momentum())
+    def _move(self, theta: Array, gradient: Array) -> float:
+        return kernels.nesterov(theta, self.point, gradient, self.lr, self._next_momentum())
 
     def _next_momentum(self) -> float:
         if self.momentum is not None:
@@ -348,9 +349,9 @@ class AMSGrad(_Descent):
         super().reset(start)
         self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
-    def _move(self, gradient: Array) -> float:
+    def _move(self, theta: Array, gradient: Array) -> float:
         return kernels.amsgrad(
-            self.theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
+            theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
         )
 
 

@@ -7,7 +7,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from functools import partial as bind
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
 from ..codes import Code, catalogue
 from ..codes.apportion import check_speeds
+from ..codes.arguments import unasked
 from ..codes.binary import ASSIGNMENTS
 from ..codes.precision import UNSTABLE
 from ..delays import DelayModel
@@ -74,7 +76,8 @@ class Choice:
     simulation : Simulation
         The rounds.
     amplification : float
-        Of rounding, median over random sets of survivors (`fastgc.stability.amplification`).
+        Of rounding, median over random sets of survivors (`fastgc.stability.amplification`);
+        computed when it is asked for, as `error`.
     error : float
         The gradient's relative error that `Code.trust` predicts for them, median.
     """
@@ -86,13 +89,44 @@ class Choice:
     wait: float
     decode: float
     simulation: Simulation
-    amplification: float
-    error: float
+    _sets: Sequence[NDArray[np.int64]] = field(repr=False)
+
+    @cached_property
+    def _stability(self) -> tuple[float, float]:
+        return _stability(self.code, self._sets)
+
+    @property
+    def amplification(self) -> float:  # noqa: D102
+        return self._stability[0]
+
+    @property
+    def error(self) -> float:  # noqa: D102
+        return self._stability[1]
 
     @property
     def trustworthy(self) -> bool:
         """Whether more than half of float64's digits are left."""
         return self.error <= UNSTABLE
+
+
+# Part of a round's time that decoding is not measured to.
+MEASURED = 0.01
+
+
+def _ranked(choices: list[Choice]) -> list[Choice]:
+    """The fastest first; of those that wait as long and decode about as fast, the smaller loads."""
+
+    def alike(other: Choice, first: Choice) -> bool:
+        near = other.time <= first.time * (1 + MEASURED)
+        return near and math.isclose(other.wait, first.wait, rel_tol=1e-6)
+
+    left = sorted(choices, key=lambda choice: choice.time)
+    ranked: list[Choice] = []
+    while left:
+        same = [choice for choice in left if alike(choice, left[0])] or left[:1]
+        ranked.append(min(same, key=lambda choice: (choice.code.load, choice.time)))
+        left.remove(ranked[-1])
+    return ranked
 
 
 class Plan(NamedTuple):
@@ -101,7 +135,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     choices : list of Choice
-        The fastest first.
+        The fastest first; where only what was measured tells them apart, smaller loads first.
     refused : dict of str to str
         Why a code has no choice at all, by name.
     """
@@ -232,7 +266,7 @@ def plan(
         if isinstance(name, Code):
             code = name
         else:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), unasked():
                 warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
                 code = catalogue.make(name, n, k, stragglers, seed)
         if code.load > memory:
@@ -257,17 +291,8 @@ def plan(
             seed=seed,
             interrupted=interrupted,
         )
-        growth, error = _stability(code, sets)
         return Choice(
-            name,
-            code,
-            run.mean + decode,
-            run.standard_error,
-            run.mean,
-            decode,
-            run,
-            growth,
-            error,
+            name, code, run.mean + decode, run.standard_error, run.mean, decode, run, sets
         )
 
     choices: list[Choice] = []
@@ -282,13 +307,13 @@ def plan(
             name = each if isinstance(each, str) else repr(each)
             search = _Search(ways(each), bind(judge, name))
             search.run(n)
-            choices += search.found.values()
+            choices += search.found
             if not search.found:
                 refused[name] = search.refusal
             advance()
     if not choices:
         raise ValueError(f"no code fits: {reasons(refused)}")
-    return Plan(sorted(choices, key=lambda choice: choice.time), refused)
+    return Plan(_ranked(choices), refused)
 
 
 def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
@@ -312,7 +337,7 @@ class _Search:
 
     def __init__(self, ways: list[Callable[[int], Code]], judge: Callable[[Code], Choice]) -> None:
         self._ways, self._judge = ways, judge
-        self.found: dict[str, Choice] = {}  # by what the code is: s may not change it
+        self.found: list[Choice] = []
         self.refusal = ""
 
     def run(self, n: int) -> None:
@@ -333,10 +358,23 @@ class _Search:
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return math.inf
-        key = code.fingerprint() if code.n * code.load <= _TOLD_APART else repr(code)
-        if key not in self.found:
-            self.found[key] = self._judge(code)
-        return self.found[key].time
+        for choice in self.found:  # another s may make the same code
+            if _same(code, choice.code):
+                return choice.time
+        self.found.append(self._judge(code))
+        return self.found[-1].time
+
+
+def _same(code: Code, other: Code) -> bool:
+    """Whether the workers of both send the same."""
+    if (code.load, code.message_count) != (other.load, other.message_count):
+        return False
+    if repr(code) == repr(other):
+        return True
+    if not np.array_equal(code.loads, other.loads):  # which is told much sooner
+        return False
+    small = code.n * code.load <= _TOLD_APART
+    return small and code.fingerprint() == other.fingerprint()
 
 
 class _Meter:

@@ -17,16 +17,15 @@ from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
+from ..delays.laws import law_of
 
 __all__ = ["Simulation", "simulate"]
 
-Times = NDArray[np.float64]
-
 _DRAWN = 1 << 20  # delays drawn at a time: 8 MB
 
-# Workers that would answer at the very same moment answer in random order: their times are drawn
-# apart by this much, relatively, which is less than any clock could tell.
-_APART = 2.0**-40
+# Works take this much of a usual time at least, which is less than any clock could tell: messages
+# of a worker come one by one, too, if their computation takes no time.
+_LEAST = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,18 +204,11 @@ def simulate(
 
         shown = task_bar("simulating", -(-rounds // step))
     with shown as advance:
-        for drawn in _draw(delays, rounds, code.n, seed, step):
-            wait, whole = drawn, np.broadcast_to(work, drawn.shape)
-            if per_of(delays) == "computation":
-                wait, whole = np.zeros_like(drawn), drawn * code.loads + work
-            apart = 1 + _APART * np.random.default_rng((seed, len(parts))).random(drawn.shape)
-            # the messages of a worker come one by one, too, if their computation takes no time
-            least = _APART * (receive + float(drawn.mean()) or 1.0)
-            whole = (whole + least) * apart
-            parts.append(run(wait * apart, whole, late, receive, overhead, interrupted))
+        for first, count, drawn in _draw(code, delays, work, receive, rounds, seed, step):
+            parts.append(run(drawn, first, count, late, receive, overhead, interrupted))
             advance()
     times, messages, workers, computations = (
-        np.concatenate(each) for each in zip(*parts, strict=True)
+        each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )
     return Simulation(times, messages, workers, computations, code.message_weight, mean_exists)
 
@@ -255,16 +247,49 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
 
 
 def _draw(
-    delays: DelayModel | None, rounds: int, n: int, seed: int, step: int
-) -> Iterator[NDArray[np.float64]]:
-    """The delays of all rounds, `step` rounds at a time."""
+    code: Code,
+    delays: DelayModel | None,
+    work: NDArray[np.float64],
+    receive: float,
+    rounds: int,
+    seed: int,
+    step: int,
+) -> Iterator[tuple[int, int, kernels.DelayPlan]]:
+    """The first of some rounds, their number, and how late workers are in them.
+
+    Where the law of the delays is known, kernels draw them; else the model does, `step` rounds at a
+    time, and kernels draw only who of those that answer at the same moment is first.
+    """
+    n = code.n
+    law = law_of(delays, n)
+    onset, load = 1.0, np.zeros(n)
+    if per_of(delays) == "computation":
+        onset, load = 0.0, code.loads.astype(np.float64)
+    key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    if law is not None:
+        usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
+        least = _LEAST * (receive + usual / n or 1.0)
+        plan = kernels.DelayPlan.of(key, onset, *law, load, work + least)
+        for first in range(0, rounds, step):
+            yield first, min(step, rounds - first), plan
+        return
+    zeros = np.zeros(n)
+    assert delays is not None
+    for first, drawn in _given(delays, rounds, n, seed, step):
+        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
+        plan = kernels.DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
+        yield first, len(drawn), plan._replace(given=drawn)
+
+
+def _given(
+    delays: DelayModel, rounds: int, n: int, seed: int, step: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """The delays of all rounds as the model draws them, `step` rounds at a time, with the first."""
     rng = np.random.default_rng(seed)
     draw = getattr(delays, "draw", None)
     for at in range(0, rounds, step):
         count = min(step, rounds - at)
-        if delays is None:
-            drawn = np.zeros((count, n))
-        elif draw is not None:
+        if draw is not None:
             drawn = as_array("delays", draw(rng, count, n))
         else:
             rows = [as_array("delays", delays.sample(r, n, seed)) for r in range(at, at + count)]
@@ -278,7 +303,7 @@ def _draw(
             raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
         if not ((drawn >= 0) & (drawn < np.inf)).all():
             raise ValueError("delays must be finite and not negative")
-        yield drawn
+        yield at, np.ascontiguousarray(drawn, dtype=np.float64)
 
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
@@ -305,14 +330,17 @@ class _Kernel:
 
     def __call__(
         self,
-        wait: Times,
-        work: Times,
+        delays: kernels.DelayPlan,
+        first: int,
+        rounds: int,
         late: NDArray[np.float64],
         receive: float,
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        return kernels.completion(self._rule, wait, work, late, receive, overhead, interrupted)
+        return kernels.simulate(
+            self._rule, delays, first, rounds, late, receive, overhead, interrupted
+        )
 
 
 class _Rounds:
@@ -327,8 +355,9 @@ class _Rounds:
 
     def __call__(
         self,
-        wait: Times,
-        work: Times,
+        delays: kernels.DelayPlan,
+        first: int,
+        rounds: int,
         late: NDArray[np.float64],
         receive: float,
         overhead: float,
@@ -336,7 +365,7 @@ class _Rounds:
     ) -> tuple[NDArray[Any], ...]:
         rows = [
             self._one(*row, late, receive, overhead, interrupted)
-            for row in zip(wait, work, strict=True)
+            for row in zip(*kernels.draw(delays, first, rounds), strict=True)
         ]
         times, *counts = zip(*rows, strict=True)
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
@@ -351,8 +380,8 @@ class _Rounds:
 
     def _one(
         self,
-        wait: Times,
-        work: Times,
+        wait: NDArray[np.float64],
+        work: NDArray[np.float64],
         late: NDArray[np.float64],
         receive: float,
         overhead: float,

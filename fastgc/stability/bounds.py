@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import as_array, check_dtype, check_integer, is_half, unit_roundoff
+from .._arrays import as_array, check_dtype, check_integer, is_half, is_pairs, unit_roundoff
 from ..codes import Code
 from ..codes.scheme import Scheme
+from ..kernels.choice import folds_floats
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
 __all__ = ["amplification", "error_bound", "residual"]
@@ -94,9 +95,12 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     return float(np.abs(code.deviation(checked, a)).max())
 
 
-def _checked(code: Code, vector: ArrayLike, survivors: NDArray[np.int64]) -> NDArray[Any]:
+def _checked(
+    code: Code, vector: ArrayLike, survivors: NDArray[np.int64], paired: bool = False
+) -> NDArray[Any]:
     a = as_array("the vector", vector)
-    if a.shape != (survivors.shape if code.pieces == 1 else (survivors.size, code.pieces)):
+    columns = 2 if paired else code.pieces
+    if a.shape != (survivors.shape if columns == 1 else (survivors.size, columns)):
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a
 
@@ -124,8 +128,8 @@ def error_bound(
         As in `Code.decoding_vector`.
     dtype : numpy dtype
         Of the messages; float16 and bfloat16 decode to float32.
-    vector : (f,) array, optional
-        Default: ``code.decoding_vector(survivors)``.
+    vector : (f,) array, or (f, 2) of pairs for messages of float64x2, optional
+        Default: ``code.decoding_vector(survivors, message_dtype=dtype)``.
     streaming : bool, default False
         Messages were built up by `Code.encoder`, and rounded after each partial gradient.
     terms : int, default 0
@@ -151,10 +155,10 @@ def error_bound(
     checked = code.check_survivors(survivors)
     if vector is None:
         try:
-            vector = code.decoding_vector(checked)
+            vector = code.decoding_vector(checked, message_dtype=dtype)
         except OverflowError:
             return math.inf
-    vector = _checked(code, vector, checked)
+    vector = _checked(code, vector, checked, paired=is_pairs(check_dtype(dtype, True, pairs=True)))
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
     if gradient_dtype is not None:
@@ -184,17 +188,22 @@ def assess(
 ) -> tuple[Assessment, float]:
     """All three at once, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
     size = np.abs(vector).reshape(survivors.size, -1)  # a column for each piece of the gradient
+    kind, computed = check_dtype(dtype, halves=True, pairs=True), _EXTENDED
+    if is_pairs(kind):  # whose columns are no pieces; nor is their deviation computed in float64
+        size, computed = size.sum(axis=1, keepdims=True), unit_roundoff(kind) * (2 * len(size) + 4)
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
         factors = size[used] * code.row_sums[survivors[used], None]
         factor = factors.sum(axis=0)
         deviation = np.abs(code.deviation(survivors, vector)).astype(np.float64)
         lacking = deviation.reshape(-1, code.pieces).sum(axis=0)
-        lacking += _gamma(3 * used.size + 3, _EXTENDED) * (factor + code.k)
+        lacking += _gamma(3 * used.size + 3, computed) * (factor + code.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
-        rounding = _roundings(code, dtype, coarse, used.size, streaming, terms) @ factors
+        if is_pairs(kind):
+            coarse = _DOUBLE
+        rounding = _roundings(code, kind, coarse, used.size, streaming, terms) @ factors
         bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(code.k)
-        if coarse > unit_roundoff(check_dtype(dtype, halves=True)):
+        if coarse > unit_roundoff(kind):
             # what is decoded is rounded: it is at most k times the longest partial gradient
             bound += coarse * (math.sqrt(code.k) + bound)
     if not math.isfinite(bound):
@@ -204,33 +213,44 @@ def assess(
 
 
 def _roundings(
-    code: Scheme, dtype: DTypeLike, coarse: float, used: int, streaming: bool, terms: int
+    code: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
     """Relative error of what is amplified: from each message, and from combining them."""
-    kind = check_dtype(dtype, halves=True)
     message = unit_roundoff(kind)
+    if is_pairs(kind):  # see `kernels.combine_pairs`
+        each = message * ((2 * code.load + 4) ** 2 + (2 * used + 4) ** 2)
+        return np.full(used, math.sqrt(2) * each)
     half = is_half(kind)
-    sums = _SINGLE if half else _DOUBLE  # units of the accumulators, and of what they end in
-    result = _SINGLE if half else message
+    result = _SINGLE if half else message  # of what sums end in
     parts = 2 if code.is_complex else 1  # roundings in a product
     w = -(-code.load // code.messages_per_worker) * code.pieces
-    single = parts + 1  # roundings of a row that is alone: its coefficient's and its product's
-    encode = _gamma(_longest_sum(w, sums < result) + parts, sums)
-    encode += _gamma(single if w == 1 else 1, message)
-    if streaming:
-        encode += _gamma(parts * w + single, result)
+    encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
+    if streaming:  # each coefficient is rounded, too
+        encode += _gamma(parts * w + parts + 1, result)
     work = _gamma(code.computation_roundings(terms), max(result, coarse))
     # Rows are added in their order: the first go through the most sums.
-    count = _longest_sum(np.arange(used, 0, -1), sums < result) + parts
-    combine = count * sums / (1 - count * sums) + _gamma(single if used == 1 else 1, result)
+    combine = _summing(np.arange(used, 0, -1), parts, half, result) + _gamma(1, result)
     # each part of a complex number has its own errors
     errors: NDArray[np.float64] = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
     return errors
 
 
-def _longest_sum(rows: Any, wide: bool) -> Any:
-    """Additions that the first of so many rows goes through, by any backend."""
-    return rows + 1 if wide else LARGEST_GROUP + rows // LEAST_GROUP + 2
+def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> NDArray[np.float64]:
+    """Relative errors of the first of so many rows, in sums by the backend in use."""
+    if half or result == _DOUBLE:
+        return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
+    if not folds_floats():  # all sums are of float64, but a single row is of its own precision
+        return _gammas(rows + 1 + parts, _DOUBLE) + (
+            _gamma(parts, _SINGLE) if rows.max() == 1 else 0
+        )
+    # Of float32, coefficients are, and sums in a group; groups are added up in float64.
+    within = np.minimum(rows, LARGEST_GROUP) + parts + 1
+    return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
+
+
+def _gammas(counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
+    part = counts * unit
+    return np.where(part < 1, part / (1 - part), math.inf)
 
 
 def _gamma(count: float, unit: float) -> float:

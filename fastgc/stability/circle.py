@@ -40,6 +40,8 @@ class CircleValues(NamedTuple):
 def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float64) -> CircleValues:
     """What the methods "locator" and "near-exact" make of a set of stragglers, at every root.
 
+    Also where columns of B are alike, and the code has exact vectors that are shorter than these.
+
     Parameters
     ----------
     code : Code

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import as_array, at_least, check_dtype, is_half
+from .._arrays import as_array, at_least, check_dtype, gradient_dtype_of
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
 from ..codes.decoding import trust_by_rows
@@ -110,7 +110,7 @@ class Experiment:
         Default: random normal numbers.
     dtype : numpy dtype
         Of the random numbers; of the messages alone where it has two bytes, the numbers then being
-        float32.
+        float32, and of float64x2, of float64 numbers.
     p : int
         Elements of random partial gradients. Codes of the data take least squares of 8 features.
     seed : int
@@ -126,11 +126,10 @@ class Experiment:
         seed: int = 0,
     ) -> None:
         self.code = code
-        self.dtype = check_dtype(dtype, halves=True)
+        self.dtype = check_dtype(dtype, halves=True, pairs=True)
         rng = np.random.default_rng(at_least("seed", seed, 0))
-        half = is_half(self.dtype)
-        kind = np.dtype(np.float32) if half else self.dtype
-        sent = self.dtype if half else None
+        kind = gradient_dtype_of(self.dtype)
+        sent = None if kind == self.dtype else self.dtype
         if code.codes_data:
             work = _data(code, partials, kind, rng)
         else:
@@ -225,7 +224,7 @@ def measured_error(
         Default: random normal numbers.
     dtype : numpy dtype
         Of random partial gradients, and so of the messages. Where it has two bytes, that of the
-        messages alone: float32 numbers are coded.
+        messages alone: float32 numbers are coded; and float64 ones for messages of float64x2.
     p : int
         Elements of random partial gradients; codes of the data take least squares of 8 features.
     seed : int

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import at_least, check_dtype, check_integer, check_real, is_half
+from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
 from ..codes import Code
 from ..codes.decoding import trust_by_rows
 from ..errors import NotDecodableError
@@ -198,8 +198,8 @@ class Sight:
 
     def __init__(self, code: Code, method: str, dtype: DTypeLike) -> None:
         self.code, self.method, self.sets = code, method, 0
-        self.dtype = kind = check_dtype(dtype, halves=True)
-        self.form = code.format(1, np.float32, kind) if is_half(kind) else code.format(1, kind)
+        self.dtype = kind = check_dtype(dtype, halves=True, pairs=True)
+        self.form = code.format(1, gradient_dtype_of(kind), kind)
 
     def __call__(self, lost: Numbers) -> float:
         """How bad it is that these workers are silent."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._arrays import at_least, check_dtype, check_integer
+from .._arrays import at_least, check_dtype, check_integer, name_of
 from ..codes import Code
 from ..errors import NotDecodableError
 from .bounds import amplification_of
@@ -144,7 +144,7 @@ def compare(
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
         needed = code.recovery(sets, seed).messages
         mean, size = float(code.loads.mean()), code.message_weight
-        for dtype in [check_dtype(each, halves=True) for each in dtypes]:
+        for dtype in [check_dtype(each, halves=True, pairs=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
             except OverflowError:  # its coefficients are beyond float64
@@ -157,7 +157,7 @@ def compare(
                 figures = _measure(code, method, experiment, lost)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
-                    head = (name, *costs, s, dtype.name, pattern)
+                    head = (name, *costs, s, name_of(dtype), pattern)
                     rows.append(StabilityRow(*head, *figures))
                 if progress is not None:
                     progress()

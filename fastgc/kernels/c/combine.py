@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..rows import CombinePart, EncodePart, Rows, kind_of
+from ..rows import CombineRows, EncodeRows, Rows, kind_of
 
-__all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
+__all__ = ["bind_combine", "bind_encode", "bind_square_sum", "combine", "square_sum"]
 
 _combine = {
     "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
@@ -38,20 +39,18 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    lo: int,
-    hi: int,
+    extent: int,
     accumulate: bool,
     check: bool,
 ) -> bool:
-    """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
+    """See `fastgc.kernels.combine`."""
     kind, function, _ = _combine[rows.kind]
     return not function(
         mode,
         rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
         len(rows.arrays),
-        lo,
-        hi,
+        extent,
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
@@ -65,22 +64,26 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
     check: bool,
-) -> CombinePart:
-    """See `fastgc.kernels.bind_combine`; ``part(count, lo, hi)`` as in `combine`, a `Status`."""
+) -> CombineRows:
+    """See `fastgc.kernels.bind_combine`."""
     kind, _, function = _combine[rows.kind]
-    return partial(
+    call = partial(
         function,
         mode,
         rows.c or _addresses(rows),
         ffi.from_buffer("int64_t[]", numbers),
         ffi.from_buffer("double[]", coef),
+        extent,
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
         ffi.from_buffer(kind, out, require_writable=True),
     )
+    vars(call)["rows"] = rows  # the addresses' arrays, which pointers do not keep alive
+    return call
 
 
 def bind_encode(
@@ -89,22 +92,26 @@ def bind_encode(
     coef: NDArray[Any],
     weights: NDArray[np.float64],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
-) -> EncodePart:
-    """See `fastgc.kernels.bind_encode`; ``part(lo, hi)`` as in `combine`, its share of the sum."""
+) -> EncodeRows:
+    """See `fastgc.kernels.bind_encode`."""
     kind, function = _encode[rows.kind]
-    return partial(
+    call = partial(
         function,
         mode,
         rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
         ffi.from_buffer("double[]", weights),
         coef.size,
+        extent,
         rows.length,
         out.size,
         int(accumulate),  # FGC_ACCUMULATE
         ffi.from_buffer(kind, out, require_writable=True),
     )
+    vars(call)["rows"] = rows
+    return call
 
 
 def _addresses(rows: Rows) -> Any:
@@ -116,3 +123,9 @@ def square_sum(x: NDArray[Any]) -> float:
     """See `fastgc.kernels.square_sum`."""
     kind, function = _square_sum[kind_of(x.dtype)]
     return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
+
+
+def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
+    """See `fastgc.kernels.bind_square_sum`."""
+    kind, function = _square_sum[kind_of(x.dtype)]
+    return partial(function, ffi.from_buffer(kind, x), x.size)

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
 from ..completion import Completion, CompletionPlan
 
-__all__ = ["completion"]
+__all__ = ["as_struct", "completion", "into"]
+
+
+def as_struct(plan: CompletionPlan) -> Any:
+    """A struct of which the arrays are kept alive by `plan`."""
+    arrays = {
+        name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
+        for name, array in plan._asdict().items()
+        if name not in ("kind", "total")
+    }
+    struct = {
+        "kind": plan.kind,
+        "workers": plan.loads.size,
+        "groups": plan.need.size,
+        "total": plan.total,
+        **arrays,
+    }
+    return ffi.new("fgc_completion_plan *", struct)
+
+
+def into(out: Completion) -> tuple[Any, ...]:
+    """Where to write."""
+    return (
+        ffi.from_buffer("double[]", out.time),
+        *(ffi.from_buffer("int64_t[]", counts) for counts in out[1:]),
+    )
 
 
 def completion(
@@ -22,20 +49,8 @@ def completion(
     out: Completion,
 ) -> None:
     """See `fastgc.kernels.completion`."""
-    buffers = {
-        name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
-        for name, array in plan._asdict().items()
-        if name not in ("kind", "total")
-    }
-    struct = {
-        "kind": plan.kind,
-        "workers": plan.loads.size,
-        "groups": plan.need.size,
-        "total": plan.total,
-        **buffers,
-    }
     status = lib.fgc_completion(
-        ffi.new("fgc_completion_plan *", struct),
+        as_struct(plan),
         ffi.from_buffer("double[]", delay),
         ffi.from_buffer("double[]", work),
         ffi.from_buffer("double[]", late),
@@ -43,10 +58,7 @@ def completion(
         receive,
         overhead,
         interrupted,
-        ffi.from_buffer("double[]", out.time),
-        ffi.from_buffer("int64_t[]", out.messages),
-        ffi.from_buffer("int64_t[]", out.workers),
-        ffi.from_buffer("int64_t[]", out.computations),
+        *into(out),
     )
     if status:
         raise MemoryError

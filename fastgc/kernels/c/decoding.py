@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _C_TYPES = {"d": "double[]", "?": "unsigned char[]"}  # by a dtype's character
-_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
+pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
 
 
 def _struct(name: str, arrays: CyclicTables | CyclicStream, **sizes: int) -> Any:
@@ -34,7 +34,7 @@ def _struct(name: str, arrays: CyclicTables | CyclicStream, **sizes: int) -> Any
         for field, array in arrays._asdict().items()
     }
     struct = ffi.new(f"{name} *", sizes | buffers)
-    _pointed_to[struct] = buffers
+    pointed_to[struct] = buffers
     return struct
 
 

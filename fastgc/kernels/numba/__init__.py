@@ -2,10 +2,10 @@
 
 `decoding_vector`, `rebuild_stream`, `step_stream`, `stream_vector`, `combine_rows`, `accumulate`,
 `sgd`, `nesterov`, `amsgrad`, `replace`, `square_distance`, `leja_order`, `vandermonde_column`,
-`lagrange_products`, `completion` and `near_exact_ridge` take numbers, arrays, or named tuples of
-them, and may be called from compiled functions. They check lengths, and numbers of workers, so that
-nothing is written where it should not be, and nothing else. All are cached on disk and release the
-GIL.
+`lagrange_products`, `draw`, `completion` and `near_exact_ridge` take numbers, arrays, or named
+tuples of them, and may be called from compiled functions. They check lengths, and numbers of
+workers, so that nothing is written where it should not be, and nothing else. All are cached on disk
+and release the GIL.
 
 A loop of gradient descent, compiled as a whole. `decoding_vector` is for Reed-Solomon codes,
 clustered ones too; `combine_rows` and `accumulate` take the coefficients of any code::
@@ -46,7 +46,9 @@ clustered ones too; `combine_rows` and `accumulate` take the coefficients of any
 
 from ..cyclic import LOCATOR, LOOKUP, SPREAD
 from .combine import accumulate, bind_combine, bind_encode, combine, combine_rows, square_sum
+from .combine_pairs import combine_pairs
 from .completion import completion
+from .cover import bind_cells, bind_tiling
 from .decoding import (
     bind_decoding_vector,
     bind_polar,
@@ -58,8 +60,16 @@ from .decoding import (
     step_stream,
     stream_vector,
 )
-from .lagrange import lagrange_basis, lagrange_products
+from .delays import draw, simulate
+from .lagrange import (
+    bind_functional,
+    lagrange_basis,
+    lagrange_evaluate,
+    lagrange_products,
+    lagrange_weights,
+)
 from .near_exact import near_exact_ridge, ridge
+from .near_exact_pairs import locator_pairs, ridge_pairs
 from .optimize import amsgrad, nesterov, replace, sgd, square_distance
 from .vandermonde import leja_order, solve_vandermonde, vandermonde_column
 
@@ -69,26 +79,36 @@ __all__ = [
     "SPREAD",
     "accumulate",
     "amsgrad",
+    "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
     "bind_encode",
+    "bind_functional",
     "bind_polar",
     "bind_stream",
     "bind_survivor_mask",
+    "bind_tiling",
     "combine",
+    "combine_pairs",
     "combine_rows",
     "completion",
     "decoding_vector",
     "decoding_vectors",
+    "draw",
     "lagrange_basis",
+    "lagrange_evaluate",
     "lagrange_products",
+    "lagrange_weights",
     "leja_order",
+    "locator_pairs",
     "near_exact_ridge",
     "nesterov",
     "rebuild_stream",
     "replace",
     "ridge",
+    "ridge_pairs",
     "sgd",
+    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",

@@ -13,7 +13,7 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows, kind_of
+from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombineRows, EncodeRows, Rows, kind_of
 from .njit import njit, njit_sums
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "bind_encode",
     "combine",
     "combine_rows",
+    "pointer",
     "square_sum",
     "sum_squares",
 ]
@@ -30,7 +31,7 @@ _BLOCK = 2048  # elements of a row handled at a time
 
 
 @intrinsic
-def _pointer(typingctx, address):
+def pointer(typingctx, address):
     """Turn an integer into a pointer, for `numba.carray`."""
 
     def codegen(context, builder, signature, args):
@@ -122,7 +123,7 @@ def _value_impl(x):
 @njit
 def _row(address, first, size, like):
     """`size` reals, from `first` on, of the row at an address."""
-    at = _pointer(address + np.uintp(first * like.itemsize))
+    at = pointer(address + np.uintp(first * like.itemsize))
     return numba.carray(at, (size,), like.dtype)
 
 
@@ -201,14 +202,14 @@ def _finish(mode, sums, to, size):
 
 
 @njit
-def _combine(mode, addresses, like, count, coef, out, in_len, lo, hi, add, check):
+def _combine(mode, addresses, like, count, coef, out, in_len, extent, add, check):
     """csrc/combine.c's fgc_combine; `out` is the output's reals, `like` an array like the rows."""
     step = _BLOCK // 2 if mode == REAL_PART else _BLOCK
     sums = _empty_sums(2 * _BLOCK, like)
     a, b = coef.real.astype(sums.dtype), coef.imag.astype(sums.dtype)
     finite = True
-    for j in range(lo, hi, step):
-        size = min(step, hi - j)
+    for j in range(0, extent, step):
+        size = min(step, extent - j)
         first = 2 * j if mode == REAL_PART else j
         reals = 2 * size if mode == REAL_PART else size
         sums[:reals] = 0
@@ -236,12 +237,11 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    lo: int,
-    hi: int,
+    extent: int,
     accumulate: bool,
     check: bool,
 ) -> bool:
-    """See `fastgc.kernels.combine`; only elements lo .. hi-1 of the rows."""
+    """See `fastgc.kernels.combine`."""
     return _combine(
         mode,
         rows.addresses,
@@ -250,8 +250,7 @@ def combine(
         np.array(coef, np.complex128),  # for one that is read-only all would be compiled again
         out.view(out.real.dtype),
         rows.length,
-        lo,
-        hi,
+        extent,
         accumulate,
         check,
     )
@@ -263,18 +262,19 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
     check: bool,
-) -> CombinePart:
+) -> CombineRows:
     """See `fastgc.kernels.bind_combine`."""
 
-    def part(count: int, lo: int, hi: int) -> int:
+    def combine_chosen(count: int) -> int:
         used = np.flatnonzero(coef[:count])
         chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
+        finite = combine(mode, chosen, coef[used], out, extent, accumulate, check)
         return Status.OK if finite else Status.NOT_FINITE
 
-    return part
+    return combine_chosen
 
 
 # What follows calls `_combine` with numbers of NumPy, not literal ones, for each of which Numba
@@ -359,7 +359,6 @@ def combine_rows(coef, rows, out, survivors=None):
         coef.astype(np.complex128),
         reals,
         in_len,
-        np.int64(0),
         extent,
         np.bool_(False),
         np.bool_(True),
@@ -397,7 +396,6 @@ def accumulate(coef, gradient, message):
         np.full(1, complex(coef)),
         reals,
         partial.size,
-        np.int64(0),
         _extent(_mode(coef), partial.size, reals.size),
         np.bool_(True),
         np.bool_(False),
@@ -420,17 +418,18 @@ def bind_encode(
     coef: NDArray[Any],
     weights: NDArray[np.float64],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
-) -> EncodePart:
+) -> EncodeRows:
     """See `fastgc.kernels.bind_encode`."""
 
-    def part(lo: int, hi: int) -> float:
-        combine(mode, rows, coef, out, lo, hi, accumulate, False)
-        squares = [square_sum(row[lo:hi]) for row in rows.arrays]
+    def encode() -> float:
+        combine(mode, rows, coef, out, extent, accumulate, False)
+        squares = [square_sum(row) for row in rows.arrays]
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.multiply(weights, squares).sum())
 
-    return part
+    return encode
 
 
 def square_sum(x: NDArray[Any]) -> float:

@@ -69,22 +69,21 @@ def _decode_block(tables, b, method, present, value):
 
 @njit
 def _keep_spread(sine, need, present):
-    """Unmark all but the `need` survivors that are spread best; see csrc/decoding.c."""
+    """Unmark all but the `need` survivors that are spread best; see csrc/cyclic.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
-    score = present.astype(np.float64)
+    score, largest = present.astype(np.float64), 1.0
     for _ in range(need):
-        best, largest = -1, 0.0
-        for i in range(m):
-            if score[i] > largest * (1 + 1e-9):
-                best, largest = i, score[i]
-        if best < 0:
-            best = np.flatnonzero(present & ~kept)[0]
+        best, least = 0, largest * (1 - 1e-9)
+        while not (score[best] >= least if largest > 0 else present[best] and not kept[best]):
+            best += 1
         kept[best] = True
         distance = sine[m - best : 2 * m - best]
         scale = 1 / largest if largest > 0 else 1.0
+        largest = 0.0
         for i in range(m):
             score[i] *= abs(distance[i]) * scale
+            largest = max(largest, score[i])
     present[:] = kept
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cyclic import Status
 from .njit import njit
 from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
 
-__all__ = ["lagrange_basis", "lagrange_products"]
+__all__ = [
+    "bind_functional",
+    "lagrange_basis",
+    "lagrange_evaluate",
+    "lagrange_products",
+    "lagrange_weights",
+]
 
+_OUT_OF_RANGE, _DUPLICATE = int(Status.OUT_OF_RANGE), int(Status.DUPLICATE)
+_OVERFLOW = int(Status.OVERFLOW)
 _NEAREST = 2.0**-250
 _POINTS = 64  # whose products are in the nearest cache
 
@@ -134,3 +145,137 @@ def lagrange_basis(
 ) -> None:
     """See `fastgc.kernels.lagrange_basis`."""
     _bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
+
+
+@njit
+def _invert(hit, weights, exponent):
+    """Products into weights; whether no two nodes coincide."""
+    for i in range(hit.size):
+        if hit[i] != i:
+            return False
+    one = weights.dtype.type(1)
+    for i in range(hit.size):
+        weights[i] = over(one, weights[i])
+        exponent[i] = -exponent[i]
+    return True
+
+
+@njit
+def _put_together(weights, exponent):
+    """One power of two for all, with which the largest modulus lies in [1, 2)."""
+    most = -(1 << 62)
+    for i in range(weights.size):
+        most = max(most, exponent[i] + math.frexp(abs(weights[i]))[1] - 1)
+    for i in range(weights.size):
+        e = max(exponent[i] - most, -4000)
+        half = e >> 1  # a power so small is none alone
+        weights[i] = times(times(weights[i], math.ldexp(1.0, half)), math.ldexp(1.0, e - half))
+
+
+@njit
+def _weights(nodes, scaled, weights, exponent, together):
+    """The power of two, and whether nodes are finite and distinct."""
+    size, finite = 0.0, True
+    for x in nodes:
+        size = max(size, larger_part(x))
+        finite &= np.isfinite(x)
+    if not finite:
+        return 0, False
+    shift = min(-math.frexp(size)[1], 1023)
+    half = shift >> 1
+    for i in range(nodes.size):
+        scaled[i] = times(times(nodes[i], power_of_two(half)), power_of_two(shift - half))
+    hit = np.empty(nodes.size, np.int64)
+    lagrange_products(scaled, scaled, weights, exponent, hit)
+    distinct = _invert(hit, weights, exponent)
+    if distinct and together:
+        _put_together(weights, exponent)
+    return shift, distinct
+
+
+def lagrange_weights(
+    nodes: NDArray[Any],
+    scaled: NDArray[Any],
+    weights: NDArray[Any],
+    exponent: NDArray[np.int64] | None,
+) -> int | None:
+    """See `fastgc.kernels.lagrange_weights`."""
+    powers = np.empty(nodes.size, np.int64) if exponent is None else exponent
+    shift, good = _weights(nodes, scaled, weights, powers, exponent is None)
+    return int(shift) if good else None
+
+
+@njit
+def _value(nodes, weights, weight_exponent, values, z, row):
+    """The value at one point that is no node, from its row of the basis."""
+    product, exponent = nodes.dtype.type(1), 0
+    for j in range(nodes.size):
+        product *= z - nodes[j]
+        e = (bits_of(larger_part(product)) >> 52) - 1023
+        product = times(product, double_of((1023 - e) << 52))
+        exponent += e
+    row[:] = 0
+    _add_any(nodes, weights, weight_exponent, z, product, exponent, row)
+    total = nodes.dtype.type(0)
+    for j in range(nodes.size):
+        total += row[j] * values[j]
+    return total
+
+
+@njit
+def _evaluate(nodes, weights, weight_exponent, values, points, scale, out):
+    for z in points:
+        if not larger_part(times(z, scale)) <= 2.0**239:
+            return False
+    for value in values:
+        if not np.isfinite(value):
+            return False
+    row = np.empty_like(nodes)
+    for i in range(points.size):
+        z, hit = times(points[i], scale), -1
+        for j in range(nodes.size):
+            hit = j if larger_part(z - nodes[j]) < _NEAREST else hit
+        if hit >= 0:
+            out[i] = values[hit]
+        else:
+            out[i] = _value(nodes, weights, weight_exponent, values, z, row)
+    return True
+
+
+def lagrange_evaluate(
+    nodes: NDArray[Any],
+    weights: NDArray[Any],
+    weight_exponent: NDArray[np.int64],
+    values: NDArray[Any],
+    points: NDArray[Any],
+    scale: float,
+    out: NDArray[Any],
+) -> bool:
+    """See `fastgc.kernels.lagrange_evaluate`."""
+    return bool(_evaluate(nodes, weights, weight_exponent, values, points, scale, out))
+
+
+@njit
+def _functional(nodes, points, chosen, out):
+    x = np.empty(chosen.size, nodes.dtype)
+    for i in range(chosen.size):
+        if chosen[i] < 0 or chosen[i] >= nodes.size:
+            return _OUT_OF_RANGE
+        x[i] = nodes[chosen[i]]
+    weights = np.empty_like(x)
+    exponent, hit = np.empty(x.size, np.int64), np.empty(x.size, np.int64)
+    lagrange_products(x, x, weights, exponent, hit)
+    if not _invert(hit, weights, exponent):
+        return _DUPLICATE
+    _bases(x, weights, exponent, points, out.reshape(1, x.size))
+    for value in out:
+        if not np.isfinite(value):
+            return _OVERFLOW
+    return 0
+
+
+def bind_functional(
+    nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_functional`."""
+    return lambda f: _functional(nodes, points, chosen[:f], out[:f])

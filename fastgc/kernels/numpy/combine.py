@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, CombinePart, EncodePart, Rows
+from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, CombineRows, EncodeRows, Rows
 
 __all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
 
@@ -18,15 +18,14 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    lo: int,
-    hi: int,
+    extent: int,
     accumulate: bool,
     check: bool,
 ) -> bool:
-    """See `fastgc.kernels.combine`; always all elements, whatever `lo` and `hi`."""
+    """See `fastgc.kernels.combine`."""
     if rows.kind == INTEGER:
         return _combine_integers(rows, coef, out, accumulate)
-    size = hi // 2 if mode == PACKED else hi
+    size = extent // 2 if mode == PACKED else extent
     total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
     scaled, group = np.empty_like(total), np.zeros_like(total)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -71,18 +70,19 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
     check: bool,
-) -> CombinePart:
+) -> CombineRows:
     """See `fastgc.kernels.bind_combine`."""
 
-    def part(count: int, lo: int, hi: int) -> int:
+    def combine_chosen(count: int) -> int:
         used = np.flatnonzero(coef[:count])
         chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, lo, hi, accumulate, check)
+        finite = combine(mode, chosen, coef[used], out, extent, accumulate, check)
         return Status.OK if finite else Status.NOT_FINITE
 
-    return part
+    return combine_chosen
 
 
 def bind_encode(
@@ -91,17 +91,18 @@ def bind_encode(
     coef: NDArray[Any],
     weights: NDArray[np.float64],
     out: NDArray[Any],
+    extent: int,
     accumulate: bool,
-) -> EncodePart:
+) -> EncodeRows:
     """See `fastgc.kernels.bind_encode`."""
 
-    def part(lo: int, hi: int) -> float:
-        combine(mode, rows, coef, out, lo, hi, accumulate, False)
-        squares = [square_sum(row[lo:hi]) for row in rows.arrays]
+    def encode() -> float:
+        combine(mode, rows, coef, out, extent, accumulate, False)
+        squares = [square_sum(row) for row in rows.arrays]
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.multiply(weights, squares).sum())
 
-    return part
+    return encode
 
 
 def square_sum(x: NDArray[Any]) -> float:

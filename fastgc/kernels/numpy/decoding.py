@@ -69,19 +69,16 @@ def _decode_block(
 def _keep_spread(
     sine: NDArray[np.float64], need: int, present: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The `need` survivors that are spread best, in Leja order; see csrc/decoding.c."""
+    """The `need` survivors that are spread best, in Leja order; see csrc/cyclic.c."""
     m = present.size
     kept = np.zeros(m, dtype=np.bool_)
-    score = present.astype(float)
+    score, largest = present.astype(float), 1.0
     for _ in range(need):
-        best, largest = -1, 0.0
-        for i in np.flatnonzero(score > 0):
-            if score[i] > largest * (1 + 1e-9):
-                best, largest = int(i), score[i]
-        if best < 0:
-            best = int(np.flatnonzero(present & ~kept)[0])
+        left = score >= largest * (1 - 1e-9) if largest > 0 else present & ~kept
+        best = int(np.argmax(left))
         kept[best] = True
         score *= np.abs(sine[m - best : 2 * m - best]) * (1 / largest if largest > 0 else 1.0)
+        largest = float(score.max())
     return kept
 
 

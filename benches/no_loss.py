@@ -1,0 +1,525 @@
+"""What users call beside what they would call instead: ``python benches/no_loss.py``.
+
+`bind`, `decode` and `encode` with `out`, of stacked rows and of lists, and `bind_encoder`, checked
+as they are by default, against the best of np.matmul, np.dot (BLAS's gemv) and torch.mv, which find
+the rows stacked and the coefficients computed; for f rows of p elements, on one thread and on all.
+Each cell: how much longer the best other takes, and the share of what memory or caches allow: f
+rows read, one written, and read before it is, at the bandwidth of a loop that reads as much memory
+again and again on as many threads. (What is written past the caches is not read before: 133% are
+possible of two rows.) Cells below 0.95 are bold, and summed up by what they have in common.
+
+Then optimizers' steps beside PyTorch's; rounds; simulations beside lines of NumPy; engines beside
+bare loops; calls beside processes that keep the other cores busy, against one thread that shares
+with nobody; calls that follow one of BLAS on all threads; and how many calls more than one thread
+had part in. ``--what`` chooses, and ``--quick`` takes a fifth of the sizes, for a look.
+
+Contestants take turns, and of each the best of the medians of its turns counts: what else happens
+on the machine meanwhile, or where a virtual one finds its memory at first, decides no cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from shutil import which
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+import fastgc
+from fastgc.kernels import threads
+from fastgc.optimizers import SGD, AMSGrad
+from fastgc.progress import markdown_table
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import threadpoolctl
+except ImportError:  # BLAS then runs on as many threads as it likes
+    threadpoolctl = None
+
+ROWS = (2, 4, 8, 16, 68, 256)
+SIZES = (10**2, 10**3, 10**4, 3 * 10**4, 10**5, 10**6, 10**7)
+QUICK_ROWS, QUICK_SIZES = (4, 68), (10**3, 10**5, 10**6)
+MOST_BYTES = 1.1e9
+RED = 0.95
+TURNS, TURN = 3, 3e-3  # of each contestant, and seconds of one
+TINY = 10  # elements of gradients at which a call takes what it takes in Python
+NEAR_LIMIT = 0.75
+CORES = threads.get_num_threads()
+HERE = Path(__file__).parent
+REST = 0.03  # seconds after which BLAS's threads no longer spin
+
+Call = Callable[[], Any]
+
+
+@numba.njit(nogil=True)
+def _read(words: NDArray[np.int64], repeats: int) -> int:
+    # four streams, of which each has registers of its own
+    quarter = words.size // 4
+    first, second = words[:quarter], words[quarter : 2 * quarter]
+    third, fourth = words[2 * quarter : 3 * quarter], words[3 * quarter : 4 * quarter]
+    total = 0
+    for _ in range(repeats):
+        a = b = c = d = 0
+        for i in range(quarter):
+            a ^= first[i]
+            b ^= second[i]
+            c ^= third[i]
+            d ^= fourth[i]
+        total ^= a ^ b ^ c ^ d
+        words[0] = total  # or the loop would be left out
+    return total
+
+
+@cache
+def _read_at(nbytes: int, count: int) -> float:
+    share = max(nbytes // count // 8, 64)
+    repeats = max(2, int(5e7) // (8 * share))
+    parts = [np.ones(share, np.int64) for _ in range(count)]
+    best = 0.0
+    with ThreadPoolExecutor(count) as pool:
+        for _ in range(7):
+            start = time.perf_counter()
+            list(pool.map(_read, parts, [repeats] * count))
+            best = max(best, 8 * share * count * repeats / (time.perf_counter() - start))
+    _READ.setdefault(count, {})[nbytes] = best
+    return best
+
+
+_READ: dict[int, dict[int, float]] = {}
+
+
+def bandwidth(nbytes: int, count: int) -> float:
+    """Bytes per second of so many threads that read their shares of so much memory.
+
+    Or of more memory, where that went faster: the shorter was disturbed.
+    """
+    _read_at(nbytes, count)
+    return max(found for size, found in _READ[count].items() if size >= nbytes)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Everything on so many threads."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(count)
+    if torch is not None:
+        torch.set_num_threads(count)
+    with threadpoolctl.threadpool_limits(count) if threadpoolctl else nullcontext():
+        yield
+    threads.set_num_threads(before)
+
+
+def race(calls: list[Call], turns: int = TURNS) -> list[float]:
+    """Seconds of each call: they take turns, and the best of the turns' medians counts."""
+    inner, each = [], []
+    for call in calls:
+        call()
+        start = time.perf_counter()
+        call()
+        each.append(max(time.perf_counter() - start, 1e-7))
+        inner.append(max(1, round(5e-5 / each[-1])))
+    best = [np.inf] * len(calls)
+    for _ in range(turns):
+        for at, call in enumerate(calls):
+            if threads.get_num_threads() > 1:
+                time.sleep(REST)  # or threads of the one before would still have the other cores
+            call()  # which finds caches as the one before left them
+            times = []
+            for _ in range(min(max(3, round(TURN / (inner[at] * each[at]))), 200)):
+                start = time.perf_counter()
+                for _ in range(inner[at]):
+                    call()
+                times.append((time.perf_counter() - start) / inner[at])
+            best[at] = min(best[at], float(np.median(times)))
+    return best
+
+
+def others(coef: NDArray[Any], rows: NDArray[Any]) -> Iterator[Call]:
+    """What a person would pick instead."""
+    coef = coef.astype(rows.dtype)
+    total = np.empty(rows.shape[1], rows.dtype)
+    yield lambda: np.matmul(coef, rows, out=total)
+    yield lambda: np.dot(coef, rows, out=total)
+    if torch is not None:
+        matrix, vector = torch.from_numpy(rows).T, torch.from_numpy(coef)
+        out = torch.empty(rows.shape[1], dtype=matrix.dtype)
+        yield lambda: torch.mv(matrix, vector, out=out)
+
+
+def filled(count: int, p: int, dtype: Any) -> NDArray[Any]:
+    """Ordinary numbers, fast."""
+    pattern = np.random.default_rng(0).standard_normal(1 << 15).astype(dtype)
+    return np.resize(pattern, count * p).reshape(count, p)
+
+
+def decode(packed: bool, f: int, p: int, dtype: Any) -> tuple[dict[str, Call], list[Call]]:
+    """Ways to decode f messages, and the same by others."""
+    code = fastgc.ReedSolomon(f + 1, stragglers=1) if packed else fastgc.Uncoded(f)
+    messages, out = filled(code.n, p, dtype), np.empty(p, dtype)
+    bound, survivors = code.bind(messages, out), np.arange(f)
+    rows = messages[:f].view(np.result_type(dtype, np.complex64)) if packed else messages
+    vector = code.decoding_vector(survivors)
+    stacked, listed = messages[:f], list(messages[:f])
+    calls: dict[str, Call] = {
+        "bind": lambda: bound(survivors),
+        "decode": lambda: code.decode(survivors, stacked, out=out),
+        "decode, a list": lambda: code.decode(survivors, listed, out=out),
+    }
+    return calls, list(others(vector, rows))
+
+
+def encode(packed: bool, w: int, p: int, dtype: Any) -> tuple[dict[str, Call], list[Call]]:
+    """Ways to encode w partial gradients, and the same by others."""
+    code: Any = fastgc.CyclicRepetition(w + 1, stragglers=w - 1)
+    if packed:
+        code = fastgc.ReedSolomon(w + 1, stragglers=w - 1)
+    partials, out = filled(w, p, dtype), np.empty(p, dtype)
+    rows = partials.view(np.result_type(dtype, np.complex64)) if packed else partials
+    bound, listed = code.bind_encoder(0, partials, out), list(partials)
+    calls: dict[str, Call] = {
+        "bind_encoder": bound,
+        "encode": lambda: code.encode(0, partials, out),
+        "encode, a list": lambda: code.encode(0, listed, out),
+    }
+    return calls, list(others(code.coefficients(0), rows))
+
+
+class Cell(NamedTuple):
+    """A call beside the best of others."""
+
+    kind: str
+    threads: int
+    mine: float  # seconds
+    best: float
+    share: float  # of the limit
+    call: float  # seconds of the same call for TINY elements
+
+    @property
+    def ratio(self) -> float:
+        """How much longer the best other takes."""
+        return self.best / self.mine
+
+    @property
+    def red(self) -> bool:
+        """Whether another is faster by more than is measured."""
+        return self.ratio < RED
+
+    def __str__(self) -> str:
+        ratio = f"**{self.ratio:.2f}**" if self.red else f"{self.ratio:.2f}"
+        return f"{ratio} ({self.share:.0%})"
+
+
+def causes(cells: dict[tuple[Any, ...], Cell]) -> str:
+    """What red cells have in common, one line for each; keys are (threads, all the rest)."""
+    found: dict[str, list[Cell]] = {}
+    for (count, *rest), cell in cells.items():
+        alone = cells.get((1, *rest))
+        if not cell.red:
+            continue
+        if cell.mine - cell.best <= cell.call:
+            why = f"what a call takes in Python, or less (it takes as much for p = {TINY})"
+        elif cell.share >= NEAR_LIMIT:
+            why = f"from {NEAR_LIMIT:.0%} of the limit on: memory gives no more"
+        elif count > 1 and alone is not None and not alone.red:
+            why = "not on one thread: threads share the work later, or less evenly"
+        else:
+            why = f"the arithmetic of {cell.kind}, in the caches"
+        found.setdefault(why, []).append(cell)
+    if not found:
+        return "No cell is red."
+    lines = [
+        f"- {why}: {len(each)} cells, ratios from {min(c.ratio for c in each):.2f} on, "
+        f"{np.median([c.ratio for c in each]):.2f} in the middle"
+        for why, each in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+    return "\n".join([f"Of {len(cells)} cells {sum(map(len, found.values()))} are red:\n", *lines])
+
+
+def tables(make: Any, rows: list[int], sizes: list[int]) -> None:
+    """Print all cells of the ways to decode or encode."""
+    grids: dict[str, list[list[str]]] = {}
+    cells: dict[tuple[Any, ...], Cell] = {}
+    for packed in (True, False):
+        for dtype in (np.float32, np.float64):
+            kind = f"{'packed' if packed else 'real'}, {np.dtype(dtype).name}"
+            for count in dict.fromkeys((1, CORES)):
+                for f in rows:
+                    small = make(packed, f, TINY, dtype)[0]
+                    own = dict(zip(small, race(list(small.values()), 2), strict=True))
+                    lines = {name: [kind, str(count), str(f)] for name in small}
+                    for p in sizes:
+                        moved = (f + 2) * p * np.dtype(dtype).itemsize
+                        if moved > MOST_BYTES:
+                            for line in lines.values():
+                                line.append("–")
+                            continue
+                        calls, rivals = make(packed, f, p, dtype)
+                        with on_threads(count):
+                            limit = moved / bandwidth(moved, count)
+                            times = race([*calls.values(), *rivals])
+                        best = min(times[len(calls) :])
+                        for name, mine in zip(calls, times, strict=False):
+                            cell = Cell(kind, count, mine, best, limit / mine, own[name])
+                            lines[name].append(str(cell))
+                            if p >= 1000:
+                                cells[count, name, kind, f, p] = cell
+                    for name, line in lines.items():
+                        grids.setdefault(name, []).append(line)
+    head = ["rows", "threads", "f", *(f"p = {p:,}" for p in sizes)]
+    for name, body in grids.items():
+        title = f"`{name}`: time of the best other over fastgc's, and share of the limit."
+        print(markdown_table(title, head, body), end="\n\n")
+    print(f"From p = 1,000 on. {causes(cells)}\n")
+
+
+def torch_steps(method: str, numbers: dict[str, Any], gradient: NDArray[Any]) -> list[Call]:
+    """Torch's step fused and for lists of vectors, and of plain descent `add_`."""
+    calls = []
+    for form in ({"foreach": True}, {"fused": True}):
+        theta = torch.ones(gradient.size, dtype=torch.from_numpy(gradient).dtype)
+        theta.requires_grad_()
+        theta.grad = torch.from_numpy(gradient.copy())
+        calls.append(getattr(torch.optim, method)([theta], lr=1e-3, **numbers, **form).step)
+    if method == "SGD" and not numbers:
+        moved, along = torch.ones_like(theta.detach()), torch.from_numpy(gradient.copy())
+        calls.append(lambda: moved.add_(along, alpha=-1e-3))
+    return calls
+
+
+STEPS: dict[str, tuple[Callable[[], Any], str, dict[str, Any], int]] = {
+    "SGD": (lambda: SGD(1e-3), "SGD", {}, 3),
+    "SGD, momentum": (lambda: SGD(1e-3, 0.9), "SGD", {"momentum": 0.9}, 5),
+    "AMSGrad": (lambda: AMSGrad(1e-3), "Adam", {"amsgrad": True}, 7),
+}  # fastgc's, torch's, and vectors read or written
+
+
+def steps(sizes: list[int]) -> None:
+    """Print how steps fare beside torch's."""
+    if torch is None:
+        return
+    body, cells = [], {}
+    for name, (make, method, numbers, vectors) in STEPS.items():
+        for dtype in (np.float32, np.float64):
+            for count in dict.fromkeys((1, CORES)):
+                line = [f"{name}, {np.dtype(dtype).name}", str(count)]
+                small, ones = make(), np.ones(TINY, dtype)
+                small.reset(ones)
+                (own,) = race([lambda o=small, g=ones: o.step(g)], 2)
+                for p in sizes:
+                    gradient = filled(1, p, dtype)[0] * dtype(1e-3)
+                    optimizer = make()
+                    optimizer.reset(np.ones(p, dtype))
+                    moved = vectors * gradient.nbytes
+                    with on_threads(count):
+                        limit = moved / bandwidth(moved, count)
+                        calls = [
+                            lambda o=optimizer, g=gradient: o.step(g),
+                            *torch_steps(method, numbers, gradient),
+                        ]
+                        mine, *rest = race(calls)
+                    cell = Cell(name, count, mine, min(rest), limit / mine, own)
+                    line.append(str(cell))
+                    if p >= 1000:
+                        cells[count, name, dtype, p] = cell
+                body.append(line)
+    title = "`step`: time of the best of torch's fused, foreach and `add_` over fastgc's."
+    head = ["step", "threads", *(f"p = {p:,}" for p in sizes)]
+    print(markdown_table(title, head, body), f"\n\nFrom p = 1,000 on. {causes(cells)}\n", sep="")
+
+
+def rounds() -> None:
+    """Print what a whole round takes, message by message."""
+    code = fastgc.ReedSolomon(80, stragglers=12)
+    survivors = np.random.default_rng(0).permutation(80)[: code.threshold]
+    body = []
+    for p in (8, 640, 10**4):
+        messages, out = filled(80, p, np.float64), np.empty(p)
+        listed, order = list(messages), survivors.tolist()
+        whole = code.round(p)
+        vector = code.decoding_vector(survivors)
+        rows = messages[survivors].view(np.complex128)
+        total = np.empty(p // 2, np.complex128)
+
+        def follow(
+            whole: Any = whole, listed: Any = listed, order: Any = order, out: Any = out
+        ) -> None:
+            whole.reset()
+            for worker in order:
+                whole.receive(worker, listed[worker])
+            whole.gradient(out)
+
+        def alone(vector: Any = vector, rows: Any = rows, total: Any = total) -> None:
+            np.matmul(vector, rows, out=total)
+
+        mine, other = race([follow, alone])
+        body.append([f"{p:,}", f"{mine * 1e6:.1f} µs", f"{other * 1e6:.1f} µs"])
+    title = "A round of RS 80/12, checked, message by message, and np.matmul of the same survivors."
+    print(markdown_table(title, ["p", "round", "np.matmul"], body), end="\n\n")
+
+
+def simulations() -> None:
+    """Print how simulations fare beside lines of NumPy, draws included."""
+    import test_simulate as lines
+
+    body = []
+    for n, s in lines.SIZES:
+        for name in lines.CODES:
+            even = {20: 4, 80: 9, 1000: 99}[n] if name == "fractional" else s
+            code = fastgc.codes.make(name, n, stragglers=even)
+            line = [str(n), name]
+            for late, draw in lines.LAWS.values():
+                count = lines.DRAWN // n
+
+                def numpy(name=name, code=code, draw=draw, shape=(count, n)) -> Any:
+                    return lines.ready(name, code, draw(np.random.default_rng(0), shape)).mean()
+
+                def mine(code=code, late=late, count=count) -> Any:
+                    return fastgc.simulation.simulate(
+                        code, late, cost=lines.COST, rounds=count
+                    ).mean
+
+                own, other = race([mine, numpy], 3)
+                line.append(f"{own / (count * n) * 1e9:.1f} ns ({other / own:.1f})")
+            body.append(line)
+    title = "`simulate`, for each delay drawn (times as fast as lines of NumPy)."
+    print(markdown_table(title, ["n", "code", *lines.LAWS], body, 2), end="\n\n")
+
+
+def engines() -> None:
+    """Print what the loops beside local processes, and MPI's where there is one, measure."""
+    runs = {"Local processes": [sys.executable, str(HERE / "local_loop.py")]}
+    if launcher := which("mpiexec") or which("mpirun"):
+        program = [sys.executable, str(HERE / "mpi_loop.py")]
+        runs["MPI"] = [launcher, "-n", "17", *program]
+    for title, command in runs.items():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{title}: {' '.join(command)} failed: {done.stderr.strip()[-200:]}\n")
+            continue
+        found = json.loads(done.stdout)
+        head = list(found[0])
+        body = [
+            [f"{row[x]:,}" if isinstance(row[x], int) else f"{row[x] * 1e3:.3f}" for x in head]
+            for row in found
+        ]
+        print(markdown_table(f"{title}: a round, ms.", head, body), end="\n\n")
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """Other processes that keep all cores but one busy."""
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(CORES - 1)]
+    time.sleep(0.5)
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def beside_others(rows: list[int], sizes: list[int]) -> None:
+    """Print how calls fare where the other cores are, or have just been, at something else."""
+    body = []
+    big = filled(256, 10**5, np.float64)
+    ones, blas_out = np.ones(256), np.empty(10**5)
+
+    def after_blas(call: Call) -> float:
+        times = []
+        for _ in range(30):
+            np.matmul(ones, big, out=blas_out)
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    for f in rows:
+        for p in sizes:
+            if not 3e5 <= f * p * 8 <= 2e8:
+                continue
+            call = decode(False, f, p, np.float64)[0]["bind"]
+            with on_threads(1):
+                (alone,) = race([call])
+            with on_threads(CORES):
+                (together,) = race([call])
+                before = _counts()
+                for _ in range(200):
+                    call()
+                called, shared = np.subtract(_counts(), before)
+                with busy_cores():
+                    (disturbed,) = race([call], 40)
+                time.sleep(REST)
+                blas = after_blas(call)
+            body.append(
+                [
+                    str(f),
+                    f"{p:,}",
+                    f"{alone * 1e6:.1f} µs",
+                    f"{together * 1e6:.1f} µs",
+                    f"{shared / called:.0%} of {called}" if called else "–",
+                    f"{alone / disturbed:.2f}",
+                    f"{(blas - together) * 1e6:.1f} µs",
+                ]
+            )
+    head = ["f", "p", "1 thread", f"{CORES} threads", "shared", "other cores busy", "after BLAS"]
+    title = (
+        "`bind`, float64, real: medians; calls that other threads had part in; time of one thread "
+        "over that on all while other processes keep the other cores busy; and what a call takes "
+        "longer right after one of BLAS on all threads."
+    )
+    print(markdown_table(title, head, body))
+
+
+def _counts() -> tuple[int, int]:
+    from fastgc.kernels import c
+
+    return c.counts()
+
+
+PARTS = ("decode", "encode", "steps", "rounds", "simulate", "engines", "others")
+
+
+def main(words: list[str] | None = None) -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", help="f, or w of encode; such as 2,68")
+    parser.add_argument("--sizes", help="p; such as 1000,100000")
+    parser.add_argument("--what", default=",".join(PARTS), help="which parts")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and sizes")
+    given = parser.parse_args(words)
+    rows = list(QUICK_ROWS if given.quick else ROWS)
+    sizes = list(QUICK_SIZES if given.quick else SIZES)
+    rows = [int(x) for x in given.rows.split(",")] if given.rows else rows
+    sizes = [int(x) for x in given.sizes.split(",")] if given.sizes else sizes
+    parts: dict[str, Call] = {
+        "decode": lambda: tables(decode, rows, sizes),
+        "encode": lambda: tables(encode, rows, sizes),
+        "steps": lambda: steps(sizes),
+        "rounds": rounds,
+        "simulate": simulations,
+        "engines": engines,
+        "others": lambda: beside_others(rows, sizes),
+    }
+    for what in given.what.split(","):
+        if what not in parts:
+            parser.error(f"--what takes some of {', '.join(parts)}, not {what!r}")
+        if what != "others" or (fastgc.backend() == "c" and CORES > 1):
+            parts[what]()
+
+
+if __name__ == "__main__":
+    main()

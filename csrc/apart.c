@@ -1,0 +1,97 @@
+/* Combinations of rows as they come: whether they are aligned, and the output lies apart from them, is
+ * looked at first, by addresses alone. */
+#include <stdlib.h>
+
+#include "fastgc.h"
+
+/* Where rows begin that share memory with an output. As unsigned numbers: those before the first wrap to
+ * large ones. */
+typedef struct {
+    uintptr_t lowest, extent;
+    size_t size; /* of a real, and so what rows are aligned to */
+} memory;
+
+static memory memory_of(const fgc_apart *plan, size_t size, uintptr_t out, size_t out_size)
+{
+    const size_t row = (size_t)plan->in_len * size * (plan->mode == FGC_REAL_PART ? 2 : 1);
+    const size_t made = (size_t)plan->out_len * out_size * (plan->mode == FGC_EXPAND ? 2 : 1);
+    return (memory){out - row + 1, row + made - 1, size};
+}
+
+static int misplaced(const memory *it, uintptr_t row)
+{
+    return (row - it->lowest < it->extent) | (row % it->size != 0);
+}
+
+enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
+
+/* Rows and coefficients but those that are zero; how many, or -1 if one is misplaced, read or not. */
+static int64_t choose(const fgc_apart *plan, const void *given, const memory *it, int64_t count,
+                      uintptr_t *rows, double *chosen)
+{
+    const int64_t step = plan->mode == FGC_REAL ? 1 : 2;
+    const double *const coef = plan->coef;
+    const uintptr_t *const table = given;
+    int64_t used = 0;
+    int wrong = 0;
+    for (int64_t r = 0; r < count; r++) {
+        const uintptr_t row =
+            plan->stride ? (uintptr_t)given + (uintptr_t)(r * plan->stride) : table[r];
+        const double x = coef[step * r], y = coef[step * r + step - 1];
+        wrong |= misplaced(it, row);
+        rows[used] = row;
+        chosen[step * used] = x;
+        chosen[step * used + step - 1] = y;
+        used += x != 0 || y != 0;
+    }
+    return wrong ? -1 : used;
+}
+
+#define COMBINE_APART(kind, read, real)                                                            \
+    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
+                                        int64_t count)                                             \
+    {                                                                                              \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
+        uintptr_t few_rows[FEW + 1], *chosen = few_rows; /* one more is written than is used */    \
+        double few[2 * (FEW + 1)], *coef = few;                                                    \
+        char *work = NULL;                                                                         \
+        if (count > FEW) {                                                                         \
+            work = malloc((size_t)(count + 1) * (2 * sizeof *coef + sizeof *chosen));              \
+            if (!work)                                                                             \
+                return FGC_NO_MEMORY;                                                              \
+            coef = (double *)work;                                                                 \
+            chosen = (uintptr_t *)(coef + 2 * (count + 1));                                        \
+        }                                                                                          \
+        const int64_t used = choose(plan, rows, &it, count, chosen, coef);                         \
+        fgc_status status = FGC_MISPLACED;                                                         \
+        if (used >= 0) {                                                                           \
+            const int bad = fgc_combine_##kind(plan->mode, chosen, coef, used, plan->extent,       \
+                                               plan->in_len, plan->out_len, plan->flags, out);     \
+            status = bad ? FGC_NOT_FINITE : FGC_OK;                                                \
+        }                                                                                          \
+        free(work);                                                                                \
+        return status;                                                                             \
+    }
+COMBINE_APART(float, float, float)
+COMBINE_APART(double, double, double)
+COMBINE_APART(half, uint16_t, float)
+COMBINE_APART(bfloat, uint16_t, float)
+
+#define ADD_APART(kind, read, real)                                                                \
+    fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
+                                    real *out, const void *row, int64_t at, int flags)             \
+    {                                                                                              \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
+        const uintptr_t one = (uintptr_t)row;                                                      \
+        if (misplaced(&it, one))                                                                   \
+            return FGC_MISPLACED;                                                                  \
+        *energy += fgc_encode_##kind(plan->mode, &one,                                             \
+                                     plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2),           \
+                                     weight + at, 1, plan->extent, plan->in_len, plan->out_len,    \
+                                     flags, out);                                                  \
+        return FGC_OK;                                                                             \
+    }
+ADD_APART(float, float, float)
+ADD_APART(double, double, double)
+ADD_APART(half, uint16_t, float)
+ADD_APART(bfloat, uint16_t, float)

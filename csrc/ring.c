@@ -1,0 +1,169 @@
+/* What a master and its worker processes tell each other in the memory that they share.
+ *
+ * Nothing here is locked, and every line of memory has one writer, so that a process may be stopped or
+ * killed between any two instructions, and all the others go on. What several change is one word each: the
+ * one that workers sleep on, which only the master writes, and the number of news that the master sleeps
+ * for, of which a lost one costs no more than the time after which it looks by itself. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fastgc.h"
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+/* In int64, as fastgc.h says. */
+enum { LINE = 8, NEWS = 4, ORDER = 4, ORDERS = 2 * LINE };
+
+/* Of orders to more workers than this, all are woken: who has none goes back to sleep. */
+enum { FEW = 8 };
+
+typedef _Atomic int64_t shared;
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int64_t read_shared(const int64_t *word) { return atomic_load((shared *)word); }
+
+static void write_shared(int64_t *word, int64_t value) { atomic_store((shared *)word, value); }
+
+/* Processes share it: the futex is no private one. */
+static atomic_uint *word_of(const fgc_rings *r) { return (atomic_uint *)(r->newest + 1); }
+
+/* By which workers that sleep on one word are told apart. */
+static unsigned bit_of(int64_t worker) { return 1u << worker % 32; }
+
+#ifdef __linux__
+/* Until `word` is not `seen`, or a time of now(), -1: none; or for no reason. Whether a signal came. */
+static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
+{
+    const struct timespec t = {until / 1000000000, until % 1000000000};
+    return syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen, until < 0 ? NULL : &t, NULL, bit) < 0 &&
+           errno == EINTR;
+}
+
+static void wake(const fgc_rings *r, unsigned bits)
+{
+    atomic_fetch_add(word_of(r), 1);
+    syscall(SYS_futex, word_of(r), FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, bits);
+}
+#else
+/* Not used there: see fastgc/kernels/rings.py. */
+static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
+{
+    (void)word, (void)seen, (void)until, (void)bit;
+    return 1;
+}
+
+static void wake(const fgc_rings *r, unsigned bits)
+{
+    (void)bits;
+    atomic_fetch_add(word_of(r), 1);
+}
+#endif
+
+void fgc_rings_hand(const fgc_rings *r, const int64_t *workers, const int64_t *first,
+                    const double *delay, int64_t round, int64_t buffer, int64_t count)
+{
+    unsigned bits = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t *const orders = r->orders + ORDERS * workers[i];
+        const int64_t given = orders[0] + 1;
+        int64_t *const order = orders + LINE + ORDER * (given % 2);
+        order[0] = round;
+        order[1] = buffer;
+        order[2] = first[i];
+        memcpy(order + 3, delay + i, sizeof *delay);
+        write_shared(orders, given);
+        bits |= bit_of(workers[i]);
+    }
+    wake(r, count > FEW ? ~0u : bits);
+}
+
+void fgc_rings_admit(const fgc_rings *r, int64_t worker, int64_t birth)
+{
+    write_shared(r->orders + ORDERS * worker + 1, birth);
+    wake(r, bit_of(worker));
+}
+
+int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_t seen,
+                       double seconds)
+{
+    const int64_t *const orders = r->orders + ORDERS * worker;
+    int64_t until = seconds < 1e9 ? 0 : -1; /* 0: not computed yet, which takes longer than the rest */
+    for (;;) {
+        const unsigned word = atomic_load(word_of(r));
+        if (read_shared(orders + 1) != birth)
+            return -1;
+        const int64_t given = read_shared(orders);
+        if (given != seen || seconds <= 0)
+            return given;
+        if (!until)
+            until = now() + (int64_t)(1e9 * seconds);
+        else if (until > 0 && now() >= until)
+            return seen;
+        if (sleep_on(word_of(r), word, until, bit_of(worker)))
+            return seen;
+    }
+}
+
+void fgc_rings_tell(const fgc_rings *r, int64_t worker, int64_t round, int64_t index, double energy,
+                    int bell)
+{
+    int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
+    const int64_t told = ring[0];
+    int64_t *const news = ring + LINE + NEWS * (told % r->capacity);
+    news[0] = now();
+    news[1] = round;
+    news[2] = index;
+    memcpy(news + 3, &energy, sizeof energy);
+    write_shared(ring, told + 1);
+    /* Written before the master's word is changed, as the master changes that before it looks for news. One
+     * of an older round is to be handed the newest: nobody waits for more news with that. */
+    shared *const wanted = (shared *)r->wanted;
+    const int wake_master = round < read_shared(r->newest) ? atomic_exchange(wanted, 0) > 0
+                                                           : atomic_fetch_sub(wanted, 1) == 1;
+    if (wake_master)
+        while (write(bell, "", 1) < 0 && errno == EINTR)
+            ;
+}
+
+static int earlier(const void *a, const void *b)
+{
+    const int64_t x = ((const fgc_news *)a)->time, y = ((const fgc_news *)b)->time;
+    return (x > y) - (x < y);
+}
+
+int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most)
+{
+    int64_t count = 0;
+    for (int64_t worker = 0; worker < r->workers; worker++) {
+        const int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
+        const int64_t told = read_shared(ring);
+        for (; taken[worker] < told && count < most; taken[worker]++) {
+            const int64_t *const news = ring + LINE + NEWS * (taken[worker] % r->capacity);
+            out[count] = (fgc_news){.time = news[0], .worker = worker, .round = news[1], .index = news[2]};
+            memcpy(&out[count++].energy, news + 3, sizeof out->energy);
+        }
+    }
+    if (count > 1)
+        qsort(out, (size_t)count, sizeof *out, earlier);
+    return count;
+}
+
+int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most, int64_t wanted)
+{
+    write_shared(r->wanted, wanted);
+    return fgc_rings_take(r, taken, out, most);
+}

@@ -1,0 +1,349 @@
+/* Kernels on long vectors: their parts, shared among threads. Sums are taken part by part and added up in
+ * order, and parts depend on lengths alone: no bit of a result depends on who did what. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "pool.h"
+
+/* Elements. Parts are as long as a block of combine.c, or, for all to end together, a sixteenth of the
+ * vector; longer where there would be too many. Of multiples of GRAIN no cache line is shared, and no
+ * pair cut. Shorter parts would cost more than they gain: of rows, so many elements of all of them. */
+enum { PART = 16384, GRAIN = 256, LEAST_OF_ROWS = 8192, LEAST_OF_SUMS = 2048, LEAST_OF_VECTORS = 8192 };
+
+static int64_t up_to(int64_t multiple, int64_t x) { return (x + multiple - 1) / multiple * multiple; }
+
+static int64_t part_of(int64_t extent, int64_t least)
+{
+    const int64_t even = up_to(GRAIN, (extent + 15) / 16);
+    if (even < PART)
+        return even > least ? even : least;
+    const int64_t many = up_to(PART, (extent + FGC_PIECES - 1) / FGC_PIECES);
+    return many > PART ? many : PART;
+}
+
+static int pieces_of(int64_t extent, int64_t part) { return (int)((extent + part - 1) / part); }
+
+typedef struct {
+    fgc_mode mode;
+    int flags;
+    const uintptr_t *rows;
+    const double *coef, *weight;
+    int64_t count, extent, in_len, out_len, part;
+    void *out;
+    atomic_int bad;
+    double *sum; /* of each piece */
+} combination;
+
+static int64_t end_of(const combination *it, int64_t lo)
+{
+    return it->extent - lo < it->part ? it->extent : lo + it->part;
+}
+
+/* Nanoseconds: an eighth for each real that is read or written, as of rows in the cache. */
+static int64_t work_of(const combination *it)
+{
+    const int reals = it->mode == FGC_REAL_PART || it->mode == FGC_EXPAND ? 2 : 1;
+    return (it->count + 2) * it->extent * reals / 8;
+}
+
+/* Cut into parts, if others take some: in one part each row is read without a break. How many. */
+static int cut(combination *it, int64_t work)
+{
+    it->part = part_of(it->extent, up_to(GRAIN, LEAST_OF_ROWS / (it->count + 2)));
+    const int pieces = pieces_of(it->extent, it->part);
+    if (fgc_pool_helpers(pieces, work) > 0)
+        return pieces;
+    it->part = it->extent;
+    return it->extent > 0;
+}
+
+#define COMBINE(kind, real)                                                                        \
+    static void combine_piece_##kind(void *data, int piece)                                        \
+    {                                                                                              \
+        combination *const it = data;                                                              \
+        const int64_t lo = piece * it->part;                                                       \
+        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, lo, end_of(it, lo),   \
+                                    it->in_len, it->out_len, it->flags, it->out))                  \
+            atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                              \
+    }                                                                                              \
+    int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
+                           int64_t count, int64_t extent, int64_t in_len, int64_t out_len,         \
+                           int flags, real *out)                                                   \
+    {                                                                                              \
+        combination it = {.mode = mode, .flags = flags, .rows = rows, .coef = coef,                \
+                          .count = count, .extent = extent, .in_len = in_len,                      \
+                          .out_len = out_len, .out = out};                                         \
+        const int64_t work = work_of(&it);                                                         \
+        fgc_pool_run(combine_piece_##kind, &it, cut(&it, work), work);                             \
+        return it.bad;                                                                             \
+    }
+COMBINE(float, float)
+COMBINE(double, double)
+COMBINE(half, float)
+COMBINE(bfloat, float)
+
+static void combine_piece_pairs(void *data, int piece)
+{
+    combination *const it = data;
+    const int64_t lo = piece * it->part;
+    if (fgc_combine_part_pairs(it->rows, it->coef, it->count, lo, end_of(it, lo), it->in_len,
+                               it->out_len, it->flags, it->out))
+        atomic_store_explicit(&it->bad, 1, memory_order_relaxed);
+}
+
+int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, int64_t extent,
+                      int64_t in_len, int64_t out_len, int flags, double *out)
+{
+    combination it = {.flags = flags, .rows = rows, .coef = coef, .count = count,
+                      .extent = extent, .in_len = in_len, .out_len = out_len, .out = out};
+    const int64_t work = (count + 2) * extent / 2; /* four times that of doubles */
+    fgc_pool_run(combine_piece_pairs, &it, cut(&it, work), work);
+    return it.bad;
+}
+
+/* Rows and coefficients of a combination of chosen rows; returns how many. */
+static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numbers,
+                      const double *coef, int64_t count, uintptr_t *rows, double *chosen)
+{
+    const int64_t stride = mode == FGC_REAL ? 1 : 2;
+    int64_t used = 0;
+    for (int64_t r = 0; r < count; r++) {
+        const double x = coef[stride * r], y = coef[stride * r + stride - 1];
+        rows[used] = table[numbers[r]];
+        chosen[stride * used] = x;
+        chosen[stride * used + stride - 1] = y;
+        used += x != 0 || y != 0;
+    }
+    return used;
+}
+
+#define COMBINE_CHOSEN(kind, real)                                                                 \
+    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
+                                         const int64_t *numbers, const double *coef,               \
+                                         int64_t extent, int64_t in_len, int64_t out_len,          \
+                                         int flags, real *out, int64_t count)                      \
+    {                                                                                              \
+        /* room for one more, or it might be NULL for none */                                      \
+        char *work = malloc((size_t)(count + 1) * (2 * sizeof(double) + sizeof(uintptr_t)));       \
+        if (!work)                                                                                 \
+            return FGC_NO_MEMORY;                                                                  \
+        double *chosen = (double *)work;                                                           \
+        uintptr_t *rows = (uintptr_t *)(chosen + 2 * (count + 1));                                 \
+        const int64_t used = choose(mode, table, numbers, coef, count, rows, chosen);              \
+        const int bad = fgc_combine_##kind(mode, rows, chosen, used, extent, in_len, out_len,      \
+                                           flags, out);                                            \
+        free(work);                                                                                \
+        return bad ? FGC_NOT_FINITE : FGC_OK;                                                      \
+    }
+COMBINE_CHOSEN(float, float)
+COMBINE_CHOSEN(double, double)
+COMBINE_CHOSEN(half, float)
+COMBINE_CHOSEN(bfloat, float)
+
+static double total(const double *sum, int pieces)
+{
+    double all = 0;
+    for (int piece = 0; piece < pieces; piece++)
+        all += sum[piece];
+    return all;
+}
+
+/* Elements of a row that are still in the first cache when their squares are added up. */
+enum { NEAR = 4096 };
+
+#define ENCODE(kind, row, real)                                                                    \
+    static void encode_piece_##kind(void *data, int piece)                                         \
+    {                                                                                              \
+        combination *const it = data;                                                              \
+        int64_t lo = piece * it->part;                                                             \
+        const int64_t hi = end_of(it, lo);                                                         \
+        double sum = 0;                                                                            \
+        for (int64_t to; lo < hi; lo = to) {                                                       \
+            to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
+            fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, lo, to, it->in_len,   \
+                                    it->out_len, it->flags, it->out);                              \
+            const int64_t len = (to < it->in_len ? to : it->in_len) - lo;                          \
+            for (int64_t r = 0; r < it->count; r++)                                                \
+                sum += it->weight[r] *                                                             \
+                       fgc_square_sum_part_##kind((const row *)it->rows[r] + lo, len);             \
+        }                                                                                          \
+        it->sum[piece] = sum;                                                                      \
+    }                                                                                              \
+    double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
+                             const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
+                             int64_t out_len, int flags, real *out)                                \
+    {                                                                                              \
+        double sum[FGC_PIECES];                                                                    \
+        combination it = {.mode = mode, .flags = flags, .rows = rows, .coef = coef,                \
+                          .weight = weight, .count = count, .extent = extent, .in_len = in_len,    \
+                          .out_len = out_len, .part = part_of(extent, LEAST_OF_SUMS),              \
+                          .out = out, .sum = sum};                                                 \
+        const int pieces = pieces_of(extent, it.part);                                             \
+        fgc_pool_run(encode_piece_##kind, &it, pieces, 2 * work_of(&it));                          \
+        return total(sum, pieces);                                                                 \
+    }
+ENCODE(float, float, float)
+ENCODE(double, double, double)
+ENCODE(half, uint16_t, float)
+ENCODE(bfloat, uint16_t, float)
+
+/* Vectors of one length and numbers, that a kernel takes to a sum. */
+typedef struct {
+    const void *vector[4];
+    double by[4];
+    int64_t len, part;
+    double sum[FGC_PIECES];
+} vectors;
+
+/* `cost`: of a thousand elements, in nanoseconds. */
+static double sum_of(fgc_job job, const void *const *vector, const double *by, int64_t len,
+                     int64_t cost)
+{
+    vectors it; /* as it is: zeros in place of sums would take longer than short vectors */
+    for (int i = 0; i < 4; i++)
+        it.vector[i] = vector[i], it.by[i] = by[i];
+    it.len = len;
+    it.part = part_of(len, LEAST_OF_VECTORS);
+    const int pieces = pieces_of(len, it.part);
+    fgc_pool_run(job, &it, pieces, len / 1024 * cost);
+    return total(it.sum, pieces);
+}
+
+#define VECTORS(...) ((const void *[4]){__VA_ARGS__})
+#define BY(...) ((double[4]){__VA_ARGS__})
+
+#define PIECE(name, real, call)                                                                    \
+    static void name##_piece(void *data, int piece)                                                \
+    {                                                                                              \
+        vectors *const it = data;                                                                  \
+        const int64_t lo = piece * it->part;                                                       \
+        const int64_t len = it->len - lo < it->part ? it->len - lo : it->part;                     \
+        real *v[4];                                                                                \
+        for (int i = 0; i < 4; i++)                                                                \
+            v[i] = it->vector[i] ? (real *)it->vector[i] + lo : NULL;                              \
+        it->sum[piece] = call;                                                                     \
+    }
+
+#define SQUARE_SUM(kind, real)                                                                     \
+    PIECE(square_sum_##kind, real, fgc_square_sum_part_##kind(v[0], len))                          \
+    double fgc_square_sum_##kind(const real *x, int64_t len)                                       \
+    {                                                                                              \
+        return sum_of(square_sum_##kind##_piece, VECTORS(x), BY(0), len, 100);                     \
+    }
+SQUARE_SUM(float, float)
+SQUARE_SUM(double, double)
+SQUARE_SUM(half, uint16_t)
+SQUARE_SUM(bfloat, uint16_t)
+
+#define STEPS(real)                                                                                \
+    PIECE(sgd_##real, real, fgc_sgd_part_##real(v[0], v[1], v[2], it->by[0], it->by[1], len))      \
+    double fgc_sgd_##real(real *theta, real *velocity, const real *gradient, double lr,            \
+                          double momentum, int64_t len)                                            \
+    {                                                                                              \
+        return sum_of(sgd_##real##_piece, VECTORS(theta, velocity, gradient), BY(lr, momentum), len,\
+                      velocity ? 350 : 250);                                                       \
+    }                                                                                              \
+    PIECE(nesterov_##real, real,                                                                   \
+          fgc_nesterov_part_##real(v[0], v[1], v[2], it->by[0], it->by[1], len))                   \
+    double fgc_nesterov_##real(real *theta, real *point, const real *gradient, double lr,          \
+                               double momentum, int64_t len)                                       \
+    {                                                                                              \
+        return sum_of(nesterov_##real##_piece, VECTORS(theta, point, gradient), BY(lr, momentum),  \
+                      len, 350);                                                                   \
+    }                                                                                              \
+    PIECE(amsgrad_##real, real,                                                                    \
+          fgc_amsgrad_part_##real(v[0], v[1], v[2], v[3], it->by[0], it->by[1], it->by[2],         \
+                                  it->by[3], len))                                                 \
+    double fgc_amsgrad_##real(real *theta, real *h, real *v, const real *gradient, double lr,      \
+                              double beta1, double beta2, double epsilon, int64_t len)             \
+    {                                                                                              \
+        return sum_of(amsgrad_##real##_piece, VECTORS(theta, h, v, gradient),                      \
+                      BY(lr, beta1, beta2, epsilon), len, 600);                                    \
+    }                                                                                              \
+    PIECE(replace_##real, real, fgc_replace_part_##real(v[0], v[1], v[2], len))                    \
+    double fgc_replace_##real(real *old, const real *new, real *total, int64_t len)                \
+    {                                                                                              \
+        return sum_of(replace_##real##_piece, VECTORS(old, new, total), BY(0), len,                \
+                      total ? 350 : 250);                                                          \
+    }                                                                                              \
+    PIECE(square_distance_##real, real, fgc_square_distance_part_##real(v[0], v[1], len))          \
+    double fgc_square_distance_##real(const real *x, const real *y, int64_t len)                   \
+    {                                                                                              \
+        return sum_of(square_distance_##real##_piece, VECTORS(x, y), BY(0), len, 150);             \
+    }
+STEPS(float)
+STEPS(double)
+
+typedef struct {
+    const fgc_completion_plan *plan;
+    const fgc_delays *delays; /* or NULL, and what is drawn is given: */
+    const double *delay, *work;
+    double *late;
+    int64_t first, rounds, part;
+    double receive, overhead;
+    int interrupted;
+    double *time;
+    int64_t *messages, *workers, *computations;
+    atomic_int failed;
+} simulation;
+
+static void simulate_piece(void *data, int piece)
+{
+    simulation *const it = data;
+    const int64_t lo = piece * it->part, n = it->plan->workers;
+    const int64_t count = it->rounds - lo < it->part ? it->rounds - lo : it->part;
+    fgc_status status;
+    if (it->delays) {
+        fgc_delays some = *it->delays;
+        some.given = some.given ? some.given + lo * n : NULL;
+        status = fgc_simulate_part(it->plan, &some, it->first + lo, it->late, count, it->receive,
+                                   it->overhead, it->interrupted, it->time + lo, it->messages + lo,
+                                   it->workers + lo, it->computations + lo);
+    } else {
+        status = fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late,
+                                     count, it->receive, it->overhead, it->interrupted,
+                                     it->time + lo, it->messages + lo, it->workers + lo,
+                                     it->computations + lo);
+    }
+    if (status)
+        atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
+}
+
+static fgc_status simulate_all(simulation *it)
+{
+    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
+    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
+     * message is of which block, when rounds are usually ready) is found for each part anew. */
+    const int64_t sixteenth = (it->rounds + 15) / 16, most = FGC_PIECES / 16;
+    const int64_t even = (it->rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
+    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
+    it->part = it->interrupted ? up_to(LINE, even > full ? even : full) : it->rounds;
+    if (it->rounds) /* a message takes 1 to 3 nanoseconds, more where they are put in order */
+        fgc_pool_run(simulate_piece, it, pieces_of(it->rounds, it->part),
+                     2 * it->rounds * it->plan->first[it->plan->workers]);
+    return it->failed ? FGC_NO_MEMORY : FGC_OK;
+}
+
+fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
+                          double *late, int64_t rounds, double receive, double overhead,
+                          int interrupted, double *time, int64_t *messages, int64_t *workers,
+                          int64_t *computations)
+{
+    simulation it = {.plan = plan, .delay = delay, .work = work, .late = late, .rounds = rounds,
+                     .receive = receive, .overhead = overhead, .interrupted = interrupted,
+                     .time = time, .messages = messages, .workers = workers,
+                     .computations = computations};
+    return simulate_all(&it);
+}
+
+fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
+                        double *late, int64_t rounds, double receive, double overhead,
+                        int interrupted, double *time, int64_t *messages, int64_t *workers,
+                        int64_t *computations)
+{
+    simulation it = {.plan = plan, .delays = delays, .late = late, .first = first, .rounds = rounds,
+                     .receive = receive, .overhead = overhead, .interrupted = interrupted,
+                     .time = time, .messages = messages, .workers = workers,
+                     .computations = computations};
+    return simulate_all(&it);
+}

@@ -1,0 +1,530 @@
+"""Gradient coding on the ranks that ``torchrun`` starts: the first is the master of the others.
+
+Master and worker are a process group of two, by gloo, so that the death of one is nobody else's
+business and one that was started again joins by a new group; they find each other by torchrun's
+store. A rank that torchrun started only watches over the process that computes, and forks another
+one if that is killed: torchrun ends the job when a process of its own dies.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn, Unpack
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .. import kernels
+from ..codes import Code
+from .fork_server import end_with
+from .interface import Computation, Event, Gradient, Kind, Task
+from .master import Master
+from .options import RoundKeywords, RoundOptions
+from .worker import Worker, failure
+
+try:
+    import torch
+    import torch.distributed
+except ImportError as error:
+    raise ImportError(
+        f'this engine needs PyTorch ({error}): pip install "fastgc[torch]"'
+    ) from error
+
+__all__ = ["TorchCluster"]
+
+dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+
+Array = NDArray[Any]
+
+_LINE = 64  # bytes of a header
+_HEADER = struct.Struct(
+    "=qqqqd"
+)  # kind, round, first message or index, bytes that follow, a number
+_NONE = -1
+_ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, beside those of Kind
+_START, _BYE = 103, 104
+_TRACEBACK_BYTES = 1 << 14
+_LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
+_LOOK = 0.02  # seconds between looks for a worker that is to come
+_GRACE = 1.0  # seconds to leave workers when a cluster is closed
+_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class TorchCluster(Master):
+    """Workers on the ranks 1 to n of a job of ``torchrun``, for the master on rank 0.
+
+    All ranks run the same program, ``torchrun --nproc-per-node 9 script.py`` for 8 workers. Where
+    rank 0 makes a cluster the others call `serve`; `fastgc.train` and `fastgc.torch` do both.
+
+    Parameters, and what a worker's slowness or death means, are those of
+    `fastgc.engines.master.Master`.
+
+    Raises
+    ------
+    ImportError
+        Without PyTorch.
+    RuntimeError
+        If the program was not started by ``torchrun``, on a rank that is not the master, and while
+        another cluster is open.
+    ValueError
+        If the number of ranks does not fit the code.
+
+    Notes
+    -----
+    The processes that compute are forks of the ranks, made when these begin to serve; one that is
+    killed is a straggler until its rank has forked another. Of ranks that torchrun itself sees die,
+    it ends the whole job. A worker that still hangs when the program ends is killed.
+
+    Examples
+    --------
+    >>> if not TorchCluster.serve():  # doctest: +SKIP
+    ...     with TorchCluster(code, shards, gradient, size=p) as cluster:
+    ...         report = cluster.step(theta, out=g)
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient | Computation,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        *,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
+    ) -> None:
+        rank, _ = _place()
+        if rank != 0:
+            raise RuntimeError(
+                f"this is rank {rank}: clusters are made on rank 0, and the other ranks take part "
+                "by TorchCluster.serve()"
+            )
+        super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
+
+    def _open(self, task: Task) -> _Ranks:
+        return _Ranks(task)
+
+    @staticmethod
+    def serve() -> bool:
+        """Be a worker of clusters until the master's program ends, on all ranks but the first.
+
+        Returns
+        -------
+        bool
+            Whether this rank was a worker; on the master False, at once.
+        """
+        rank, _ = _place()
+        if rank == 0:
+            _the_job()
+            return False
+        global _served
+        if not _served:
+            _watch(rank - 1)
+            _served = True
+        return True
+
+    serve_all = serve
+
+
+def _place() -> tuple[int, int]:
+    """Rank of this process, and how many there are."""
+    missing = [name for name in _NEEDED if name not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"this engine runs in a job of torchrun, which sets {', '.join(missing)}: "
+            "torchrun --nproc-per-node 9 script.py, for 8 workers"
+        )
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def _store() -> Any:
+    """A connection of our own to the job's store, which may wait without keeping others waiting."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.TCPStore(address, port, None, False, _LONG, wait_for_workers=False)
+
+
+def _pair(store: Any, cluster: int, worker: int, birth: int, side: int) -> Any:
+    name = f"fastgc/{cluster}/{worker}/{birth}/pair"
+    return dist.ProcessGroupGloo(dist.PrefixStore(name, store), side, 2, _LONG)
+
+
+class _Wire:
+    """One side of a pair: headers, each with so many bytes behind it."""
+
+    def __init__(self, group: Any, other: int) -> None:
+        self._group, self._other = group, other
+        self._header = torch.empty(_LINE, dtype=torch.uint8)
+        self._sent = np.zeros(_LINE, np.uint8)
+
+    def send(
+        self, kind: int, number: int, index: int, value: float, payload: Array | None = None
+    ) -> None:
+        nbytes = 0 if payload is None else payload.nbytes
+        _HEADER.pack_into(self._sent.data, 0, kind, number, index, nbytes, value)
+        self._group.send([torch.from_numpy(self._sent)], self._other, 0).wait()
+        if nbytes:
+            assert payload is not None
+            self._group.send([_bytes(payload)], self._other, 0).wait()
+
+    def header(self) -> tuple[int, int, int, int, float]:
+        self._group.recv([self._header], self._other, 0).wait()
+        kind, number, index, nbytes, value = _HEADER.unpack_from(self._header.numpy().data)
+        return kind, number, index, nbytes, value
+
+    def payload(self, memory: Array) -> Array:
+        if memory.nbytes:
+            self._group.recv([_bytes(memory)], self._other, 0).wait()
+        return memory
+
+
+def _bytes(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array.view(np.uint8).reshape(-1))
+
+
+# ------------------------------------------------------------------------------------- the master
+
+
+class _Job:
+    """What the clusters of a program share."""
+
+    def __init__(self) -> None:
+        self.clusters = 0
+        self.open = False
+        self.links: list[_Link] = []
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized():
+            self.store = _store()
+        else:  # nobody else keeps one
+            address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            self.store = dist.TCPStore(address, port, None, True, _LONG, wait_for_workers=False)
+        atexit.register(self.dismiss)
+
+    def dismiss(self) -> None:
+        """Let all ranks end; kill those that hang, if they are on this machine."""
+        self.store.set(f"fastgc/{self.clusters + 1}", b"over")
+        if not self.clusters:
+            self.store.set("fastgc/newest", "1")
+        late = [link for link in self.links if link.late()]
+        for link in late:
+            link.kill()
+        if late:
+            names = ", ".join(str(link.worker + 1) for link in late)
+            sys.stderr.write(f"fastgc: ranks {names} hang, and are killed at the end\n")
+
+
+_job: _Job | None = None
+
+
+def _the_job() -> _Job:
+    global _job
+    if _job is None:
+        _job = _Job()
+    return _job
+
+
+class _Ranks:
+    """The master's end of a cluster."""
+
+    ahead = wanted = 1
+
+    def __init__(self, task: Task) -> None:
+        self._job = job = _the_job()
+        code, (_, world) = task.code, _place()
+        if world != code.n + 1:
+            raise ValueError(
+                f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
+                f"(torchrun --nproc-per-node {code.n + 1}), not {world}"
+            )
+        if job.open:
+            raise RuntimeError("another cluster on these ranks is open: close it first")
+        common = pickle.dumps((kernels.backend(), task.without_data()), pickle.HIGHEST_PROTOCOL)
+        data = [pickle.dumps(task.data(i), pickle.HIGHEST_PROTOCOL) for i in range(code.n)]
+        job.open = True
+        job.clusters += 1
+        self._task, self._common, self._data = task, common, data
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._thetas: list[Array] = []
+        self._births = [0] * code.n
+        self._links: list[_Link | None] = [None] * code.n
+        self._number = _NONE
+        job.store.set("fastgc/newest", str(job.clusters))
+        job.store.set(f"fastgc/{job.clusters}", b"go")
+        for worker in range(code.n):
+            self.restart(worker)
+
+    def restart(self, worker: int) -> None:
+        self._births[worker] += 1
+        start = self._common, self._data[worker]
+        self._links[worker] = link = _Link(
+            self._task, self._job.clusters, worker, self._births[worker], start, self._events
+        )
+        others = [each for each in self._job.links if each.worker != worker]
+        self._job.links = [*others, link]
+
+    def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
+        taken = self._buffers.values()
+        buffer = next(b for b in range(len(self._thetas) + 1) if b not in taken)
+        if buffer == len(self._thetas):
+            self._thetas.append(np.empty(theta.size, theta.dtype))
+        self._buffers[number], self._number = buffer, number
+        self._theta = self._thetas[buffer]
+        self._theta[:] = theta
+        if self._task.code.messages_per_worker > 1:
+            for link in self._links:
+                assert link is not None
+                link.orders.put((_NEWS, number, 0, 0.0, None))
+
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        link = self._links[worker]
+        assert link is not None
+        link.orders.put((_ROUND, self._number, first, delay, self._theta))
+
+    def listen(self, seconds: float) -> list[Event]:
+        events: list[Event] = []
+        with contextlib.suppress(queue.Empty):
+            events.append(self._events.get(True, min(max(seconds, 0.0), threading.TIMEOUT_MAX)))
+            while True:
+                events.append(self._events.get_nowait())
+        return events
+
+    def close(self) -> None:
+        links = [link for link in self._links if link is not None]
+        for link in links:
+            link.over = True
+            link.orders.put((_END, _NONE, 0, 0.0, None))
+        self._job.store.set(f"fastgc/{self._job.clusters}/closed", b"")
+        until = time.monotonic() + _GRACE
+        for link in links:
+            link.receiver.join(max(0.0, until - time.monotonic()))
+        self._job.open = False
+
+
+class _Link:
+    """The master's side of a worker's life: a thread that sends, and one that receives."""
+
+    def __init__(
+        self,
+        task: Task,
+        cluster: int,
+        worker: int,
+        birth: int,
+        start: tuple[bytes, bytes],
+        events: queue.SimpleQueue[Event],
+    ) -> None:
+        self.worker, self.over = worker, False
+        self.orders: queue.SimpleQueue[tuple[int, int, int, float, Array | None]] = (
+            queue.SimpleQueue()
+        )
+        self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
+        self._events = events
+        self._pid, self._host = 0, ""
+        count = int(task.code.message_counts[worker])
+        self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
+        self.receiver = threading.Thread(target=self._receive, daemon=True)
+        self._threads = [self.receiver]
+        self.receiver.start()
+
+    def late(self) -> bool:
+        """Whether the worker was told to end, and did not."""
+        self.receiver.join(_GRACE)
+        return self.receiver.is_alive() and self._pid > 0
+
+    def kill(self) -> None:
+        """End its process, if that is on this machine."""
+        if self._host == os.uname().nodename:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            # Threads that come back from gloo while Python ends would abort the program.
+            for thread in self._threads:
+                thread.join(_GRACE)
+
+    def _receive(self) -> None:
+        try:
+            wire = self._connect()
+            if wire is None:
+                return
+            sender = threading.Thread(target=self._send, args=(wire,), daemon=True)
+            self._threads.append(sender)
+            sender.start()
+            while self._take(wire):
+                pass
+        except RuntimeError as error:  # of gloo: the other side is gone
+            if not self.over:
+                text = f": {str(error).splitlines()[0]}"
+                self._events.put(Event(Kind.DIED, self.worker, text=text))
+        self.orders.put((_END, _NONE, 0, 0.0, None))
+
+    def _connect(self) -> _Wire | None:
+        """Wait for this birth; None if the cluster is over before."""
+        store, key = _store(), f"fastgc/{self._cluster}/{self.worker}"
+        while store.add(f"{key}/births", 0) < self._birth:
+            if self.over:
+                return None
+            time.sleep(_LOOK)
+        store.set(f"{key}/{self._birth}/invited", b"")
+        return _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
+
+    def _send(self, wire: _Wire) -> None:
+        with contextlib.suppress(RuntimeError):  # the receiver tells of the death
+            for part in self._start:
+                wire.send(_START, _NONE, 0, 0.0, np.frombuffer(part, np.uint8).copy())
+            while True:
+                kind, number, first, delay, theta = self.orders.get()
+                wire.send(kind, number, first, delay, theta)
+                if kind == _END:
+                    return
+
+    def _take(self, wire: _Wire) -> bool:
+        """What comes next; False at the end."""
+        kind, number, index, nbytes, value = wire.header()
+        if kind == _BYE:
+            return False
+        if kind == Kind.MESSAGE:
+            message = wire.payload(self._slots[index])
+            event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
+        else:
+            text = wire.payload(np.empty(nbytes, np.uint8)).tobytes().decode(errors="replace")
+            if kind == Kind.JOINED:
+                self._pid, self._host, text = index, text, ""
+            event = Event(Kind(kind), self.worker, number, text=text)
+        self._events.put(event)
+        return True
+
+
+# ------------------------------------------------------------------------------------- the workers
+
+_served = False  # until the end of the master's program
+
+
+def _watch(worker: int) -> None:
+    """Fork the process that computes, and another if it is killed; until it ends by itself."""
+    while True:
+        life, ours = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ours)
+            _compute(worker, life)
+        os.close(life)
+        try:
+            _, status = os.waitpid(pid, 0)
+        finally:
+            os.close(ours)
+        if not os.WIFSIGNALED(status):
+            if code := os.waitstatus_to_exitcode(status):
+                raise SystemExit(code)
+            return
+
+
+def _compute(worker: int, life: int) -> NoReturn:
+    status = 1
+    try:
+        end_with(life)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
+            name.write(f"fastgc-{worker}")
+        kernels.threads.set_num_threads(1)
+        torch.set_num_threads(1)
+        store = _store()
+        cluster = int(store.get("fastgc/newest"))
+        while store.get(f"fastgc/{cluster}") != b"over":
+            _serve(store, cluster, worker)
+            cluster += 1
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve(store: Any, cluster: int, number: int) -> None:
+    """Be the worker of one cluster."""
+    key = f"fastgc/{cluster}/{number}"
+    birth = store.add(f"{key}/births", 1)
+    while not store.check([f"{key}/{birth}/invited"]):
+        if store.check([f"fastgc/{cluster}/closed"]):
+            return
+        time.sleep(_LOOK)
+    wire = _Wire(_pair(store, cluster, number, birth, 1), 0)
+    common, data = (wire.payload(np.empty(wire.header()[3], np.uint8)).tobytes() for _ in range(2))
+    orders = worker = None
+    number_of = _NONE
+    try:
+        backend, task = pickle.loads(common)
+        kernels.use_backend(backend)
+        count = int(task.code.message_counts[number])
+        slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
+        worker = Worker(number, task, pickle.loads(data), slots)
+        orders = _Orders(wire, np.empty(task.parameters, task.dtype))
+        host = np.frombuffer(os.uname().nodename.encode(), np.uint8).copy()
+        wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, host)
+        for number_of, first, delay in orders:
+            for index in range(first, count):
+                if orders.ended:
+                    break
+                if number_of < orders.newest:
+                    wire.send(Kind.LEFT, number_of, 0, 0.0)
+                    break
+                seconds = worker.sleep_before(index, delay)
+                if seconds > 0.0 and not orders.sleep(seconds):
+                    break
+                _, energy = worker.message(orders.theta, index, number_of)
+                wire.send(Kind.MESSAGE, number_of, index, energy, slots[index])
+    except BaseException:
+        text = np.frombuffer(failure(worker, _TRACEBACK_BYTES), np.uint8).copy()
+        wire.send(Kind.FAILED, number_of, 0, 0.0, text)
+        for _ in orders or _Orders(wire, np.empty(0)):
+            pass
+    with contextlib.suppress(RuntimeError):  # the master may not wait for it
+        wire.send(_BYE, _NONE, 0, 0.0)
+
+
+class _Orders:
+    """What the master wants of a worker, received by a thread."""
+
+    def __init__(self, wire: _Wire, theta: Array) -> None:
+        self._wire, self._memory = wire, theta
+        self.theta = theta.view()
+        self.theta.flags.writeable = False
+        self.newest, self.ended = _NONE, False
+        self._rounds: queue.SimpleQueue[tuple[int, int, float] | None] = queue.SimpleQueue()
+        self._end = threading.Event()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def _receive(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the master is gone
+            while True:
+                kind, number, first, nbytes, delay = self._wire.header()
+                if kind == _END:
+                    break
+                if kind == _ROUND:
+                    fits = nbytes == self._memory.nbytes  # else it failed before it knew its size
+                    self._wire.payload(self._memory if fits else np.empty(nbytes, np.uint8))
+                    self._rounds.put((number, first, delay))
+                self.newest = max(self.newest, number)
+        self.ended = True
+        self._end.set()
+        self._rounds.put(None)
+
+    def __iter__(self) -> Iterator[tuple[int, int, float]]:
+        while (order := self._rounds.get()) is not None:
+            yield order
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep; False at the end, at once."""
+        return not self._end.wait(seconds)

@@ -1,0 +1,71 @@
+"""Random delays of workers, with their works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._cffi import ffi, lib
+from ..completion import Completion, CompletionPlan
+from ..delays import DelayPlan
+from .completion import as_struct, into
+
+__all__ = ["draw", "simulate"]
+
+_ARRAYS = ("shift", "scale", "power", "load", "work")
+
+
+def _as_struct(delays: DelayPlan) -> Any:
+    """A struct of which the arrays are kept alive by `delays`."""
+    given = delays.given
+    struct = {
+        "workers": given.shape[1],
+        "repeats": delays.repeats,
+        "key": int(delays.key),
+        "given": ffi.from_buffer("double[]", given) if len(given) else ffi.NULL,
+        "onset": delays.onset,
+        "powers": bool(delays.power.any()),
+        **{name: ffi.from_buffer("double[]", getattr(delays, name)) for name in _ARRAYS},
+    }
+    return ffi.new("fgc_delays *", struct)
+
+
+def draw(
+    delays: DelayPlan, first: int, wait: NDArray[np.float64], whole: NDArray[np.float64]
+) -> None:
+    """See `fastgc.kernels.draw`."""
+    lib.fgc_draw(
+        _as_struct(delays),
+        first,
+        len(wait),
+        ffi.from_buffer("double[]", wait),
+        ffi.from_buffer("double[]", whole),
+    )
+
+
+def simulate(
+    plan: CompletionPlan,
+    delays: DelayPlan,
+    first: int,
+    late: NDArray[np.float64],
+    receive: float,
+    overhead: float,
+    interrupted: bool,
+    out: Completion,
+) -> None:
+    """See `fastgc.kernels.simulate`."""
+    status = lib.fgc_simulate(
+        as_struct(plan),
+        _as_struct(delays),
+        first,
+        ffi.from_buffer("double[]", late),
+        out.time.size,
+        receive,
+        overhead,
+        interrupted,
+        *into(out),
+    )
+    if status:
+        raise MemoryError

@@ -1,0 +1,27 @@
+"""The threads that work is split over."""
+
+from __future__ import annotations
+
+from .. import threads
+from .._cffi import ffi, lib
+
+__all__ = ["counts", "set_least"]
+
+
+def _tell(count: int, spin: int) -> None:
+    lib.fgc_pool_set(count, spin, -1)
+
+
+threads.attach(_tell)
+
+
+def counts() -> tuple[int, int]:
+    """How many calls other threads were called to so far, and in how many of them they had part."""
+    numbers = ffi.new("int64_t[2]")
+    lib.fgc_pool_counts(numbers, numbers + 1)
+    return numbers[0], numbers[1]
+
+
+def set_least(nanoseconds: int = lib.FGC_LEAST) -> None:
+    """Split what takes so long, by an estimate; without an argument, as at first. For tests."""
+    lib.fgc_pool_set(0, -1, nanoseconds)

@@ -1,0 +1,81 @@
+"""Decoding vectors of messages that are plain sums."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cover import CellsPlan, TilingPlan
+from ..cyclic import Status
+
+__all__ = ["bind_cells", "bind_tiling"]
+
+
+def _fault(survivors: NDArray[np.int64], messages: int) -> Status:
+    if ((survivors < 0) | (survivors >= messages)).any():
+        return Status.OUT_OF_RANGE
+    return Status.OK if np.unique(survivors).size == survivors.size else Status.DUPLICATE
+
+
+def bind_cells(
+    plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_cells`."""
+
+    def fill(f: int) -> int:
+        if fault := _fault(survivors[:f], plan.cell.size):
+            return fault
+        cells, first = np.unique(plan.cell[survivors[:f]], return_index=True)
+        weight = int(plan.weight[cells].sum())
+        if weight < plan.need:
+            return Status.TOO_FEW
+        out[:f] = 0
+        out[first] = plan.whole / weight if plan.whole > 0 and weight else 1
+        return Status.OK
+
+    return fill
+
+
+def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | None:
+    """Edges of the fewest messages that lead from the first point to the last, from the end."""
+    last = plan.first.size - 2
+    via, ahead = {0: -1}, deque([0])
+    while ahead and last not in via:
+        here = ahead.popleft()
+        for e in range(plan.first[here], plan.first[here + 1]):
+            there = int(plan.other[e])
+            if came[plan.message[e]] and there not in via and (back or there > here):
+                via[there] = e
+                ahead.append(there)
+    if last not in via:
+        return None
+    edges, point = [], last
+    while point:
+        edges.append(via[point])
+        point = int(plan.point[via[point]])
+    return edges
+
+
+def bind_tiling(
+    plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    """See `fastgc.kernels.bind_tiling`."""
+
+    def fill(f: int) -> int:
+        if fault := _fault(survivors[:f], plan.messages):
+            return fault
+        place = np.full(plan.messages, -1)
+        place[survivors[:f]] = np.arange(f)
+        for back in (False, True):
+            edges = _path(plan, place >= 0, back)
+            if edges is not None:
+                out[:f] = 0
+                sign = np.where(plan.other[edges] > plan.point[edges], 1, -1)
+                out[place[plan.message[edges]]] = sign
+                return Status.OK
+        return Status.TOO_FEW
+
+    return fill

@@ -1,0 +1,122 @@
+"""Random delays of workers, with their works."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..completion import Completion, CompletionPlan
+from ..delays import DelayPlan
+from .completion import completion
+
+__all__ = ["draw", "simulate"]
+
+Bits = NDArray[np.uint64]
+Array = NDArray[np.float64]
+
+_DRAWN = 1 << 20  # delays at a time: 8 MB
+
+# See csrc/delays.c, also for the polynomials; every backend rounds alike.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST = np.uint64(31)
+_ONE, _ROOT, _WHOLE = np.array([1.0, 0.5**0.5, 2.0**52]).view(np.uint64)
+_LN2_HIGH, _LN2_LOW = 0.6931471805592082, 7.371002565167799e-13
+_LOG = (
+    0.14616449685043406,
+    0.15331721600556042,
+    0.18182889125261723,
+    0.2222221113479508,
+    0.28571428625975487,
+    0.39999999999899505,
+    0.666666666666667,
+)
+_EXP = (
+    2.5100375832561234e-08,
+    2.7620075879983367e-07,
+    2.7557268480310024e-06,
+    2.4801521322368692e-05,
+    0.00019841269863040545,
+    0.0013888888917196719,
+    0.008333333333330065,
+    0.041666666666624164,
+    0.16666666666666669,
+    0.5000000000000001,
+)
+
+
+def draw(delays: DelayPlan, first: int, wait: Array, whole: Array) -> None:
+    """See `fastgc.kernels.draw`."""
+    rounds, n = wait.shape
+    random = _random(delays.key, first * n, rounds * n).reshape(rounds, n)
+    apart = 1 + (((random << 32) >> 12 | _ONE).view(np.float64) - 1) * 2.0**-40
+    shift, scale, power, load, work = (each[:n] for each in delays[2:7])
+    if len(delays.given):
+        time = delays.given
+    else:
+        hazard = _exponential(random)
+        if power.any():
+            hazard = np.where(power > 0, _power_of_e(hazard * power), hazard)
+        time = shift + scale * hazard
+    wait[:] = time * delays.onset * apart
+    whole[:] = (time * load + work) * apart
+
+
+def _random(key: np.uint64, first: int, count: int) -> Bits:
+    counters = np.arange(first + 1, first + 1 + count, dtype=np.uint64)
+    z = key + counters * _STEP  # modulo 2^64
+    for shift, factor in _MIX:
+        z = (z ^ (z >> shift)) * factor
+    mixed: Bits = z ^ (z >> _LAST)
+    return mixed
+
+
+def _exponential(random: Bits) -> Array:
+    u = 2 - (random >> 12 | _ONE).view(np.float64) - 2.0**-53
+    bits = u.view(np.uint64)
+    e = bits + (_ONE - _ROOT) >> 52
+    exponent = (e | _WHOLE).view(np.float64) - (2.0**52 + 1023)
+    m = (bits + _ONE - (e << 52)).view(np.float64)
+    s = (m - 1) / (m + 1)
+    z = s * s
+    p = np.full_like(z, _LOG[0])
+    for each in _LOG[1:]:
+        p = p * z + each
+    hazard: Array = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
+    return hazard
+
+
+def _power_of_e(x: Array) -> Array:
+    shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
+    k = shifted - 1.5 * 2.0**52
+    r = x - k * _LN2_HIGH - k * _LN2_LOW
+    q = np.full_like(r, _EXP[0])
+    for each in _EXP[1:]:
+        q = q * r + each
+    p = 1 + (r + r * r * q)
+    power: Array = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
+    return power
+
+
+def simulate(
+    plan: CompletionPlan,
+    delays: DelayPlan,
+    first: int,
+    late: NDArray[np.float64],
+    receive: float,
+    overhead: float,
+    interrupted: bool,
+    out: Completion,
+) -> None:
+    """See `fastgc.kernels.simulate`."""
+    n, rounds = late.size, out.time.size
+    step = max(1, _DRAWN // n)
+    wait, whole = np.empty((2, min(step, rounds), n))
+    for lo in range(0, rounds, step):
+        done = out.part(lo, min(lo + step, rounds))
+        count = done.time.size
+        draw(delays.part(lo, lo + count), first + lo, wait[:count], whole[:count])
+        completion(plan, wait[:count], whole[:count], late, receive, overhead, interrupted, done)

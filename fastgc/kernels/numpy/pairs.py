@@ -1,0 +1,102 @@
+"""Numbers of twice float64's precision: pairs (high, low) that stand for high + low.
+
+`high` is the sum rounded to float64, so that ``|low| <= ulp(high) / 2``. Errors below are relative
+to the result, with u = 2^-53; they are those of Joldes, Muller and Popescu, "Tight and rigorous
+error bounds for basic building blocks of double-word arithmetic" (2017), where no other source is
+named. Parts are arrays of any shapes that can be broadcast, or floats. Products of parts over 2^995
+are not finite, and those below 2^-968 have errors of up to 2^-1072 besides. What is not finite
+stays so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..._twofold import two_product, two_sum
+
+__all__ = [
+    "Pair",
+    "add",
+    "divide",
+    "multiply",
+    "negate",
+    "quick_two_sum",
+    "square_root",
+    "total",
+    "two_product",
+    "two_sum",
+]
+
+Pair: TypeAlias = tuple[Any, Any]  # high and low parts
+
+
+def quick_two_sum(a: NDArray[Any], b: NDArray[Any]) -> Pair:
+    """Sum and its rounding error, where a is 0 or no smaller than b (Dekker)."""
+    high = a + b
+    return high, b - (high - a)
+
+
+def negate(x: Pair) -> Pair:
+    """The number -x."""
+    return -x[0], -x[1]
+
+
+def add(x: Pair, y: Pair) -> Pair:
+    """The sum of x and y, within 3 u^2 (and a bit), whatever cancels."""
+    high, rest = two_sum(x[0], y[0])
+    low, last = two_sum(x[1], y[1])
+    high, rest = quick_two_sum(high, rest + low)
+    return quick_two_sum(high, rest + last)
+
+
+def multiply(x: Pair, y: Pair) -> Pair:
+    """The product of x and y, within 7 u^2 (Lange and Rump 2017: 5 u^2)."""
+    high, rest = two_product(x[0], y[0])
+    return quick_two_sum(high, rest + (x[0] * y[1] + x[1] * y[0]))
+
+
+def divide(x: Pair, y: Pair) -> Pair:
+    """The quotient of x by y, by long division in three steps: within 16 u^2."""
+    quotient = x[0] / y[0]
+    left = _less(x, quotient, y)
+    second = left[0] / y[0]
+    left = _less(left, second, y)
+    return add(quick_two_sum(quotient, second), _wide(left[0] / y[0]))
+
+
+def square_root(x: Pair) -> Pair:
+    """Square root of a number that is not negative: within 16 u^2."""
+    root = np.sqrt(x[0])
+    left = _less(x, root, _wide(root))
+    return quick_two_sum(root, left[0] / (2 * root + (root == 0)))
+
+
+def total(x: Pair) -> Pair:
+    """Sum over the first axis, by pairs: within 3 u^2 log2(len) of the sum of sizes."""
+    high, low = x
+    if not len(high):
+        return high.sum(axis=0), low.sum(axis=0)
+    while (count := len(high)) > 1:
+        half = count // 2
+        added = add((high[:half], low[:half]), (high[half : 2 * half], low[half : 2 * half]))
+        if count % 2:
+            high, low = (
+                np.concatenate([part, rest[-1:]])
+                for part, rest in zip(added, (high, low), strict=True)
+            )
+        else:
+            high, low = added
+    return high[0], low[0]
+
+
+def _wide(x: ArrayLike) -> Pair:
+    high = np.asarray(x, dtype=np.float64)
+    return high, np.zeros_like(high)
+
+
+def _less(x: Pair, a: NDArray[Any], y: Pair) -> Pair:
+    """What is left of x without a times y."""
+    return add(x, negate(multiply(_wide(a), y)))

@@ -1,0 +1,219 @@
+"""What a master and its worker processes tell each other in memory that they share.
+
+Orders go one way and news the other, without a lock: each worker has records of its own for both,
+and each record one writer, so that a process may be stopped or killed at any moment and the others
+go on. One word wakes all workers, and what workers told is taken by one call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import choice
+
+__all__ = ["RingArrays", "RingCalls", "Rings"]
+
+Array = NDArray[np.int64]
+
+# In numbers of 64 bits: a cache line, a record of news, one of orders, and a worker's orders.
+_LINE, _NEWS, _ORDER, _ORDERS = 8, 4, 4, 16
+_LEAST = 1024  # news that can be taken at once
+_MOST_PAUSE = 1e6  # seconds of one call that waits: epoll takes no more than 2e6
+_FOUND = np.dtype(
+    [
+        ("time", np.int64),
+        ("worker", np.int64),
+        ("round", np.int64),
+        ("index", np.int64),
+        ("energy", np.float64),
+    ]
+)
+_ORDER_OF = struct.Struct("=qqqd")
+
+# Of a message: nanoseconds, worker, round, index, energy.
+News = tuple[int, int, int, int, float]
+
+
+class RingArrays(NamedTuple):
+    """Shared memory as csrc/fastgc.h's fgc_rings says, and what the master alone keeps."""
+
+    newest: Array
+    orders: Array
+    wanted: Array
+    news: Array
+    taken: Array  # of each worker's news
+    found: NDArray[Any]  # room for those that are taken at once
+
+    @property
+    def capacity(self) -> int:
+        """Of a worker's ring of news."""
+        return int(self.news.shape[1] - _LINE) // _NEWS
+
+
+class RingCalls(NamedTuple):
+    """The methods of `Rings`."""
+
+    hand: Callable[[list[int], list[int], list[float], int, int], None]
+    admit: Callable[[int, int], None]
+    wait: Callable[[int, int, int, float], int]
+    tell: Callable[[int, int, int, float], None]
+    take: Callable[[], list[News]]
+    want: Callable[[int], list[News]]
+
+
+class Rings:
+    """Orders and news of the workers of one machine, in shared memory that is zero at first.
+
+    By the C backend on Linux, workers sleep on a word, a futex, and wake the master only after as
+    many news as it wants. Elsewhere each waits at a file, to which who tells it anything writes.
+
+    Attributes
+    ----------
+    futex : bool
+        Whether workers sleep on a word, and not at their files.
+    hand : callable
+        ``hand(workers, first, delay, round, buffer)``: an order to each of these workers; the three
+        are lists. A worker may have two that it has not read.
+    admit : callable
+        ``admit(worker, birth)``: from now on a worker lives as this birth; any other ends.
+    wait : callable
+        ``wait(worker, birth, seen, seconds)``: sleep until the worker has been given other than
+        `seen` orders, for so long, or until a signal comes. Returns how many it was given; -1: it
+        is to end.
+    tell : callable
+        ``tell(worker, round, index, energy)``: a worker's news, of which at most `capacity` are
+        not taken yet.
+    take : callable
+        ``take()``: what workers told, a list of (nanoseconds, worker, round, index, energy), in
+        order of time.
+    want : callable
+        ``want(count)``: the same for a master that sleeps next, if there is nothing. Its bell is
+        rung after so many news of the newest round, or one of another.
+
+    Parameters
+    ----------
+    newest : (1, 8) int64 array
+        The newest round comes first: a master writes it before it hands it out.
+    orders : (n, 16) int64 array
+    wanted : (1, 8) int64 array
+    news : (n, 8 + 4 capacity) int64 array
+    bell : int
+        The open file to which a byte is written to wake the master; a full pipe is not waited for.
+    rouse : callable, optional
+        ``rouse(worker)`` writes a byte to the file at which a worker waits, where it is no futex.
+        For the master.
+    inbox : int, optional
+        That file, for a worker.
+    """
+
+    def __init__(
+        self,
+        newest: Array,
+        orders: Array,
+        wanted: Array,
+        news: Array,
+        bell: int,
+        rouse: Callable[[int], object] | None = None,
+        inbox: int = -1,
+    ) -> None:
+        n = len(orders)
+        found = np.zeros(max(n, _LEAST), _FOUND)
+        self._arrays = RingArrays(newest, orders, wanted, news, np.zeros(n, np.int64), found)
+        bind = getattr(choice.load(), "bind_rings", None)
+        calls: RingCalls | None = None if bind is None else bind(self._arrays, bell)
+        self.futex = calls is not None
+        calls = calls or _bind(self._arrays, bell, rouse, inbox)
+        self.hand, self.admit, self.wait, self.tell, self.take, self.want = calls
+        self._bytes = memoryview(orders.data).cast("B")
+
+    @staticmethod
+    def shapes(workers: int, capacity: int) -> dict[str, tuple[int, int]]:
+        """Of the arrays of shared memory, by their names: rows, and numbers of int64 in each."""
+        return {
+            "newest": (1, _LINE),
+            "orders": (workers, _ORDERS),
+            "wanted": (1, _LINE),
+            "news": (workers, _LINE + _NEWS * capacity),
+        }
+
+    def given(self, worker: int) -> int:
+        """How many orders a worker was given so far."""
+        return int(self._arrays.orders[worker, 0])
+
+    def order(self, worker: int, number: int) -> tuple[int, int, int, float]:
+        """The last order of a worker, or the one before it: round, buffer, first, delay."""
+        at = 8 * (_ORDERS * worker + _LINE + _ORDER * (number % 2))
+        return _ORDER_OF.unpack_from(self._bytes, at)
+
+
+def _bind(
+    arrays: RingArrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
+) -> RingCalls:
+    """What csrc/ring.c does, with files to wait at; calls of the system keep writes in order."""
+    _, orders, wanted, news, taken, _ = arrays
+    capacity = arrays.capacity
+
+    def hand(
+        workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
+    ) -> None:
+        assert rouse is not None
+        for worker, begin, seconds in zip(workers, first, delay, strict=True):
+            given = int(orders[worker, 0]) + 1
+            order = orders[worker, _LINE + _ORDER * (given % 2) :]
+            order[: _ORDER - 1] = round, buffer, begin
+            order[_ORDER - 1 : _ORDER].view(np.float64)[0] = seconds
+            orders[worker, 0] = given
+            rouse(worker)
+
+    def admit(worker: int, birth: int) -> None:
+        assert rouse is not None
+        orders[worker, 1] = birth
+        rouse(worker)
+
+    def wait(worker: int, birth: int, seen: int, seconds: float) -> int:
+        until = time.monotonic() + seconds
+        while True:
+            if orders[worker, 1] != birth:
+                return -1
+            given, left = int(orders[worker, 0]), min(until - time.monotonic(), _MOST_PAUSE)
+            if given != seen or left <= 0:
+                return given
+            if select.select([inbox], [], [], left)[0] and not os.read(inbox, 4096):
+                return -1  # nobody is left who could give any
+
+    def tell(worker: int, round: int, index: int, energy: float) -> None:
+        ring = news[worker]
+        told = int(ring[0])
+        at = _LINE + _NEWS * (told % capacity)
+        ring[at : at + _NEWS - 1] = time.perf_counter_ns(), round, index
+        ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0] = energy
+        ring[0] = told + 1
+        with contextlib.suppress(BlockingIOError):  # it is full: the master will wake
+            os.write(bell, b"\0")
+
+    def take() -> list[News]:
+        found: list[News] = []
+        for worker in np.flatnonzero(news[:, 0] != taken).tolist():
+            ring = news[worker]
+            for told in range(int(taken[worker]), int(ring[0])):
+                at = _LINE + _NEWS * (told % capacity)
+                when, round, index = ring[at : at + _NEWS - 1].tolist()
+                energy = float(ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0])
+                found.append((when, worker, round, index, energy))
+                taken[worker] += 1
+        return sorted(found, key=lambda each: each[0])
+
+    def want(count: int) -> list[News]:
+        wanted[0, 0] = count
+        return take()
+
+    return RingCalls(hand, admit, wait, tell, take, want)

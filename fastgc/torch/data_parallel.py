@@ -1,0 +1,450 @@
+"""Gradients of a PyTorch module from whichever workers answered first."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Self, Unpack
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from ..codes import BinaryCode, Code
+from ..engines import Cluster, RoundReport, find_engine
+from ..engines.options import RoundKeywords
+from ..errors import CorruptMessageError
+from .batches import Batches, Feed
+from .job import CHANGES, Job, Layout, Loss, losses, seed_all, weights_losses
+from .parameters import Vector, dtype_of, trainable
+
+__all__ = ["CodedDataParallel", "Result"]
+
+_SAME = 1e-3  # relative difference of losses that should be equal
+_SAMPLES = 8  # that losses are tried on
+
+
+class Result(NamedTuple):
+    """What a step found, besides the gradients.
+
+    Attributes
+    ----------
+    loss : float
+        Of the whole batch: the mean of its samples' losses, or their sum, as the gradients are.
+    sums : tuple of float
+        The further sums that the loss returns, over the whole batch.
+    report : RoundReport
+        Which workers answered, and what it took.
+    """
+
+    loss: float
+    sums: tuple[float, ...]
+    report: RoundReport
+
+
+class CodedDataParallel:
+    """Computes a module's gradients on coded workers: those of the whole batch, from who is first.
+
+    Each step is of a batch of ``batch_size`` samples, cut into as many partitions as the code has.
+    Every worker computes some partitions, one of them several times over among the workers, and the
+    gradient is decoded from the first that suffice: exactly that of the whole batch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        On the CPU, with parameters of one dtype, float32 or float64. Those that are frozen now stay
+        frozen; tied ones are sent once. Workers compute in the mode (``train()``, ``eval()``) that
+        it is in now.
+    loss : callable
+        ``loss(module, batch)`` returns the **sum** of the losses of a batch's samples, a tensor, or
+        a tuple of it and further sums (of hits, of tokens), which are decoded as exactly.
+    dataset : map-style dataset
+        ``len(dataset)`` and ``dataset[i]``. Workers take only their own samples from it.
+    code : Code, optional
+        Which workers compute what. Default: a `fastgc.BinaryCode`, of `workers` and `stragglers`.
+        With real coefficients (binary, repetition and cyclic codes) a worker makes one backward
+        pass a step; with complex ones, one for each of its partitions.
+    batch_size : int
+        Samples of a step, of all workers together.
+    workers, stragglers : int
+        Of the default code: how many there are, and how many may be missing.
+    engine : "local", "mpi", "ray", "simulated", "torch" or callable
+        Where workers run, as of `fastgc.train`. Under MPI and torchrun ("torch") all ranks run the
+        same program; only rank 0 leaves this, and the others exit when its program ends.
+    reduction : "mean" or "sum"
+        Whether gradients, and ``Result.loss``, are divided by `batch_size`.
+    sampler : iterable of int, optional
+        The order of samples in an epoch, in place of a new permutation for each.
+    collate_fn : callable, optional
+        Makes a batch of samples. Default: ``torch.utils.data.default_collate``.
+    buffers : "error" or "mean"
+        What becomes of buffers that forward changes, as BatchNorm's do: an error, or the mean of
+        what each partition's forward makes of them. Partitions are computed one by one then, and
+        BatchNorm normalises over one of them.
+    device : torch.device, str or callable
+        Where a worker computes, ``device(worker)`` if it is callable. Default: the CPU.
+    threads : int
+        Of each worker, for torch.
+    **options
+        Those of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``, ...)
+        but `batch`. The `seed` is also that of the order of samples, and of what is drawn while a
+        partition is computed (dropout, augmentation): alike by all workers that compute it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit; no worker has been started then.
+    RuntimeError
+        If a loss is not the sum over samples, if forward changes buffers or parameters, or if two
+        computations of the same gradient differ.
+
+    Notes
+    -----
+    `loss` and `module` are pickled by value if they are not importable: lambdas, classes of
+    ``__main__`` and those of notebooks work.
+
+    Examples
+    --------
+    >>> coded = CodedDataParallel(model, loss, data, code, batch_size=512)  # doctest: +SKIP
+    >>> with coded:  # doctest: +SKIP
+    ...     for _ in range(1000):
+    ...         optimizer.zero_grad()
+    ...         result = coded.backward()
+    ...         optimizer.step()
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        loss: Loss,
+        dataset: Any,
+        code: Code | None = None,
+        *,
+        batch_size: int,
+        workers: int = 4,
+        stragglers: int = 1,
+        engine: str | Callable[..., Cluster] = "local",
+        reduction: str = "mean",
+        sampler: Iterable[int] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        buffers: str = "error",
+        device: Any = None,
+        threads: int = 1,
+        **options: Unpack[RoundKeywords],
+    ) -> None:
+        start: Any = find_engine(engine)
+        # Where all processes run the same program, the others compute until this one ends.
+        if hasattr(start, "serve_all") and start.serve_all():
+            raise SystemExit(0)
+        self._module = module
+        self._parameters = trainable(module)
+        if not callable(loss):
+            raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
+        if code is None:
+            code = BinaryCode(workers, stragglers=stragglers)
+        _check_code(code)
+        for name, value, known in (
+            ("reduction", reduction, ("mean", "sum")),
+            ("buffers", buffers, ("error", "mean")),
+        ):
+            if value not in known:
+                raise ValueError(f'{name} must be "{known[0]}" or "{known[1]}", not {value!r}')
+        if "batch" in options:
+            raise TypeError("batches are cut from the dataset: give batch_size, not batch")
+        seed = options.setdefault("seed", 0)
+        if any(p.device.type != "cpu" for p in self._parameters):
+            raise TypeError(
+                "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
+                'compute where device= says, "cuda:0", say'
+            )
+        self._batches = Batches(dataset, batch_size, code.k, seed, sampler)
+        self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
+        self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
+        self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
+        changed, sums = self._try(code.k, buffers)
+        self._buffers = [dict(module.named_buffers())[name] for name in changed]
+        self._layout = Layout(
+            sum(p.numel() for p in self._parameters),
+            len(self._parameters),
+            sum(b.numel() for b in self._buffers),
+            sums,
+            self._batches.size,
+        )
+        dtype = dtype_of(self._parameters)
+        self._theta = np.zeros(self._layout.theta_size, dtype)
+        # The gradient of a step, and of one that is added to what is there already.
+        self._outs = [np.empty(self._layout.message_size, dtype)]
+        job = Job(
+            module,
+            loss,
+            self._feed,
+            self._layout,
+            code.k,
+            seed,
+            self._scale,
+            changed,
+            device,
+            threads,
+        )
+        self._cluster: Cluster = start(
+            code,
+            [None] * code.shard_count,
+            job,
+            self._layout.message_size,
+            dtype,
+            **options,
+        )
+        self._requires = [p.requires_grad for p in module.parameters()]
+        self._modes = [m.training for m in module.modules()]
+        flat = torch.from_numpy(self._theta)
+        self._views = Vector(flat, self._parameters).tensors
+        self._sent = Vector(flat[self._layout.parameters :], self._buffers).tensors
+        self._grads = [Vector(torch.from_numpy(self._outs[0]), self._parameters).tensors]
+        with torch.no_grad():
+            for p, view in zip(self._parameters, self._views, strict=True):
+                p.data = view.copy_(p)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; a second call does nothing. The module stays as it is."""
+        self._cluster.close()
+
+    @property
+    def step(self) -> int:
+        """How many steps there were, those of a run that this one goes on with counted."""
+        return self._batches.step
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch: what is left over of a permutation is left out."""
+        return self._batches.per_epoch
+
+    def backward(self) -> Result:
+        """Add the next batch's gradient to every parameter's ``.grad``, as a backward pass does.
+
+        Parameters that the loss does not depend on keep theirs, None, say. A ``.grad`` that was
+        None becomes part of a vector that the next step writes again, unless it is still in use.
+
+        Returns
+        -------
+        Result
+            The batch's loss, further sums, and who took part.
+
+        Raises
+        ------
+        RuntimeError
+            If ``requires_grad`` of a parameter, or the module's mode, has changed since the start.
+        WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
+            As of ``fastgc.engines.LocalCluster.step``; the workers are ended then.
+        """
+        self._check_unchanged()
+        with torch.no_grad():
+            for p, view in zip(self._parameters, self._views, strict=True):
+                if p.data_ptr() != view.data_ptr():  # another tensor was put in its place
+                    p.data = view.copy_(p)
+            for buffer, sent in zip(self._buffers, self._sent, strict=True):
+                sent.copy_(buffer)
+        at = int(any(p.grad is not None for p in self._parameters))
+        if at == len(self._outs):
+            self._outs.append(np.empty_like(self._outs[0]))
+            flat = torch.from_numpy(self._outs[1])
+            self._grads.append(Vector(flat, self._parameters).tensors)
+        out = self._outs[at]
+        step = self._batches.step
+        self._layout.put(self._theta, step, self._batches.take())
+        try:
+            report = self._cluster.step(self._theta, out)
+        except CorruptMessageError as error:
+            raise CorruptMessageError(
+                f"the workers' gradients of the same samples are not the same ({error}): a machine "
+                "that errs, or a loss that depends on more than parameters, samples and what is "
+                "drawn from torch, NumPy or random",
+                error.suspects,
+            ) from error
+        with torch.no_grad():
+            self._give(out, self._grads[at])
+        tail = out[self._layout.parameters :]
+        sums = tail[1 : 1 + self._layout.sums]
+        return Result(float(tail[0]), tuple(sums.tolist()), report)
+
+    def _give(self, out: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
+        """Let `.grad` hold what was decoded, or more by it; add to buffers how they changed."""
+        layout, added = self._layout, grads is not self._grads[0]
+        tail = out[layout.parameters + 1 + layout.sums :]
+        # By how many partitions a parameter was used; where not by all, that is not known exactly.
+        count = tail[: layout.tensors]
+        used = count > 0.5
+        if self._weighted:  # else they are counted one by one, and zeros are not exact
+            for t in np.flatnonzero(np.abs(count - self._k) > 0.5).tolist():
+                used[t] = used[t] or bool(grads[t].any())
+        for p, grad, there in zip(self._parameters, grads, used.tolist(), strict=True):
+            if there and p.grad is not None:
+                p.grad.add_(grad)
+            elif there:
+                p.grad = grad.clone() if added else grad
+        if self._buffers:
+            changes = Vector(torch.from_numpy(tail[layout.tensors :]), self._buffers).tensors
+            for buffer, change in zip(self._buffers, changes, strict=True):
+                buffer.add_(
+                    change if buffer.is_floating_point() else change.round().to(buffer.dtype)
+                )
+
+    def _check_unchanged(self) -> None:
+        if [p.requires_grad for p in self._module.parameters()] != self._requires:
+            raise RuntimeError(
+                "requires_grad of a parameter has changed, which workers do not know of: freeze "
+                "parameters before, or make a new CodedDataParallel"
+            )
+        if [m.training for m in self._module.modules()] != self._modes:
+            raise RuntimeError(
+                "the module's mode has changed, and workers compute in the one that it had at the "
+                "start: call module.train() (or eval()) before backward()"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where in which order of batches it is: with the module's and the optimizer's, a run."""
+        return {"batches": self._batches.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another dataset, batch size or seed.
+        """
+        self._batches.load_state_dict(state["batches"])
+
+    # ------------------------------------------------------------------ what is tried at the start
+
+    def _try(self, partitions: int, buffers: str) -> tuple[list[str], int]:
+        """Try the loss on a few samples; returns buffers that forward changes, and further sums."""
+        module, some = self._module, range(min(_SAMPLES, self._batches.size))
+        named = dict(module.named_buffers())
+        before = {name: buffer.clone() for name, buffer in named.items()}
+        versions = {name: buffer._version for name, buffer in named.items()}
+        written = [p._version for p in self._parameters]
+        with _random_restored():
+            try:
+                sums, grads = self._gradients(some)
+                # Some kernels, those of BatchNorm, do not count what they write.
+                changed = [
+                    name
+                    for name, buffer in named.items()
+                    if buffer._version != versions[name] or not torch.equal(buffer, before[name])
+                ]
+                if [p._version for p in self._parameters] != written:
+                    raise RuntimeError(
+                        "forward changes parameters of the module, which workers only read: do "
+                        "that after optimizer.step()"
+                    )
+                if changed and buffers == "error":
+                    raise RuntimeError(CHANGES)
+                self._restore(named, before)
+                _, again = self._gradients(some)
+                if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
+                    raise RuntimeError(
+                        "two computations of the same gradient differ, so that the workers' would "
+                        "not fit together: the loss depends on more than parameters, samples and "
+                        "what is drawn from torch, NumPy or random"
+                    )
+                self._restore(named, before)
+                self._check_sum(some)
+            finally:
+                self._restore(named, before)
+        return changed, len(sums)
+
+    def _gradients(self, some: range) -> tuple[list[float], tuple[torch.Tensor | None, ...]]:
+        seed_all(0)
+        loss, sums = losses(self._loss, self._module, self._feed(some))
+        if not loss.requires_grad:
+            raise TypeError("the loss does not depend on a parameter that requires a gradient")
+        return sums, torch.autograd.grad(loss, self._parameters, allow_unused=True)
+
+    @torch.no_grad()
+    def _restore(self, named: dict[str, torch.Tensor], before: dict[str, torch.Tensor]) -> None:
+        for name, buffer in named.items():
+            if not torch.equal(buffer, before[name]):
+                buffer.copy_(before[name])
+
+    @torch.no_grad()
+    def _check_sum(self, some: range) -> None:
+        """Raise unless the loss of samples is the sum of the losses of its halves."""
+        if len(some) < 2:
+            return
+        modes = [(m, m.training) for m in self._module.modules()]
+        half = len(some) // 2
+        try:
+            self._module.eval()  # without dropout, and BatchNorm's mixing of samples
+            found = []
+            for parts in ([some], [some[:half], some[half:]]):
+                seed_all(0)
+                found.append(
+                    sum(float(losses(self._loss, self._module, self._feed(i))[0]) for i in parts)
+                )
+        except Exception:  # of modules that compute something else in this mode
+            return
+        finally:
+            for m, mode in modes:
+                m.training = mode
+        whole, parts_ = found
+        if not np.isfinite(found).all() or abs(whole - parts_) <= _SAME * max(map(abs, found)):
+            return
+        if abs(2 * whole - parts_) <= _SAME * abs(parts_):
+            raise RuntimeError(
+                "loss returns the mean over the batch's samples, and must return their sum "
+                '(reduction="sum"); gradients are divided by batch_size here'
+            )
+        raise RuntimeError(
+            f"loss must return the sum over the batch's samples: of {len(some)} samples it is "
+            f"{whole:.6g}, but of the first {half} and the others together {parts_:.6g}"
+        )
+
+
+def _check_code(code: Code) -> None:
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    if code.codes_data:
+        raise ValueError(
+            f"{type(code).__name__} codes the data, for gradients that are polynomials: take "
+            f"BinaryCode({code.n}, stragglers=...)"
+        )
+    load = int(code.loads.max())
+    if load > 1 and np.iscomplexobj(code.coefficients(0)):
+        warnings.warn(
+            f"{type(code).__name__} has complex coefficients: a worker makes {load} backward "
+            "passes a step, where with real ones (BinaryCode) it makes one",
+            stacklevel=3,
+        )
+
+
+def _alike(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    a, b = (g.to_dense() if g.is_sparse else g for g in (a, b))
+    return bool((a - b).abs().max() <= _SAME * a.abs().max())
+
+
+@contextmanager
+def _random_restored() -> Iterator[None]:
+    """Leave what the program draws at random as if nothing had been drawn."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            np.random.set_state(states[0])  # noqa: NPY002
+            random.setstate(states[1])

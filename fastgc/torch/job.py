@@ -1,0 +1,425 @@
+"""What workers compute of a module: gradients of weighted losses, without a copy."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..codes import Code
+from ..engines import Task
+from .batches import Feed, edges
+from .parameters import Vector, as_tensor, trainable
+
+__all__ = ["Job", "Layout", "Loss", "losses", "seed_all", "weights_losses"]
+
+Array = NDArray[Any]
+Loss = Callable[[torch.nn.Module, Any], Any]
+Device = Any  # of torch.device, or what gives one for a worker's number
+
+_DIGIT = 1 << 20  # integers cross as two of them, which float32 holds exactly
+
+
+class Layout(NamedTuple):
+    """What parameters and messages hold besides a module's parameters.
+
+    Parameters: those of the module, buffers that forward changes, the step, the batch's indices.
+    Messages: their gradients, the loss, further sums, whether each parameter was used, and how the
+    buffers have changed.
+    """
+
+    parameters: int
+    tensors: int
+    buffers: int
+    sums: int
+    batch: int
+
+    @property
+    def theta_size(self) -> int:
+        """Numbers that the master sends."""
+        return self.parameters + self.buffers + 2 * (1 + self.batch)
+
+    @property
+    def message_size(self) -> int:
+        """Numbers that are decoded."""
+        return self.parameters + 1 + self.sums + self.tensors + self.buffers
+
+    def put(self, theta: Array, step: int, indices: NDArray[np.int64]) -> None:
+        """Write a step and its indices behind parameters and buffers."""
+        digits = theta[self.parameters + self.buffers :].reshape(-1, 2)
+        digits[0] = divmod(step, _DIGIT)
+        digits[1:, 0], digits[1:, 1] = np.divmod(indices, _DIGIT)
+
+    def take(self, theta: Array) -> tuple[int, NDArray[np.int64]]:
+        """The step, and the indices."""
+        digits = theta[self.parameters + self.buffers :].reshape(-1, 2).astype(np.int64)
+        numbers = digits[:, 0] * _DIGIT + digits[:, 1]
+        return int(numbers[0]), numbers[1:]
+
+
+def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:
+    """What a loss returns: a tensor of one number, and further sums.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else; says what.
+    """
+    values = loss(module, batch)
+    first, *sums = values if isinstance(values, tuple | list) else (values,)
+    if not isinstance(first, torch.Tensor):
+        raise TypeError(
+            f"loss must return the sum of the samples' losses as a tensor, or a tuple of it and "
+            f"further sums, not {type(first).__name__}"
+        )
+    if first.numel() != 1:
+        raise TypeError(
+            f"loss must return one number, the sum over the batch's samples, not a tensor of shape "
+            f'{tuple(first.shape)}: reduction="sum"?'
+        )
+    return first.reshape(()), [float(each) for each in sums]
+
+
+def weights_losses(code: Code) -> bool:
+    """Whether messages are gradients of weighted losses: as long as these, by real coefficients."""
+    rows = [
+        code.coefficients(worker, index)
+        for worker in range(code.n)
+        for index in range(int(code.message_counts[worker]))
+    ]
+    return all(row.ndim == 1 and np.isrealobj(row) for row in rows)
+
+
+class Job:
+    """What all workers need, pickled by value where it is not importable.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    loss : callable
+    feed : Feed
+    layout : Layout
+    partitions : int
+    seed : int
+    scale : float
+        Of the loss, and so of gradients.
+    buffers : list of str
+        Names of those that forward may change.
+    device : torch.device, str, None, or callable
+        Where a worker computes; ``device(worker)``.
+    threads : int
+        Of a worker.
+    """
+
+    modules = ("torch", __name__)  # that processes are forked with
+    of_main = False  # what is of __main__ is pickled by value
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        loss: Loss,
+        feed: Feed,
+        layout: Layout,
+        partitions: int,
+        seed: int,
+        scale: float,
+        buffers: Sequence[str] = (),
+        device: Device = None,
+        threads: int = 1,
+    ) -> None:
+        self.module, self.loss, self.feed, self.layout = module, loss, feed, layout
+        self.partitions, self.seed, self.scale = partitions, seed, scale
+        self.buffers, self.device, self.threads = list(buffers), device, threads
+        self._own: _Replica | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Length of what the master sends."""
+        return self.layout.theta_size
+
+    def __call__(
+        self, theta: Array, shard: object, out: Array, *, partition: int, round: int
+    ) -> None:
+        """Write one partition's part of a message, computed by a copy of the module."""
+        if self._own is None:
+            self._own = _Replica(self, copy.deepcopy(self.module), None)
+        self._own.load(theta)
+        self._own.write(out, [(partition, 1.0)])
+
+    def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Worker:
+        """What computes a worker's messages."""
+        return Worker(self, number, task, out)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
+        own, self._own = self._own, None
+        try:
+            state = cloudpickle.dumps(self.__dict__)
+        finally:
+            self._own = own
+        return _load, (state,)
+
+
+def _load(state: bytes) -> Job:
+    job = Job.__new__(Job)
+    job.__dict__.update(pickle.loads(state))
+    return job
+
+
+class Worker:
+    """Computes a worker's messages.
+
+    With real coefficients a message is the gradient of a weighted sum of losses: one backward pass
+    writes it, and where nothing is drawn at random and weights are equal, one forward pass does.
+    Others are encoded from the partial gradients, one backward pass each.
+
+    Attributes
+    ----------
+    partition : int
+        The one that is computed; -1: none.
+    """
+
+    def __init__(self, job: Job, number: int, task: Task, out: Sequence[Array] | None) -> None:
+        torch.set_num_threads(job.threads)
+        device = job.device(number) if callable(job.device) else job.device
+        self._replica = _Replica(job, job.module, device)
+        self._jobs: list[list[tuple[int, float]]] = []
+        self._slots: list[Array] = []
+        self._encoders: list[Any] = []
+        code = task.code
+        self._direct = weights_losses(code)
+        for index in range(int(code.message_counts[number])):
+            partitions = code.partitions(number, index).tolist()
+            row = code.coefficients(number, index)
+            weights = row.tolist() if self._direct else [1.0] * len(partitions)
+            self._jobs.append(list(zip(partitions, weights, strict=True)))
+        for index in range(len(self._jobs)):
+            slot = None if out is None else out[index]
+            if self._direct:
+                slot = np.empty(task.message_size, task.message_dtype) if slot is None else slot
+                self._slots.append(slot)
+            else:
+                encoder = code.encoder(
+                    number,
+                    task.size,
+                    task.dtype,
+                    out=slot,
+                    index=index,
+                    message_dtype=task.message_dtype,
+                )
+                self._encoders.append(encoder)
+        self._partial = None if self._direct else np.empty(task.size, task.dtype)
+
+    @property
+    def partition(self) -> int:
+        return self._replica.partition
+
+    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        self._replica.load(theta)
+        if self._direct:
+            self._replica.write(self._slots[index], self._jobs[index])
+            return self._slots[index], math.nan
+        encoder = self._encoders[index]
+        encoder.reset()
+        for partition, _ in self._jobs[index]:
+            assert self._partial is not None
+            self._replica.write(self._partial, [(partition, 1.0)])
+            encoder.add(partition, self._partial)
+        return encoder.message(), encoder.energy
+
+
+class _Replica:
+    """A copy of the module whose parameters are views of what the master sends."""
+
+    def __init__(self, job: Job, module: torch.nn.Module, device: Device) -> None:
+        self._job, self._module = job, module
+        self._layout = job.layout
+        self._parameters = trainable(module)
+        self._device = torch.device("cpu" if device is None else device)
+        buffers = dict(module.named_buffers())
+        self._buffers = [buffers[name] for name in job.buffers]
+        self._views: dict[tuple[int, str], tuple[torch.Tensor, Vector]] = {}
+        self._here: Vector | None = None  # on another device than the memory
+        self._random = bool(job.buffers)  # then partitions are computed one by one
+        self._edges = edges(job.layout.batch, job.partitions)
+        self._target: list[torch.Tensor] = []
+        self._used = [False] * len(self._parameters)
+        self.partition = -1
+        if self._device.type != "cpu":
+            module.to(self._device)
+            flat = torch.empty(
+                (2, job.layout.parameters), dtype=self._parameters[0].dtype, device=self._device
+            )
+            self._flat = flat
+            self._here, self._there = (Vector(each, self._parameters) for each in flat)
+            for p, view in zip(self._parameters, self._here.tensors, strict=True):
+                p.data = view
+        for t, p in enumerate(self._parameters):
+            p.grad = None
+            hook: Any = p.register_post_accumulate_grad_hook
+            hook(lambda p, t=t: self._take(p, t))
+
+    def _tensors(self, array: Array) -> tuple[torch.Tensor, Vector]:
+        """A vector that comes again and again, as tensors."""
+        key = array.__array_interface__["data"][0], array.dtype.name
+        if key not in self._views:
+            flat = as_tensor(array)
+            self._views[key] = flat, Vector(flat, self._parameters)
+        return self._views[key]
+
+    def _take(self, p: torch.Tensor, t: int) -> None:
+        """Move a gradient to where it is wanted, as soon as it is there: it is in the cache yet."""
+        grad, p.grad = p.grad, None
+        assert grad is not None
+        if grad.is_sparse:
+            grad = grad.to_dense()
+        if self._used[t]:
+            self._target[t].add_(grad)
+        else:
+            self._target[t].copy_(grad)
+            self._used[t] = True
+
+    def load(self, theta: Array) -> None:
+        """Take the parameters of a step."""
+        flat, views = self._tensors(theta)
+        if self._here is None:
+            for p, view in zip(self._parameters, views.tensors, strict=True):
+                p.data = view  # no copy
+        else:
+            self._flat[0].copy_(flat[: self._layout.parameters])
+        self._theta = flat
+        self.step, indices = self._layout.take(theta)
+        self._parts = [
+            indices[a:b].tolist() for a, b in zip(self._edges, self._edges[1:], strict=False)
+        ]
+
+    def write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
+        """Write the sum of partitions' parts, each times its weight."""
+        layout = self._layout
+        flat, views = self._tensors(out)
+        self._target = views.tensors if self._here is None else self._there.tensors
+        self._used = [False] * len(self._parameters)
+        tail = np.zeros(layout.message_size - layout.parameters)
+        total = self._together(jobs, tail) if len(jobs) > 1 and not self._random else None
+        if total is None:
+            tail[:] = 0.0
+            total = self._separately(jobs, tail)
+        if total.requires_grad:
+            torch.autograd.backward(total)
+        for used, view in zip(self._used, self._target, strict=True):
+            if not used:
+                view.zero_()
+        if self._here is not None:
+            flat[: layout.parameters].copy_(self._flat[1])
+        weights = sum(weight for _, weight in jobs)
+        tail[1 + layout.sums :][: layout.tensors] = np.multiply(self._used, weights)
+        out[layout.parameters :] = tail
+        self.partition = -1
+
+    def _together(self, jobs: list[tuple[int, float]], tail: Array) -> torch.Tensor | None:
+        """The weighted loss of all by one forward pass; None if that is not what they have."""
+        if len({weight for _, weight in jobs}) > 1:
+            return None
+        self.partition = jobs[0][0]
+        seed_all(self._job.seed, self.step, self.partition)
+        before = _drawn()
+        total, sums = self._losses([i for j, _ in jobs for i in self._parts[j]])
+        if _drawn() != before:
+            self._random = True  # once, and from now on
+            return None
+        return self._add(total, sums, jobs[0][1], tail)
+
+    def _separately(self, jobs: list[tuple[int, float]], tail: Array) -> torch.Tensor:
+        total = torch.zeros((), device=self._device)
+        for self.partition, weight in jobs:
+            seed_all(self._job.seed, self.step, self.partition)
+            old = self._set_buffers()
+            loss, sums = self._losses(self._parts[self.partition])
+            total = total + self._add(loss, sums, weight, tail)
+            self._note_buffers(old, weight, tail)
+        return total
+
+    def _losses(self, indices: list[int]) -> tuple[torch.Tensor, list[float]]:
+        job = self._job
+        batch = _move(job.feed(indices), self._device)
+        versions = [b._version for b in self._module.buffers()]
+        found = losses(job.loss, self._module, batch)
+        if not job.buffers and [b._version for b in self._module.buffers()] != versions:
+            raise RuntimeError(CHANGES)
+        if len(found[1]) != job.layout.sums:
+            raise ValueError(
+                f"loss returned {len(found[1])} further sums, and {job.layout.sums} before"
+            )
+        return found
+
+    def _add(
+        self, loss: torch.Tensor, sums: list[float], weight: float, tail: Array
+    ) -> torch.Tensor:
+        weighted = loss * (weight * self._job.scale)
+        tail[0] += weighted.detach().item()
+        tail[1 : 1 + len(sums)] += np.multiply(sums, weight)
+        return weighted
+
+    def _set_buffers(self) -> torch.Tensor:
+        layout = self._layout
+        old = self._theta[layout.parameters :][: layout.buffers]
+        if self._buffers:
+            with torch.no_grad():
+                for buffer, value in zip(
+                    self._buffers, Vector(old, self._buffers).tensors, strict=True
+                ):
+                    buffer.copy_(value)
+        return old
+
+    def _note_buffers(self, old: torch.Tensor, weight: float, tail: Array) -> None:
+        if self._buffers:
+            new = torch.cat([b.detach().reshape(-1).to("cpu", old.dtype) for b in self._buffers])
+            share = weight / self._job.partitions
+            tail[-self._layout.buffers :] += share * (new - old).double().numpy()
+
+
+CHANGES = (
+    "forward changes buffers of the module, those of BatchNorm, say, which each worker would "
+    "change by its own samples: use GroupNorm or LayerNorm, or track_running_stats=False, or take "
+    'the mean of what the partitions make of them: buffers="mean"'
+)
+
+
+def _move(batch: Any, device: torch.device) -> Any:
+    """A batch with its tensors on a device."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {key: _move(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_move(value, device) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_move(value, device) for value in batch)
+    return batch
+
+
+def seed_all(*numbers: int) -> None:
+    """Seed what dropout and augmentation draw from: alike for all who compute a partition."""
+    seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
+    torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
+    np.random.seed(seed[0])  # noqa: NPY002
+    random.seed(seed[0])
+
+
+def _drawn() -> tuple[Any, ...]:
+    """What changes if a number is drawn."""
+    legacy: Any = np.random.get_state(legacy=True)  # noqa: NPY002
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        legacy[1].tobytes(),
+        legacy[2],
+        random.getstate(),
+    )

@@ -1,0 +1,90 @@
+"""A module's parameters and buffers as parts of one vector."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["Vector", "as_tensor", "dtype_of", "trainable"]
+
+_REAL: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
+# What NumPy has no dtype for, by integers of its width.
+_SAME_WIDTH = {"bfloat16": (np.dtype(np.int16), torch.bfloat16)}
+
+
+def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters that require gradients; tied ones once.
+
+    Raises
+    ------
+    TypeError
+        If `module` is none, or its parameters are not all of one real dtype.
+    ValueError
+        If there are none, or some are not initialised yet.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+    found = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if not found:
+        raise ValueError("the module has no parameter that requires a gradient")
+    for name, p in found.items():
+        if torch.nn.parameter.is_lazy(p):
+            raise ValueError(f"parameter {name} has no shape yet: call the module once before")
+    dtypes = {p.dtype for p in found.values()}
+    if len(dtypes) > 1 or not dtypes <= _REAL.keys():
+        names = ", ".join(sorted(str(d) for d in dtypes))
+        raise TypeError(
+            f"parameters must be all float32 or all float64, not {names}: keep them in float32 "
+            "(module.float()), compute in less inside the loss (torch.autocast), and send less by "
+            'message_dtype="bfloat16"'
+        )
+    return list(found.values())
+
+
+def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
+    """NumPy's name of the parameters' dtype."""
+    return _REAL[parameters[0].dtype]
+
+
+class Vector:
+    """A flat tensor as tensors of the shapes of others, one after another.
+
+    Parameters
+    ----------
+    flat : (m,) Tensor
+        What they are views of.
+    like : iterable of Tensor
+        Of the shapes that they get.
+
+    Attributes
+    ----------
+    tensors : list of Tensor
+    stop : int
+        Where in `flat` they end.
+    """
+
+    def __init__(self, flat: torch.Tensor, like: Iterable[torch.Tensor]) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.stop = 0
+        for each in like:
+            begin, self.stop = self.stop, self.stop + each.numel()
+            self.tensors.append(flat[begin : self.stop].view(each.shape))
+
+
+def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
+    """A tensor of an array's memory, which may be read-only (then it must not be written)."""
+    width, dtype = _SAME_WIDTH.get(array.dtype.name, (array.dtype, None))
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of memory that must not be written: nor is it
+        tensor = torch.from_numpy(array.view(width))
+    return tensor if dtype is None else tensor.view(dtype)

@@ -1,0 +1,109 @@
+"""Messages of a round as they come: what the kernel takes down of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastgc import kernels
+from fastgc.kernels import Arrivals, Rows, Status
+
+KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16, np.int64]
+
+
+def arrivals(messages, length, dtype, blocks=None, check=True):
+    rows = Rows(messages, length, np.dtype(dtype))
+    return Arrivals(rows, np.full(messages, -1), blocks, check)
+
+
+def take(taken, number, row):
+    status = taken.arrive(number, row)
+    if status in (Status.OK, Status.TOO_FEW):
+        taken.rows.arrays.append(row)
+    return status
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("dtype", KINDS)
+def test_what_is_taken_down(dtype, check):
+    rng = np.random.default_rng(0)
+    sent = (8 * rng.standard_normal((6, 7))).astype(dtype)
+    taken = arrivals(6, 7, dtype, check=check)
+    for at, number in enumerate([4, 0, 5]):
+        assert take(taken, number, sent[number]) == Status.TOO_FEW
+        assert taken.numbers[: at + 1].tolist() == [4, 0, 5][: at + 1]
+        assert taken.rows.addresses[at] == kernels.address(sent[number])
+        norm = (np.abs(sent[number].astype(complex)) ** 2).sum() if check else math.nan
+        assert taken.squares[at] == pytest.approx(norm, rel=1e-5, nan_ok=True)
+    assert taken.heard.tolist() == [1, 0, 0, 0, 1, 1]
+    taken.reset()
+    assert not taken.heard.any()
+    assert taken.rows.count == 0
+    assert take(taken, 4, sent[4]) == Status.TOO_FEW
+    assert taken.numbers[0] == 4
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("dtype", KINDS[:-1])
+def test_what_is_not_taken_changes_nothing(dtype):
+    sent = np.ones((4, 5), dtype)
+    blocks = np.zeros(4, dtype=np.int64), np.array([3])
+    taken = arrivals(4, 5, dtype, blocks)
+    assert take(taken, 1, sent[1]) == Status.TOO_FEW
+    spoilt = sent[2].copy()
+    for bad in (np.nan, np.inf, -np.inf):
+        spoilt[4] = bad
+        assert take(taken, 2, spoilt) == Status.NOT_FINITE
+    for number, status in ((-1, 1), (4, 1), (1 << 40, 1), (1, 2)):
+        assert take(taken, number, sent[0]) == status
+        assert status in (Status.OUT_OF_RANGE, Status.DUPLICATE)
+    assert taken.heard.tolist() == [0, 1, 0, 0]
+    assert taken.numbers.tolist() == [1, -1, -1, -1]
+    assert take(taken, 2, sent[2]) == Status.TOO_FEW
+    assert take(taken, 0, sent[0]) == Status.OK
+    unchecked = arrivals(4, 5, dtype, check=False)
+    assert take(unchecked, 2, spoilt) == Status.TOO_FEW
+
+
+@pytest.mark.every_backend
+def test_squares_beyond_float64():
+    taken = arrivals(2, 3, np.float64)
+    assert take(taken, 0, np.array([1e200, 1.0, 2.0])) == Status.TOO_FEW
+    assert taken.squares[0] == math.inf
+    assert take(taken, 1, np.array([1e200, math.nan, 2.0])) == Status.NOT_FINITE
+
+
+@pytest.mark.every_backend
+@given(data=st.data())
+def test_blocks_that_need_some_of_theirs(data):
+    block = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12)))
+    sizes = np.bincount(block, minlength=4)
+    need = np.array([data.draw(st.integers(-1, int(size))) for size in sizes])
+    order = data.draw(st.permutations(range(block.size)))
+    taken, row = arrivals(block.size, 1, np.float64, (block, need)), np.ones(1)
+    for _ in range(2):
+        heard = np.zeros(4, dtype=int)
+        for number in order:
+            heard[block[number]] += 1
+            enough = Status.OK if (heard >= need).all() else Status.TOO_FEW
+            assert take(taken, number, row) == enough
+        kept = sorted(data.draw(st.sets(st.integers(0, block.size - 1))))
+        left = np.bincount(block[np.array(order)[kept]], minlength=4) if kept else 0 * need
+        enough = Status.OK if (left >= need).all() else Status.TOO_FEW
+        assert taken.keep(kept) == enough
+        assert taken.numbers[: len(kept)].tolist() == [order[at] for at in kept]
+        for number in set(range(block.size)) - {order[at] for at in kept}:
+            left[block[number]] += 1
+            enough = Status.OK if (left >= need).all() else Status.TOO_FEW
+            assert take(taken, number, row) == enough
+        taken.reset()
+
+
+def test_large_rows_are_read_by_threads():
+    size = 1 << 21
+    taken, row = arrivals(2, size, np.float64), np.ones(size)
+    assert take(taken, 1, row) == Status.TOO_FEW
+    assert taken.squares[0] == size

@@ -1,0 +1,232 @@
+"""Random delays of simulated rounds: numbers by the book, and laws by theirs."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from strength import much
+
+import fastgc
+from fastgc import ReedSolomon, Uncoded, kernels
+from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
+from fastgc.delays.laws import law_of
+from fastgc.simulation import simulate
+
+pytestmark = pytest.mark.every_backend
+
+MASK = (1 << 64) - 1
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def split_mix(key, counter):
+    z = (key + counter * STEP) & MASK
+    z = (z ^ z >> 30) * FIRST & MASK
+    z = (z ^ z >> 27) * SECOND & MASK
+    return z ^ z >> 31
+
+
+def key_of(number):
+    """The key whose first number is this one."""
+
+    def unshifted(z, by):
+        x = z
+        for _ in range(64 // by):
+            x = z ^ x >> by
+        return x
+
+    z = unshifted(number, 31) * pow(SECOND, -1, 1 << 64) & MASK
+    z = unshifted(z, 27) * pow(FIRST, -1, 1 << 64) & MASK
+    return unshifted(z, 30) - STEP & MASK
+
+
+def test_the_generator_of_these_tests():
+    # the numbers of seed 1234567 that other implementations are checked with
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [split_mix(1234567, i) for i in (1, 2, 3)] == expected
+    assert all(split_mix(key_of(r), 1) == r for r in (*expected, 0, 1, MASK))
+
+
+def plan_of(n, key=5, onset=1.0, shift=0.0, scale=1.0, power=0.0, load=0.0, work=0.0):
+    each = (np.broadcast_to(x, n).astype(float) for x in (shift, scale, power, load, work))
+    return kernels.DelayPlan.of(np.uint64(key), onset, *each)
+
+
+def truth(plan, first, rounds):
+    """Times in extended precision."""
+    n = plan.given.shape[1]
+    shift, scale, power, load, work = (each[:n] for each in plan[2:7])
+    wait, whole = np.empty((2, rounds, n))
+    with mpmath.workprec(120):
+        for r in range(rounds):
+            for i in range(n):
+                random = split_mix(int(plan.key), (first + r) * n + i + 1)
+                h = -mpmath.log(1 - (mpmath.mpf(random >> 12) + 0.5) / 2**52)
+                time = shift[i] + scale[i] * (mpmath.exp(power[i] * h) if power[i] else h)
+                apart = 1 + mpmath.mpf(random & 0xFFFFFFFF) / mpmath.mpf(2) ** 72
+                wait[r, i] = time * plan.onset * apart
+                whole[r, i] = (time * load[i] + work[i]) * apart
+    return wait, whole
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 33, 600])
+def test_numbers_and_times(n, at_each_level):
+    rng = np.random.default_rng(n)
+    power = np.where(rng.random(n) < 0.5, 0, rng.uniform(0.3, 5, n))
+    several = plan_of(n, 2**64 - 3, 1.0, rng.random(n), rng.random(n), power, 0, rng.random(n))
+    rounds = max(1, 300 // n)
+    for plan in (plan_of(n), plan_of(n, 7, 0.0, 0.1, 2.0, load=3, work=0.5), several):
+        for first in (0, 3):
+            expected = truth(plan, first, rounds)
+            # exponents of up to 36 are rounded, too
+            bound = 1e-14 if plan.power.any() else 1e-15
+            for _ in at_each_level():
+                for found, true in zip(kernels.draw(plan, first, rounds), expected, strict=True):
+                    np.testing.assert_allclose(found, true, rtol=bound)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [0, 1, 0xFFF, 0x1000, MASK, MASK - 0x1000, 1 << 63, (1 << 63) - 1, 0x4AFB0CCC06219 << 12],
+)
+def test_the_ends_of_the_range(number, at_each_level):
+    """The first random number is this one: also those nearest to 0, 1 and 1 - sqrt(1/2)."""
+    for power in (0.0, 1 / 1.5, 18.0):
+        plan = plan_of(1, key_of(number), power=power)
+        true = truth(plan, 0, 1)[0]
+        for _ in at_each_level():
+            found = kernels.draw(plan, 0, 1)[0]
+            np.testing.assert_allclose(found, true, rtol=1e-15 * (1 + 40 * power))
+            assert np.isfinite(found).all()
+            assert (found > 0).all()
+
+
+def test_every_cut_gives_the_same():
+    for n in (1, 5, 700):
+        plan = plan_of(n, power=np.linspace(0, 1, n))
+        whole = np.stack(kernels.draw(plan, 2, 9))
+        for cut in range(1, 9):
+            parts = kernels.draw(plan, 2, cut), kernels.draw(plan, 2 + cut, 9 - cut)
+            np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
+
+
+def test_backends_round_alike(at_each_level):
+    plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
+    with fastgc.use_backend("numpy"):
+        expected = kernels.draw(plan, 1, 40)
+    for _ in at_each_level():
+        np.testing.assert_array_equal(kernels.draw(plan, 1, 40), expected)
+
+
+def test_given_delays_are_only_drawn_apart():
+    given = np.random.default_rng(0).random((6, 9))
+    plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
+    wait, whole = kernels.draw(plan, 4, 6)
+    apart = wait / given
+    np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
+    assert (apart >= 1 - 2.0**-52).all()
+    assert (apart <= 1 + 2.0**-40 + 2.0**-52).all()
+    assert np.unique(np.round((apart - 1) * 2.0**50)).size > 40
+
+
+LAWS = [
+    Exponential(0.3),
+    ShiftedExponential(0.5, 4.0, per="round"),
+    Pareto(0.2, 1.5),
+    Pareto(0.2, 40.0),
+]
+
+
+@pytest.mark.parametrize("model", LAWS, ids=lambda model: type(model).__name__)
+def test_laws(model):
+    stats = pytest.importorskip("scipy.stats")
+    law = law_of(model, 8)
+    for key in (1, 2):
+        plan = kernels.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
+        wait = kernels.draw(plan, 0, much(5000, 2000))[0]
+        assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
+        # neither workers of a round nor rounds of a worker know of each other
+        u = model.cdf(wait)
+        for one, other in ((u[:, 0], u[:, 1]), (u[1:, 3], u[:-1, 3])):
+            assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(one.size)
+        assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
+
+
+class Slower(Pareto):
+    """Derived from a law that is known: what it draws is its own affair."""
+
+    def _draw(self, rng, rounds, workers):
+        return 2 * super()._draw(rng, rounds, workers)
+
+
+@pytest.mark.any_backend
+def test_which_laws_are_known():
+    assert law_of(None, 3).scale.tolist() == [0, 0, 0]
+    both = law_of(Heterogeneous([Exponential(2.0), Pareto(3.0, 4.0)]), 2)
+    assert both.shift.tolist() == [0, 0]
+    assert both.scale.tolist() == [2, 3]
+    assert both.power.tolist() == [0, 0.25]
+    assert law_of(ShiftedExponential(1.0, 4.0), 1) == (1, 0.25, 0)
+    unknown = [
+        Slower(1.0, 2.0),
+        Empirical([1.0, 2.0]),
+        Mixture([Exponential(1.0), Exponential(2.0)], [0.5, 0.5]),
+        Heterogeneous([Exponential(1.0), Slower(1.0, 2.0)]),
+        Pareto(1.0, 0.05),  # up to e^740
+        Pareto(1e300, 1.5),  # up to 1e310
+        Exponential(1e308),
+    ]
+    for model in unknown:
+        assert law_of(model, 2) is None
+    assert law_of(Pareto(1.0, 0.06), 2) is not None
+
+
+def test_what_the_kernels_draw_is_what_models_draw():
+    """The same distribution of times, one by compiled draws and one by the model's own."""
+    stats = pytest.importorskip("scipy.stats")
+
+    class Same:
+        def __init__(self, model):
+            self.draw, self.sample, self.per = model.draw, model.sample, model.per
+            self.tail_indices = model.tail_indices
+
+    code = ReedSolomon(12, stragglers=3)
+    for seed, model in enumerate([*LAWS, ShiftedExponential(0.1, 2.0)]):
+        settings = {"cost": 0.01, "rounds": much(4000, 2000), "seed": seed}
+        ours, theirs = (simulate(code, each, **settings) for each in (model, Same(model)))
+        assert stats.ks_2samp(ours.times, theirs.times).pvalue > 1e-3
+        assert stats.ks_2samp(ours.computations, theirs.computations).pvalue > 1e-3
+        assert (ours.workers == 9).all()
+
+
+def test_ties_are_fair():
+    """Of workers that answer at once each is the first as often: nobody waits for it in vain."""
+    n, rounds = 6, much(6000, 3000)
+
+    class Slow:
+        """One worker later than the others, which come at the same moment."""
+
+        def sample(self, round, workers, seed):
+            return np.array([2.0] + [1.0] * (workers - 1))
+
+    # how many came of three batches held by two workers each, when all three are there
+    code = fastgc.FractionalRepetition(n, stragglers=1)
+    run = simulate(code, None, cost=1.0, rounds=rounds)
+    # the mean number of draws without replacement until every of three pairs has come
+    expected = 7 * (3 / 3 - 3 / 5 + 1 / 7)
+    error = run.workers.std() / math.sqrt(rounds)
+    assert abs(run.mean_workers - expected) < 4 * error
+    late = simulate(Uncoded(n), Slow(), rounds=50)
+    assert (late.workers == n).all()
+
+
+def test_seeds_and_threads(split_over):
+    code = fastgc.BinaryCode(9, stragglers=2)
+    found = []
+    for count in (1, 2, 3):
+        split_over(count)
+        found.append(simulate(code, Pareto(1.0, 2.0), cost=0.1, rounds=1000, seed=4))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].times, other.times)
+        np.testing.assert_array_equal(found[0].computations, other.computations)
+    assert (simulate(code, Pareto(1.0, 2.0), rounds=1000, seed=5).times != found[0].times).all()

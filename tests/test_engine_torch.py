@@ -1,0 +1,183 @@
+"""The engine for torchrun, in programs run by it. No test asserts a time but that a job ends."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.any_backend
+
+SECONDS = 150.0  # for a job to end, on a machine that is busy with others
+
+PROGRAM = """
+import os, signal, sys, time
+import numpy as np
+import fastgc
+from fastgc import BinaryCode, Uncoded
+from fastgc.engines import conformance
+from fastgc.engines.torch import TorchCluster
+
+RANK = int(os.environ["RANK"])
+
+def fragile(theta, shard, out):
+    if shard < 0:
+        raise ArithmeticError(f"no gradient of {shard}")
+    out[:] = shard * theta
+
+def sum_of(theta, shard, out):
+    out[:] = shard * theta
+
+def killed_twice(theta, shard, out):
+    # as worker 1, from the third round on, and from the ninth on once more
+    if open("/proc/self/comm").read() == "fastgc-1\\n":
+        deaths = open(sys.argv[1]).read()
+        if theta[0] >= 3.0 and not deaths or theta[0] >= 9.0 and deaths == ".":
+            open(sys.argv[1], "a").write(".")
+            os.kill(os.getpid(), signal.SIGKILL)
+    out[:] = shard * theta
+
+def hangs(theta, shard, out):
+    if theta[0] >= 2.0 and open("/proc/self/comm").read() == "fastgc-1\\n":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    out[:] = shard * theta
+"""
+
+
+def launch(tmp_path, ranks, source, *arguments):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM + textwrap.dedent(source))
+    return run(ranks, str(path), *arguments)
+
+
+def run(ranks, *command):
+    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *command]
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        env=environment | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_conformance(tmp_path):
+    job = launch(
+        tmp_path,
+        5,
+        """
+        if not TorchCluster.serve():
+            for check in conformance.CHECKS:
+                check(TorchCluster)
+                print(check.__name__, flush=True)
+        """,
+    )
+    from fastgc.engines import conformance
+
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.split() == [check.__name__ for check in conformance.CHECKS]
+
+
+def test_workers_that_are_killed_are_stragglers_and_come_back(tmp_path):
+    (tmp_path / "deaths").write_text("")
+    job = launch(
+        tmp_path,
+        5,
+        """
+        if not TorchCluster.serve():
+            code, out = BinaryCode(4, stragglers=1), np.empty(2)
+            with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], killed_twice, 2) as cluster:
+                for round in range(1, 1000):
+                    report = cluster.step(np.full(2, float(round)), out)
+                    assert (out == 10.0 * round).all()
+                    if round > 12 and report.deaths == 2 and not report.lost:
+                        break
+                    time.sleep(0.02)
+            print(report.deaths, report.lost)
+        """,
+        str(tmp_path / "deaths"),
+    )
+    assert (job.stdout, job.returncode) == ("2 ()\n", 0), job.stderr
+
+
+def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(tmp_path):
+    job = launch(
+        tmp_path,
+        5,
+        """
+        if not TorchCluster.serve():
+            code, out = BinaryCode(4, stragglers=1), np.empty(2)
+            with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], hangs, 2) as cluster:
+                for round in range(1, 30):
+                    time.sleep(0.02)
+                    cluster.step(np.full(2, float(round)), out)
+                    assert (out == 10.0 * round).all()
+            print("done", flush=True)
+        """,
+    )
+    assert (job.stdout, job.returncode) == ("done\n", 0), job.stderr
+    assert "ranks 2 hang" in job.stderr
+
+
+def test_errors_of_gradients_and_of_the_master_end_the_job(tmp_path):
+    job = launch(
+        tmp_path,
+        3,
+        """
+        if not TorchCluster.serve():
+            try:
+                with TorchCluster(Uncoded(2), [1.0, -1.0], fragile, 1) as cluster:
+                    cluster.step(np.ones(1), np.empty(1))
+            except fastgc.WorkerFailedError as error:
+                print(error.worker, "no gradient of -1.0" in str(error), flush=True)
+            with TorchCluster(Uncoded(2), [1.0, 2.0], sum_of, 1) as cluster:
+                cluster.step(np.ones(1), np.empty(1))
+                raise RuntimeError("the master ends here")
+        """,
+    )
+    assert job.stdout == "1 True\n"
+    assert job.returncode != 0
+    assert "the master ends here" in job.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("TorchCluster(Uncoded(3), [1.0] * 3, sum_of, 1)", "needs 4 ranks"),
+        ("a, b = (TorchCluster(Uncoded(1), [1.0], sum_of, 1) for _ in '12')", "is open: close it"),
+    ],
+)
+def test_what_does_not_fit_is_told(source, error, tmp_path):
+    job = launch(
+        tmp_path,
+        2,
+        f"""
+        if not TorchCluster.serve():
+            try:
+                {source}
+            except (ValueError, RuntimeError) as error:
+                print(error, flush=True)
+        """,
+    )
+    assert error in job.stdout, job.stderr
+    assert job.returncode == 0
+
+
+def test_outside_of_torchrun():
+    from fastgc.engines.torch import TorchCluster
+
+    with pytest.raises(RuntimeError, match="torchrun --nproc-per-node"):
+        TorchCluster.serve()
+
+
+def test_training_from_the_command_line():
+    job = run(
+        5, "-m", "fastgc", "train", "-n", "4", "-s", "1", "--engine", "torch", "--rounds", "4"
+    )
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.count("4/4") + job.stderr.count("4/4") == 1

@@ -1,0 +1,310 @@
+"""The threads that C's kernels are split over: callers, children, exits, and how many there are."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from strength import much
+
+import fastgc
+from fastgc import kernels
+from fastgc.kernels import threads
+
+pytestmark = pytest.mark.any_backend
+compiled = pytest.importorskip("fastgc.kernels.c")
+several_processors = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two processors",
+)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+ONES = np.ones(5 * 8192 + 1)  # six parts: see csrc/split.c
+
+
+def square_sum():
+    return compiled.square_sum(ONES)
+
+
+def wait_until(true):
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def fresh(code, **environment):
+    """What a new Python prints, as JSON."""
+    found = subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", code],
+        env=os.environ | environment,
+        cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    return json.loads(found.stdout)
+
+
+def test_every_hand_off_is_done_once(split_over):
+    """Pieces left out, or done twice in a sum that is not idempotent, would be seen."""
+    split_over(3)
+    total = np.zeros(4 * 1024)
+    rows = kernels.Rows.of([np.ones(total.size)], total.size, total.dtype)
+    one = np.ones(1)
+    before = compiled.counts()
+    calls = much(10**5, 10**4)
+    for _ in range(calls):
+        assert compiled.combine(kernels.REAL, rows, one, total, total.size, True, True)
+        assert square_sum() == ONES.size
+    np.testing.assert_array_equal(total, calls)
+    called, shared = np.subtract(compiled.counts(), before)
+    assert called == 2 * calls
+    assert 0 < shared <= called
+
+
+@pytest.mark.long
+def test_a_million_hand_offs(split_over):
+    split_over(3)
+    for _ in range(10**6):
+        assert square_sum() == ONES.size
+
+
+def test_short_work_is_the_callers_alone():
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    called = compiled.counts()
+    try:
+        for size in (8193, 20_000, 60_000):  # several parts, but a few microseconds
+            for _ in range(100):
+                assert compiled.square_sum(np.ones(size)) == size
+        assert compiled.counts() == called
+    finally:
+        threads.set_num_threads(before)
+
+
+def test_many_callers_of_one_pool(split_over):
+    """One has the threads, the others do their own work."""
+    split_over(3)
+    vectors = [np.full(ONES.size, 1.0 + i) for i in range(8)]
+
+    def call(i):
+        expected = ONES.size * (1.0 + i) ** 2
+        return all(compiled.square_sum(vectors[i]) == expected for _ in range(much(3000, 500)))
+
+    with ThreadPoolExecutor(8) as callers:
+        assert all(callers.map(call, range(8)))
+
+
+def test_numbers_of_threads_change_between_calls(split_over):
+    for count in (1, 5, 2, 256, 1, 3):
+        split_over(count)
+        for _ in range(20):
+            assert square_sum() == ONES.size
+
+
+def test_one_thread_calls_no_other(split_over):
+    split_over(1)
+    before = compiled.counts()
+    assert square_sum() == ONES.size
+    assert compiled.counts() == before
+
+
+def helpers():
+    """Directories of the pool's threads."""
+    found = []
+    for task in os.scandir("/proc/self/task"):
+        with open(f"{task.path}/comm") as comm:
+            if comm.read() == "fastgc\n":
+                found.append(task.path)
+    return found
+
+
+def field(task, name):
+    with open(f"{task}/status") as status:
+        return next(line.split()[1] for line in status if line.startswith(f"{name}:"))
+
+
+@linux
+@pytest.mark.parametrize("spin", [0, 50, 2000])
+def test_idle_threads_sleep(split_over, spin):
+    split_over(3)
+    before = threads.get_spin()
+    threads.set_spin(spin)
+    try:
+        for _ in range(3):
+            assert square_sum() == ONES.size
+            assert helpers()
+            wait_until(lambda: {field(task, "State") for task in helpers()} == {"S"})
+            assert square_sum() == ONES.size  # and are woken
+    finally:
+        threads.set_spin(before)
+
+
+@linux
+def test_signals_are_for_threads_of_python(split_over):
+    split_over(2)
+    square_sum()
+    for task in helpers():
+        blocked = int(field(task, "SigBlk"), 16)
+        for number, raised_by_faults in [(2, 0), (15, 0), (10, 0), (11, 1), (8, 1)]:
+            assert blocked >> (number - 1) & 1 == 1 - raised_by_faults
+
+
+@linux
+@several_processors
+def test_threads_keep_off_the_callers_processor(split_over):
+    split_over(2)
+    mine = os.sched_getaffinity(0)
+    square_sum()
+    for task in helpers()[:1]:
+        others = os.sched_getaffinity(int(os.path.basename(task)))
+        assert others < mine
+        assert len(others) == len(mine) - 1
+
+
+PINNED = """
+import json, os
+import numpy as np
+from fastgc.kernels import c, threads
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+c.set_least(0)
+found = [c.square_sum(np.ones(50_000)) for _ in range(10)]
+tasks = len(os.listdir("/proc/self/task"))
+print(json.dumps([threads.get_num_threads(), found, c.counts()[0], tasks]))
+"""
+
+
+@linux
+def test_one_processor_has_one_thread_whatever_was_asked_for():
+    count, found, called, tasks = fresh(PINNED, FASTGC_NUM_THREADS="3", OPENBLAS_NUM_THREADS="1")
+    assert (count, set(found), called, tasks) == (3, {50_000.0}, 0, 1)
+
+
+FORKS = """
+import json, os, sys
+import numpy as np
+from fastgc.kernels import c, threads
+c.set_least(0)
+x = np.ones(50_000)
+def good():
+    before = c.counts()[1]
+    for _ in range(10_000):
+        if c.square_sum(x) != x.size:
+            return False
+        if c.counts()[1] > before:  # a thread of its own did a part
+            return True
+    return False
+def child(generations):
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if good() and (generations == 1 or child(generations - 1)) else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+print(json.dumps([good(), child(3), good(), child(1)]))
+"""
+
+
+@several_processors
+def test_children_and_theirs_start_their_own_threads():
+    assert fresh(FORKS, FASTGC_NUM_THREADS="2") == [True] * 4
+
+
+EXITS = """
+import sys, threading
+import numpy as np
+from fastgc.kernels import c
+c.set_least(0)
+x, begun = np.ones(50_000), threading.Barrier(4)
+def call():
+    c.square_sum(x)
+    begun.wait()
+    while True:
+        c.square_sum(x)
+for _ in range(3):
+    threading.Thread(target=call, daemon=True).start()
+begun.wait()
+print(c.square_sum(x))
+sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("spin", ["0", "100000"])
+def test_a_process_ends_while_threads_work_or_spin(spin):
+    for _ in range(much(10, 2)):
+        assert fresh(EXITS, FASTGC_NUM_THREADS="3", FASTGC_SPIN_US=spin) == 50_000
+
+
+def test_threads_and_spin_by_the_environment(monkeypatch):
+    """And C is told of both, but for what is refused."""
+    told = []
+    for name in ("_threads", "_spin", "_tell"):
+        monkeypatch.setattr(threads, name, {"_threads": 0, "_spin": float("nan")}.get(name))
+    monkeypatch.setenv("FASTGC_NUM_THREADS", "3")
+    monkeypatch.setenv("FASTGC_SPIN_US", "20")
+    threads.attach(lambda *numbers: told.append(numbers))
+    assert (threads.get_num_threads(), threads.get_spin()) == (3, 20.0)
+    threads.set_num_threads(5)
+    threads.set_spin(0)
+    assert (threads.get_num_threads(), threads.get_spin()) == (5, 0.0)
+    assert told == [(3, 20_000), (5, -1), (0, 0)]
+    for wrong, words in [(0, "at least 1"), (257, "at most 256")]:
+        with pytest.raises(ValueError, match=words):
+            threads.set_num_threads(wrong)
+    for wrong in (-1, 1e7, float("nan")):
+        with pytest.raises(ValueError, match="0 to 1000000 microseconds"):
+            threads.set_spin(wrong)
+    assert len(told) == 3
+    for name, kept, asked in [
+        ("FASTGC_NUM_THREADS", "_threads", threads.get_num_threads),
+        ("FASTGC_SPIN_US", "_spin", threads.get_spin),
+    ]:
+        monkeypatch.setattr(threads, kept, 0 if kept == "_threads" else float("nan"))
+        monkeypatch.setenv(name, "many")
+        with pytest.raises(ValueError, match=f"{name} must be an integer, not 'many'"):
+            asked()
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000"}, 8),
+        ("0::/\n", {"cpu.max": "250000 100000"}, 3),
+        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
+        ("0::/a/b\n", {"a/cpu.max": "200000 100000", "a/b/cpu.max": "max 100000"}, 2),
+        ("0::/a\n", {"cpu.max": "100000 100000", "a/cpu.max": "700000 100000"}, 1),
+        ("0::/../outside\n", {"cpu.max": "400000 100000"}, 4),
+        (
+            "4:memory:/a\n3:cpu,cpuacct:/a\n",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "600000", "cpu,cpuacct/a/cpu.cfs_period_us": "1e5"},
+            6,
+        ),
+        (
+            "3:cpu,cpuacct:/a\n",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            8,
+        ),
+        ("0::/\n", {"cpu.max": "nonsense"}, 8),
+        (None, {}, 8),
+    ],
+)
+def test_threads_by_default(monkeypatch, tmp_path, own, files, expected):
+    """The processors of the affinity mask, or as many as a control group's time is worth."""
+    if own is not None:
+        (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(text + "\n")
+    monkeypatch.setattr(threads, "_OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(threads, "_GROUPS", tmp_path / "tree")
+    monkeypatch.setattr(threads, "_threads", 0)
+    monkeypatch.delenv("FASTGC_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert threads.get_num_threads() == expected
+    monkeypatch.setattr(threads, "_threads", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    assert threads.get_num_threads() == (16 if expected == 8 else expected)

@@ -1,0 +1,268 @@
+"""Orders and news in shared memory: nothing is lost, whoever sleeps, stops or dies."""
+
+import contextlib
+import math
+import mmap
+import os
+import select
+import signal
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strength import much
+
+from fastgc import kernels
+
+pytestmark = pytest.mark.every_backend
+
+
+class Sides:
+    """A master's rings, and those of its workers, in one process or in forks of it."""
+
+    def __init__(self, workers, capacity=3):
+        shapes = kernels.Rings.shapes(workers, capacity)
+        arrays = [
+            np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), np.int64).reshape(shape)
+            for shape in shapes.values()
+        ]
+        self.newest, self.orders = arrays[:2]
+        self.heard, self.bell = os.pipe()
+        os.set_blocking(self.heard, False)
+        os.set_blocking(self.bell, False)
+        self.lines = [socket.socketpair() for _ in range(workers)]
+        self.master = kernels.Rings(*arrays, self.bell, lambda i: self.lines[i][0].send(b"\0"))
+        self.workers = [
+            kernels.Rings(*arrays, self.bell, inbox=theirs.fileno()) for _, theirs in self.lines
+        ]
+        for worker in range(workers):
+            self.master.admit(worker, 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for end in self.heard, self.bell:
+            os.close(end)
+        for pair in self.lines:
+            for end in pair:
+                end.close()
+
+    def rung(self):
+        """How often the bell was rung since this was asked last."""
+        try:
+            return len(os.read(self.heard, 1 << 16))
+        except BlockingIOError:
+            return 0
+
+    def sleep(self, wanted=1):
+        """What there is, or comes as soon as the bell rings, within ten seconds."""
+        if found := self.master.want(wanted):
+            return found
+        assert select.select([self.heard], [], [], 10.0)[0]
+        self.rung()
+        return self.master.take()
+
+
+def without_times(news):
+    return [each[1:] for each in news]
+
+
+def test_a_worker_reads_its_orders():
+    with Sides(3) as sides:
+        mine = sides.workers[1]
+        assert (mine.given(1), mine.wait(1, 1, 0, 0.0)) == (0, 0)
+        sides.master.hand([0, 1], [5, 6], [0.25, math.inf], 7, 8)
+        assert mine.wait(1, 1, 0, math.inf) == mine.given(1) == 1
+        assert mine.order(1, 1) == (7, 8, 6, math.inf)
+        assert sides.workers[0].order(0, 1) == (7, 8, 5, 0.25)
+        sides.master.hand([1], [2], [0.5], -1, 2**60)
+        assert mine.wait(1, 1, 1, 0.0) == 2
+        assert mine.order(1, 2) == (-1, 2**60, 2, 0.5)
+        assert mine.order(1, 1) == (7, 8, 6, math.inf)  # the one before it
+        assert (sides.workers[0].given(0), sides.workers[2].given(2)) == (1, 0)
+
+
+def test_a_wait_ends_in_time_without_orders():
+    with Sides(2) as sides:
+        sides.master.hand([0], [0], [0.0], 1, 0)
+        start = time.monotonic()
+        assert sides.workers[0].wait(0, 1, 1, 0.02) == 1
+        assert time.monotonic() - start >= 0.02
+
+
+def test_a_birth_that_is_over_ends():
+    with Sides(2) as sides:
+        sides.master.hand([0], [0], [0.0], 1, 0)
+        sides.master.admit(0, 2)
+        assert sides.workers[0].wait(0, 1, 0, math.inf) == -1  # though there is an order
+        assert sides.workers[0].wait(0, 2, 0, math.inf) == 1
+        assert sides.workers[1].wait(1, 1, 0, 0.0) == 0
+
+
+def test_a_sleeper_is_woken_by_its_order_and_by_its_end():
+    with Sides(40) as sides:  # more than there are bits of a word
+        found = {}
+
+        def wait(worker):
+            found[worker] = sides.workers[worker].wait(worker, 1, 0, math.inf)
+
+        threads = {i: threading.Thread(target=wait, args=(i,)) for i in range(40)}
+        for thread in threads.values():
+            thread.start()
+        sides.master.hand([33], [0], [0.0], 0, 0)
+        threads.pop(33).join()
+        assert found == {33: 1}
+        sides.master.admit(1, 0)
+        threads.pop(1).join()
+        assert found == {33: 1, 1: -1}
+        others = list(threads)
+        sides.master.hand(others, [0] * 38, [0.0] * 38, 0, 0)
+        for thread in threads.values():
+            thread.join()
+        assert all(found[i] == 1 for i in others)
+
+
+@settings(max_examples=much(200, 30), deadline=None)
+@given(data=st.data(), capacity=st.integers(1, 5))
+def test_news_come_once_and_in_order(data, capacity):
+    with Sides(3, capacity) as sides:
+        told, count = [], [0] * 3
+        for step in range(data.draw(st.integers(1, 40))):
+            worker = data.draw(st.integers(0, 2))
+            if count[worker] < capacity:
+                energy = data.draw(st.floats())
+                sides.workers[worker].tell(worker, step, -step, energy)
+                told.append((worker, step, -step, energy))
+                count[worker] += 1
+            if data.draw(st.booleans()):
+                found = sides.master.take() if step % 2 else sides.master.want(1)
+                times = [each[0] for each in found]
+                assert times == sorted(times)
+                np.testing.assert_array_equal(sorted(without_times(found)), sorted(told))
+                told, count = [], [0] * 3
+        assert len(sides.master.take()) == len(told)
+        assert sides.master.take() == []
+
+
+def test_times_are_those_of_the_clock():
+    with Sides(1) as sides:
+        before = time.perf_counter_ns()
+        sides.workers[0].tell(0, 0, 0, 0.0)
+        [(when, *_)] = sides.master.take()
+        assert before <= when <= time.perf_counter_ns()
+
+
+def test_the_bell_rings_for_as_many_as_are_wanted():
+    with Sides(4) as sides:
+        sides.newest[0, 0] = 5
+        tell = [lambda round, i=i: sides.workers[i].tell(i, round, 0, 0.0) for i in range(4)]
+        if not sides.master.futex:
+            tell[0](5)
+            assert sides.rung() == 1  # for each
+            return
+        tell[0](5)
+        assert sides.rung() == 0  # the master is awake
+        assert len(sides.master.want(3)) == 1
+        assert sides.master.want(3) == []
+        tell[0](5), tell[1](5)
+        assert sides.rung() == 0
+        tell[2](5)
+        assert sides.rung() == 1
+        tell[3](5)
+        assert sides.rung() == 0  # it was woken
+        assert len(sides.master.want(2)) == 4
+        tell[0](4)  # and is to be handed the newest
+        assert sides.rung() == 1
+        tell[1](4)
+        assert sides.rung() == 0
+
+
+def test_a_bell_that_is_full_holds_nobody_up():
+    with Sides(1) as sides:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(sides.bell, b"\0")
+        sides.master.want(1)
+        sides.workers[0].tell(0, 0, 0, 0.0)
+        assert len(sides.master.take()) == 1
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_no_news_are_lost_between_threads(backend, wanted):
+    """A master that sleeps whenever there are none, and workers that tell all the time."""
+    workers, rounds = 4, much(25_000, 500)
+    with Sides(workers, 2) as sides:
+
+        def work(worker):
+            mine, seen = sides.workers[worker], 0
+            for _ in range(rounds):
+                seen = mine.wait(worker, 1, seen, math.inf)
+                round, _, first, _ = mine.order(worker, seen)
+                mine.tell(worker, round, first, 0.5)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(workers)]
+        for thread in threads:
+            thread.start()
+        for round in range(rounds):
+            sides.newest[0, 0] = round
+            sides.master.hand(list(range(workers)), [3, 2, 1, 0], [0.0] * workers, round, 0)
+            found = []
+            while len(found) < workers:
+                found += sides.sleep(min(wanted, workers - len(found)))
+            assert sorted(without_times(found)) == [
+                (i, round, workers - 1 - i, 0.5) for i in range(workers)
+            ]
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12
+def test_processes_that_are_killed_leave_the_others_going():
+    """At any instant: what each told before is there, whole and in order, and nothing else is."""
+    workers, chance = 3, np.random.default_rng(3)
+    with Sides(workers, 4) as sides:
+
+        def start(worker, birth):
+            sides.master.admit(worker, birth)
+            mine, seen = sides.workers[worker], sides.workers[worker].given(worker)
+            pid = os.fork()
+            if pid:
+                return pid
+            while (seen := mine.wait(worker, birth, seen, math.inf)) >= 0:
+                for index in range(3):
+                    mine.tell(worker, mine.order(worker, seen)[0], index, float(birth))
+            os._exit(0)
+
+        births = [1] * workers
+        running = {i: start(i, 1) for i in range(workers)}
+        try:
+            for round in range(much(5000, 40)):
+                sides.newest[0, 0] = round
+                sides.master.hand(list(running), [0] * workers, [0.0] * workers, round, 0)
+                victim = int(chance.integers(workers))
+                time.sleep(float(chance.random()) * 2e-4)
+                os.kill(running[victim], signal.SIGKILL)
+                os.waitpid(running[victim], 0)
+                found = sides.master.take()
+                while sum(each[1] != victim for each in found) < 3 * (workers - 1):
+                    found += sides.sleep()
+                found += sides.master.take()
+                for worker in range(workers):
+                    told = [each[2:] for each in found if each[1] == worker]
+                    expected = [(round, index, float(births[worker])) for index in range(3)]
+                    assert told == (expected[: len(told)] if worker == victim else expected)
+                births[victim] += 1
+                running[victim] = start(victim, births[victim])
+            for worker, pid in running.items():
+                sides.master.admit(worker, 0)
+                assert os.waitpid(pid, 0)[1] == 0
+        except BaseException:
+            for pid in running.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise
