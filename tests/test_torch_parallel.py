@@ -16,7 +16,7 @@ import fastgc
 from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, ReedSolomon, Uncoded
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("cloudpickle")
+cloudpickle = pytest.importorskip("cloudpickle")
 from torch.nn import functional  # noqa: E402
 
 from fastgc.engines import SimulatedCluster  # noqa: E402
@@ -24,6 +24,8 @@ from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.job import seed_all  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
+# Workers cannot import a test module, but by chance: where the checkout is on the path.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 N, BATCH, CLASSES = 6, 60, 5
 SAMPLES = 200
