@@ -28,7 +28,7 @@ static int finite_doubles(const fgc_arrivals *a, const void *row)
     return 1;
 }
 
-fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row)
+fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy)
 {
     if (number < 0 || number >= a->messages)
         return FGC_OUT_OF_RANGE;
@@ -40,8 +40,11 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row)
     const int64_t count = a->state[0]++;
     a->numbers[count] = number;
     a->squares[count] = square;
+    a->energies[count] = energy >= 0 ? energy : NAN;
     a->addresses[count] = (uintptr_t)row;
     a->heard[number] = 1;
-    a->state[1] -= --a->lacking[a->block[number]] == 0;
-    return a->state[1] ? FGC_TOO_FEW : FGC_OK;
+    const int64_t block = a->block[number];
+    if (--a->lacking[block] == 0)
+        a->state[1] -= a->weight[block];
+    return a->state[1] > 0 ? FGC_TOO_FEW : FGC_OK;
 }

@@ -229,22 +229,24 @@ FGC_STEPS(double)
 typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
 
 /* Messages of a round as they come. The caller's, who sets heard[] to 0, lacking[] to what each block
- * needs, and state[] to 0 and how many blocks need any. */
+ * needs, and state[] to 0 and what blocks that have enough must weigh. */
 typedef struct {
     int64_t messages, length; /* numbers are below; elements of a row that are read */
     fgc_kind kind;
     int check;                    /* whether rows are read, for their norms and what is not finite */
     const int64_t *block;         /* of each message */
-    int64_t *lacking, *state;     /* of each block; messages taken, blocks that lack some */
+    const int64_t *weight;        /* of each block */
+    int64_t *lacking, *state;     /* of each block; messages taken, and what is lacking in weight */
     unsigned char *heard;         /* of each message, whether it was taken */
     int64_t *numbers;             /* in order of arrival, as of the next: which message, */
     double *squares;              /* its squared norm, NaN if it was not read, */
+    double *energies;             /* its energy, NaN if that is not known, */
     uintptr_t *addresses;         /* and where it lies */
 } fgc_arrivals;
 
 /* Takes a message. FGC_OK: those taken suffice; FGC_TOO_FEW: they do not; else it was not taken:
  * FGC_OUT_OF_RANGE, FGC_DUPLICATE, FGC_NOT_FINITE. */
-fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row);
+fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy);
 
 /* When the messages of a round suffice. */
 typedef enum {
@@ -384,6 +386,29 @@ int64_t fgc_rings_take(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
  * newest round, or one of another. */
 int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most,
                        int64_t wanted);
+
+/* Where the messages of workers that send one each lie, and who takes them. */
+typedef struct {
+    const fgc_arrivals *arrivals;
+    double *when;       /* of each message, in seconds after the round began */
+    const char *slots;  /* where message 0 lies, */
+    int64_t stride;     /* and by how many bytes the others apart */
+    int64_t least;      /* messages that suffice at least */
+    int once;           /* whether the caller looks at messages before there are enough */
+    int files, bell;    /* as of fgc_rings_look */
+} fgc_intake;
+
+/* The same for a master that has nothing to decide until messages of the newest round suffice: takes them,
+ * and sleeps in between, for so many seconds at most. Returns how many news are left to it at `out`: of
+ * messages that were not taken. It returns early with none if another of the files can be read, and after
+ * a signal. */
+int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most,
+                         const fgc_intake *into, double start, double seconds);
+
+/* As fgc_rings_take, if of the files of an epoll none can be read but that at which the bell rings; else -1,
+ * and nothing is taken. */
+int64_t fgc_rings_look(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most, int files,
+                       int bell);
 
 /* The SIMD level in use, and how to force another: 0 if this build or this processor lacks it. */
 const char *fgc_simd(void);

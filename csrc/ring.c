@@ -6,6 +6,7 @@
  * for, of which a lost one costs no more than the time after which it looks by itself. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #ifdef __linux__
 #include <linux/futex.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #endif
 
@@ -58,6 +60,23 @@ static void wake(const fgc_rings *r, unsigned bits)
     atomic_fetch_add(word_of(r), 1);
     syscall(SYS_futex, word_of(r), FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, bits);
 }
+
+/* Wait for so long until a file can be read: the bell, which is then silent. *others: whether others can. */
+static int hear(int files, int bell, int milliseconds, int *others)
+{
+    struct epoll_event heard[2];
+    const int count = epoll_wait(files, heard, 2, milliseconds);
+    int rang = 0;
+    for (int i = 0; i < count; i++)
+        if (heard[i].data.fd == bell) {
+            char bytes[1 << 8];
+            rang = 1;
+            while (read(bell, bytes, sizeof bytes) == sizeof bytes)
+                ;
+        }
+    *others = count > rang;
+    return rang;
+}
 #else
 /* Not used there: see fastgc/kernels/rings.py. */
 static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
@@ -70,6 +89,12 @@ static void wake(const fgc_rings *r, unsigned bits)
 {
     (void)bits;
     atomic_fetch_add(word_of(r), 1);
+}
+
+static int hear(int files, int bell, int milliseconds, int *others)
+{
+    (void)files, (void)bell, (void)milliseconds;
+    return *others = 0;
 }
 #endif
 
@@ -166,4 +191,64 @@ int64_t fgc_rings_want(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_
 {
     write_shared(r->wanted, wanted);
     return fgc_rings_take(r, taken, out, most);
+}
+
+/* The round of a worker's last order. */
+static int64_t handed(const fgc_rings *r, int64_t worker)
+{
+    const int64_t *const orders = r->orders + ORDERS * worker;
+    return orders[LINE + ORDER * (orders[0] % 2)];
+}
+
+/* Takes messages of the newest round until they suffice. Those of older ones and, from the first that cannot
+ * be taken on, all others are left at the front of `news`; how many. */
+static int64_t take_in(const fgc_rings *r, const fgc_intake *into, fgc_news *news, int64_t count,
+                       double start)
+{
+    const int64_t newest = r->newest[0];
+    int64_t left = 0, i = 0;
+    for (fgc_status status = FGC_TOO_FEW; i < count && status == FGC_TOO_FEW; i++) {
+        const fgc_news n = news[i];
+        if (n.round == newest && n.index == 0 && n.round == handed(r, n.worker))
+            status = fgc_arrive(into->arrivals, n.worker, into->slots + into->stride * n.worker, n.energy);
+        else if (n.round >= newest)
+            break;
+        else {
+            news[left++] = n;
+            continue;
+        }
+        if (status != FGC_OK && status != FGC_TOO_FEW)
+            break;
+        into->when[n.worker] = fmax(1e-9 * (double)n.time - start, 0.0);
+    }
+    memmove(news + left, news + i, (size_t)(count - i) * sizeof *news);
+    return left + count - i;
+}
+
+int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most,
+                         const fgc_intake *into, double start, double seconds)
+{
+    const int64_t *const state = into->arrivals->state, before = state[0];
+    const int64_t until = now() + (int64_t)(1e9 * seconds);
+    for (int go_on = 1, others = 0;;) {
+        /* Half of what is lacking at a time: what came is looked at while the rest is waited for, and the
+         * last one alone at last. */
+        const int64_t half = (into->least - state[0] + 1) / 2;
+        const int64_t count = fgc_rings_want(r, taken, out, most, half > 1 ? half : 1);
+        const int64_t left = take_in(r, into, out, count, start);
+        if (left || !go_on || state[0] > before && (into->once || state[1] <= 0))
+            return left;
+        if (!count) {
+            const int64_t rest = until - now();
+            go_on = hear(into->files, into->bell, rest > 0 ? (int)(rest / 1000000) + 1 : 0, &others) && !others;
+        }
+    }
+}
+
+int64_t fgc_rings_look(const fgc_rings *r, int64_t *taken, fgc_news *out, int64_t most, int files,
+                       int bell)
+{
+    int others;
+    hear(files, bell, 0, &others);
+    return others ? -1 : fgc_rings_take(r, taken, out, most);
 }

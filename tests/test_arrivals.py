@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastgc import kernels
-from fastgc.kernels import Arrivals, Rows, Status
+from fastgc.kernels import Arrivals, Enough, Rows, Status
 
 KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16, np.int64]
 
 
-def arrivals(messages, length, dtype, blocks=None, check=True):
+def arrivals(messages, length, dtype, enough=None, check=True):
     rows = Rows(messages, length, np.dtype(dtype))
-    return Arrivals(rows, np.full(messages, -1), blocks, check)
+    return Arrivals(rows, np.full(messages, -1), enough, check)
 
 
-def take(taken, number, row):
-    status = taken.arrive(number, row)
+def take(taken, number, row, energy=math.nan):
+    status = taken.arrive(number, row, energy)
     if status in (Status.OK, Status.TOO_FEW):
         taken.rows.arrays.append(row)
     return status
@@ -51,7 +51,7 @@ def test_what_is_taken_down(dtype, check):
 def test_what_is_not_taken_changes_nothing(dtype):
     sent = np.ones((4, 5), dtype)
     blocks = np.zeros(4, dtype=np.int64), np.array([3])
-    taken = arrivals(4, 5, dtype, blocks)
+    taken = arrivals(4, 5, dtype, Enough.of_blocks(*blocks))
     assert take(taken, 1, sent[1]) == Status.TOO_FEW
     spoilt = sent[2].copy()
     for bad in (np.nan, np.inf, -np.inf):
@@ -83,7 +83,7 @@ def test_blocks_that_need_some_of_theirs(data):
     sizes = np.bincount(block, minlength=4)
     need = np.array([data.draw(st.integers(-1, int(size))) for size in sizes])
     order = data.draw(st.permutations(range(block.size)))
-    taken, row = arrivals(block.size, 1, np.float64, (block, need)), np.ones(1)
+    taken, row = arrivals(block.size, 1, np.float64, Enough.of_blocks(block, need)), np.ones(1)
     for _ in range(2):
         heard = np.zeros(4, dtype=int)
         for number in order:

@@ -230,7 +230,7 @@ def test_who_comes_back_goes_on_with_what_it_had_not_sent():
         cluster.step(np.ones(1), out)
         timer.join()
     assert out[0] == 3.0
-    handed = [first for worker, first, _ in calls if worker == 0]
+    handed = [first for workers, first, _ in calls if 0 in workers]
     assert handed in ([0], [0, 0], [0, 1])  # by when it was killed
     if cluster._deaths:
         assert len(handed) == 2
@@ -372,7 +372,7 @@ def test_a_worker_begins_with_the_message_that_it_is_handed():
     with LocalCluster(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
         transport = cluster._transport
         transport.publish(0, np.ones(1), set())
-        transport.hand(0, 1, 0.0)
+        transport.hand([0], 1, [0.0])
         events = []
         while len(events) < 2:
             events += transport.listen(np.inf)
@@ -418,8 +418,8 @@ class Script(Master):
     def publish(self, number, theta, in_use):
         self.done.append(("publish", number, in_use))
 
-    def hand(self, worker, first, delay):
-        self.done.append(("hand", worker, first))
+    def hand(self, workers, first, delays):
+        self.done += [("hand", worker, first) for worker in workers]
 
     def listen(self, seconds):
         if not self.told and seconds > 0:

@@ -23,7 +23,7 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, NonFiniteMessageError
-from .format import Format, real_of, rescale, scaled_vector
+from .format import Format, real_of, rescale, scaled_vector, square_norm
 from .scheme import Scheme
 from .span import least_squares
 from .trust import DOUBLE, Trust
@@ -38,6 +38,7 @@ __all__ = [
     "require_finite",
     "trust_by_rows",
     "trust_of",
+    "trust_of_sums",
     "warn_of_doubt",
 ]
 
@@ -408,3 +409,28 @@ def trust_of(
         form.gradient_dtype,
         form.message_dtype,
     )
+
+
+def trust_of_sums(
+    code: Scheme,
+    gradient: NDArray[Any],
+    vector: NDArray[Any],
+    survivors: NDArray[np.int64],
+    norms: NDArray[np.float64],
+    energies: NDArray[np.float64],
+    form: Format,
+) -> Trust:
+    """How far to trust a gradient, by the squared norms and energies of its messages."""
+    size = square_norm(gradient)
+    squares = np.abs(vector) ** 2
+    if squares.ndim > 1:  # of all pieces
+        squares = squares.sum(axis=1)
+    spread = float(squares @ norms)
+    used = squares > 0
+    inside = float(squares[used] @ energies[used])  # NaN: not known
+    if size == 0 or not np.isfinite(size + spread):
+        # All is zero, or cancels, or squares are beyond a double: nothing can be said.
+        zero = spread == 0 and not inside > 0 and not gradient.any()
+        unknown = 0.0 if zero else np.inf
+        return Trust(unknown, unknown)
+    return trust_of(code, spread / size, vector, survivors, norms / size, form, inside / size)

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, check_index, check_vector, is_integer
 from ..kernels import Status
-from .decoding import Decoder, best_vector, require_finite, trust_of, warn_of_doubt
+from .decoding import Decoder, best_vector, require_finite, trust_of_sums, warn_of_doubt
 from .direct import combinations, output
 from .format import square_norm
 from .inspection import Finding, Inspector, liars_of
 from .precision import Watch
-from .rules import Blocks
+from .rules import Blocks, Cells
 from .scheme import Scheme
 from .trust import Approximation, Trust
 
@@ -115,15 +115,15 @@ class Round:
         per_element = form.message_dtype.itemsize // reals.itemsize
         self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
         self._decoder = Decoder(code, form.unit)
-        rule = code.rule
-        blocks = (rule.block, rule.need) if isinstance(rule, Blocks) else None
-        self._arrivals = kernels.Arrivals(self._rows, self._decoder.survivors, blocks, check_finite)
+        enough = code.rule.enough() if isinstance(code.rule, Blocks | Cells) else None
+        self._arrivals = kernels.Arrivals(self._rows, self._decoder.survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
+        self._intake: kernels.Intake | None = None
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
             buffers = self._decoder.survivors, self._decoder.vector
             self._follower = code.follower(*buffers, form.unit)
-        self._tally = None if blocks else rule.tally()
+        self._tally = None if enough else code.rule.tally()
         self._inspector = Inspector(code, form, liars) if liars else None
         alone = not (liars or code.gated or tracker is not None)
         self._directly = combinations(form, self._decoder.vector, False) if alone else None
@@ -145,7 +145,6 @@ class Round:
         self.corrupt: list[int] = []
         self._next: dict[int, int] = {}  # of workers that send several: the message due next
         self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
-        self._energies: list[float] = []  # NaN: not known
         if self._tally is not None:
             self._tally.reset()
         if self._follower is not None:
@@ -285,9 +284,13 @@ class Round:
             and message.flags.carray
             and not self._lapsed
         ):
-            status = self._arrive(worker, message)
+            status = self._arrive(worker, message, energy)
             if status in _TAKEN:
-                return self._took(worker, worker, message, status, energy)
+                self._list(message)
+                self._filled = ""
+                if status == _TOO_FEW and not self._followed:
+                    return False
+                return self._took(worker, worker, status)
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
         self._require_fresh()
@@ -315,7 +318,7 @@ class Round:
         if form.scaled:
             scale, row = form.scale(named, row), row[:-1]
         reals = form.reals(row, form.decode_mode)
-        status = self._arrive(number, reals)
+        status = self._arrive(number, reals, energy)
         if status not in _TAKEN:
             require_finite(named, row)
         if code.message_counts[worker] > 1:
@@ -327,26 +330,57 @@ class Round:
         if form.scaled:
             squares[at] *= scale**2
             self._scales.append(scale)
-        return self._took(worker, number, reals, status, energy)
-
-    def _took(
-        self, worker: int, number: int, row: NDArray[Any], status: int, energy: float
-    ) -> bool:
-        """Take down a message that `Arrivals` took; whether the round is ready."""
-        self._list(row)
+        self._list(reals)
         self._filled = ""
-        self._energies.append(energy if energy >= 0 else math.nan)
-        if status == _TOO_FEW and not self._followed:
-            return False
+        return self._took(worker, number, status)
+
+    def _took(self, worker: int, number: int, status: int) -> bool:
+        """Take down what a message changes; whether the round is ready."""
         if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
             self._decodable = True
         if self._follower is not None:
             self._follower.receive(worker)
+        return self._decide()
+
+    def _decide(self) -> bool:
+        """Whether the round is ready with what came last."""
         if self._inspector is not None:
             self._ready = self._decodable and self._settled() and self._enough()
         elif self._decodable and not self._ready:
             self._ready = self._enough()
         return self._ready
+
+    def intake(self, when: NDArray[np.float64]) -> kernels.Intake | None:
+        """What takes messages for a master where they lie, in the place of `receive`.
+
+        None if each has to be received: where workers send several, or more than norms matters.
+        `follow` is to be called after it took any. It writes to `when`, as `Intake` says.
+        """
+        if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
+            return None
+        if self._intake is None or self._intake.when is not when:
+            least = self.code.rule.missing(self._decoder.survivors[:0])
+            once = self._follower is not None
+            self._intake = kernels.Intake(self._arrivals, when, least, once)
+        return self._intake
+
+    def follow(self) -> list[int]:
+        """Take note of messages that `intake` took; their numbers.
+
+        The round may be `ready` then.
+        """
+        assert self._intake is not None
+        slots, survivors = self._intake.slots, self._decoder.survivors
+        numbers: list[int] = survivors[self._rows.count : self._arrivals.count].tolist()
+        self._rows.arrays += [slots[number] for number in numbers]
+        self._filled = ""
+        if self._follower is not None:
+            for number in numbers:
+                self._follower.receive(number)
+        if self._arrivals.enough:
+            self._decodable = True
+            self._decide()
+        return numbers
 
     def _due(self, worker: int) -> int:
         """Which of a worker's messages is expected next, where they come in order."""
@@ -429,7 +463,6 @@ class Round:
         self._filled = ""
         if self.form.scaled:
             self._scales = [self._scales[at] for at in kept]
-        self._energies = [self._energies[at] for at in kept]
         self._inspector.keep(kept)
         self.corrupt += workers
 
@@ -537,24 +570,13 @@ class Round:
         return self._trust(self._combine(vector, target), vector)
 
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
-        size = square_norm(gradient)
-        norms = self._arrivals.squares[: len(vector)]
+        f = len(vector)
         if not self._check:
-            norms[:] = [square_norm(row) for row in self._rows.arrays]
-            if self.form.scaled:
-                norms *= np.square(self._scales)
-        squares = np.abs(vector) ** 2
-        if squares.ndim > 1:  # of all pieces
-            squares = squares.sum(axis=1)
-        spread = float(squares @ norms)
-        used = squares > 0
-        inside = float(squares[used] @ np.array(self._energies)[used])  # NaN: not known
-        if size == 0 or not np.isfinite(size + spread):
-            # All is zero, or cancels, or squares are beyond a double: nothing can be said.
-            zero = spread == 0 and not inside > 0 and not gradient.any()
-            unknown = 0.0 if zero else np.inf
-            return Trust(unknown, unknown)
-        each = norms / size
-        return trust_of(
-            self.code, spread / size, vector, self.survivors, each, self.form, inside / size
+            norms = np.array([square_norm(row) for row in self._rows.arrays])
+            self._arrivals.squares[:f] = (
+                norms * np.square(self._scales) if self.form.scaled else norms
+            )
+        squares, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
+        return trust_of_sums(
+            self.code, gradient, vector, self.survivors, squares, energies, self.form
         )

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import kernels
+
 __all__ = [
     "Blocks",
     "Cells",
@@ -92,6 +94,10 @@ class Blocks(NamedTuple):
     def tally(self) -> Tally:
         return _BlocksTally(self.block.tolist(), self.need.tolist())
 
+    def enough(self) -> kernels.Enough:
+        """The same for `fastgc.kernels.Arrivals`."""
+        return kernels.Enough.of_blocks(self.block, self.need)
+
 
 class _BlocksTally:
     def __init__(self, block: list[int], need: list[int]) -> None:
@@ -130,6 +136,10 @@ class Cells(NamedTuple):
 
     def tally(self) -> Tally:
         return _CellsTally(self.cell.tolist(), self.weight.tolist(), self.need)
+
+    def enough(self) -> kernels.Enough:
+        """The same for `fastgc.kernels.Arrivals`."""
+        return kernels.Enough(self.cell, np.ones_like(self.weight), self.weight, self.need)
 
 
 class _CellsTally:

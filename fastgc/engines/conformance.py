@@ -511,6 +511,7 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
         publish(number, theta, in_use)
 
     def listen_too(seconds: float) -> Iterable[Event]:
+        transport.intake = None  # all is told, and nothing taken without that
         told = list(waiting) if published else []
         if told:
             waiting.clear()

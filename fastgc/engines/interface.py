@@ -23,6 +23,7 @@ from .._arrays import at_least
 from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
+from ..kernels import Intake
 from .options import Batch
 
 __all__ = [
@@ -295,10 +296,14 @@ class Transport(Protocol):
     wanted : int
         The master sets it: how many more messages of the newest round it takes at least before it
         can do anything with them. Fewer need not be told before some time has passed.
+    intake : Intake, optional
+        The master sets it while a round takes messages where they lie: a transport that has them
+        in its memory may let it take those of the newest round, in place of telling of them.
     """
 
     ahead: int
     wanted: int
+    intake: Intake | None
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         """Take the parameters of a round: copy or send them, for they may change after the call.
@@ -307,12 +312,12 @@ class Transport(Protocol):
         """
         ...
 
-    def hand(self, worker: int, first: int, delay: float) -> None:
-        """Hand the round published last to a worker that has fewer than `ahead` rounds in hand.
+    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        """Hand the round published last to workers that have fewer than `ahead` rounds in hand.
 
-        It is to sleep, to compute its messages from number `first` on, and to send each as soon as
-        `fastgc.engines.worker.Worker.message` returns it.
-        A worker that has died since is no error.
+        Each is to sleep for its delay, to compute its messages from number `first` on, and to send
+        each as soon as `fastgc.engines.worker.Worker.message` returns it.
+        One that has died since is no error.
         """
         ...
 
@@ -347,6 +352,8 @@ def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: i
 
 def check_round(rnd: Collected, own: Round) -> None:
     """Raise unless messages for a cluster's own round are such as this one takes."""
+    if rnd is own:
+        return
     if not isinstance(rnd, Round | GroupedRound):
         raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
     if rnd.code is not own.code or rnd.form != own.form:
@@ -362,7 +369,9 @@ class Lent:
     def to(self, rnd: Collected) -> None:
         """Lend it to this round; another that had it last can read its messages no more."""
         last = None if self._last is None else self._last()
-        if last is not None and last is not rnd:
+        if last is rnd:
+            return
+        if last is not None:
             last.lapse(
                 "its cluster received the next round in their place; decode a round before, or "
                 "copy what it decodes to"

@@ -96,6 +96,7 @@ class _Processes:
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.messages_per_worker == 1 else 2
         self.wanted = 1
+        self.intake: kernels.Intake | None = None
         self._master = os.getpid()
         self._task = task
         self._first = list(code.first_messages)
@@ -152,12 +153,14 @@ class _Processes:
         resources.callback(_end_life, ours)
         self._told = resources.enter_context(_Memory(self._layout.told.nbytes))
         self._sent = resources.enter_context(_Memory(self._layout.sent.nbytes))
-        self._thetas, self._newest, orders = self._layout.told.arrays(self._told)
+        thetas, self._newest, orders = self._layout.told.arrays(self._told)
+        self._thetas = list(thetas)
         self._slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.
         self._heard, self._bell = os.pipe()
+        self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         for end in self._heard, self._bell:
             resources.callback(os.close, end)
             os.set_blocking(end, False)
@@ -266,28 +269,40 @@ class _Processes:
         return self._pids.copy()
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
+        self._buffer = 0
         self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
-        taken = self._buffers.values()
-        self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
+        if taken := self._buffers.values():
+            self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
         self._buffers[number] = self._buffer
         self._thetas[self._buffer][:] = theta
         self._newest[0, 0] = self._number = number
 
-    def hand(self, worker: int, first: int, delay: float) -> None:
-        workers, firsts, delays = self._handed
-        workers.append(worker)
-        firsts.append(first)
-        delays.append(delay)
+    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        to, firsts, seconds = self._handed
+        to += workers
+        firsts += [first] * len(workers)
+        seconds += delays
 
     def listen(self, seconds: float) -> list[Event]:
         if self._handed[0]:
             self._rings.hand(*self._handed, self._number, self._buffer)
             for each in self._handed:
                 each.clear()
-        wait = seconds > 0
-        news = self._rings.want(self.wanted) if wait else self._rings.take()
-        if news:
-            return self._messages(news)
+        rings, wait = self._rings, seconds > 0
+        if not wait and rings.look is not None:
+            found = rings.look(self._files, self._heard)
+            if found is not None:
+                return self._events(found)
+        elif wait and self.intake is not None and rings.gather is not None:
+            most = min(seconds, _LONGEST_WAIT)
+            news = rings.gather(self.intake, self._slots, self._files, self._heard, most)
+            if news or self.intake.pending:
+                return self._events(news)
+            seconds = 0.0  # it has waited, and something else may have happened
+        else:
+            news = rings.want(self.wanted) if wait else rings.take()
+            if news:
+                return self._events(news)
         assert self._server is not None
         until_late = self._server.deadline - time.monotonic()
         happened = self._selector.select(max(0.0, min(seconds, until_late, _LONGEST_WAIT)))
@@ -297,7 +312,7 @@ class _Processes:
                 os.read(self._heard, _BELL_BYTES)
         # Taken after select(): what a dead worker told was there before its line broke, and so
         # stands in front of its death.
-        events = self._messages(self._rings.take()) if wait or told else []
+        events = self._events(self._rings.take()) if wait or told else []
         broken = False
         for worker in told:
             if worker >= 0:
@@ -309,7 +324,7 @@ class _Processes:
                 events.append(Event(Kind.DIED, worker))
         return events
 
-    def _messages(self, news: list[Any]) -> list[Event]:
+    def _events(self, news: list[Any]) -> list[Event]:
         """The events that workers told of in shared memory."""
         slots, first = self._slots, self._first
         return [

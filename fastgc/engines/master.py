@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from ..codes import Code, Round
 from ..delays.interface import per_of
@@ -41,6 +42,9 @@ from .options import RoundKeywords, RoundOptions, WhenShort
 __all__ = ["Chosen", "Master"]
 
 Array = NDArray[Any]
+
+# What tells that messages were taken without being told of.
+_TAKEN = Event(Kind.MESSAGE, -1)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted again and again
 
@@ -125,6 +129,7 @@ class Master:
         # Messages that any round takes at least, and whether workers send one each.
         self._least = code.rule.missing(np.empty(0, dtype=np.int64))
         self._single = all(count == 1 for count in code.message_counts)
+        self._everyone = frozenset(range(code.n))
         self._starting, self._live = set(range(code.n)), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
         self._lost: list[int] = []
@@ -133,6 +138,8 @@ class Master:
         self._idle_deaths = [0] * code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
+        self._when = np.empty(code.message_count)  # each came, in seconds from the round's start
+        self._intake: kernels.Intake | None = None  # which takes them
         self._inbox: deque[Event] = deque()
         sent = code.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
@@ -275,14 +282,18 @@ class Master:
             raise RuntimeError("the cluster is closed")
         theta = check_vector("theta", theta, self._dtype, self._parameters)
         check_round(rnd, self._round)
-        n = self._code.n
-        asked = set(range(n) if workers is None else (check_index("worker", i, n) for i in workers))
+        asked, n = self._everyone, self._code.n
+        if workers is not None:
+            asked = frozenset(check_index("worker", i, n) for i in workers)
         self._lent.to(rnd)
         try:
             return self._collect(theta, rnd, asked)
         except BaseException:
             self.close()
             raise
+        finally:
+            if self._intake is not None:
+                self._intake = self._transport.intake = None
 
     def _await_all(self) -> None:
         while len(self._live) < self._code.n:
@@ -292,7 +303,7 @@ class Master:
                     f"worker {event.worker} died while it started{event.text}", event.worker
                 )
 
-    def _collect(self, theta: Array, rnd: Collected | Chosen, asked: set[int]) -> RoundReport:
+    def _collect(self, theta: Array, rnd: Collected | Chosen, asked: frozenset[int]) -> RoundReport:
         self._number += 1
         number = self._number
         delays = sample_delays(self._options.delays, self._loads, number, self._options.seed)
@@ -316,17 +327,19 @@ class Master:
         free = self._live & asked
         if single:  # nothing of this round was heard, and each has one message to send
             late = free & self._busy.keys()
-            free -= late
-            for worker in free:
-                self._busy[worker] = {number}
-                self._transport.hand(worker, 0, delays[worker])
+            fresh = list(free - late)
+            self._busy |= {worker: {number} for worker in fresh}
+            self._transport.hand(fresh, 0, [delays[worker] for worker in fresh])
             free = late
         for worker in free:
             self._hand(worker, delays[worker])
         for worker in self._lost:
             rnd.straggles(worker)
-        hope = self._hope(rnd, asked, math.inf)
-        first, arrived = self._first, dict[int, float]()
+        hope = self._hope(rnd, asked, math.inf) if self._lost else math.inf
+        first, when = self._first, self._when
+        if single and isinstance(rnd, Round) and (intake := rnd.intake(when)) is not None:
+            intake.start, intake.pending = start, False
+            self._intake = self._transport.intake = intake
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         ready = rnd.ready
@@ -340,15 +353,19 @@ class Master:
                 self._give_up(rnd, asked, hope <= deadline)
                 break
             worker = event.worker
-            if event.kind == Kind.DIED:
+            if event is _TAKEN:
+                assert isinstance(rnd, Round)
+                messages += self._follow(rnd)
+                ready = rnd.ready
+            elif event.kind == Kind.DIED:
                 rnd.straggles(worker)
                 hope = self._hope(rnd, asked, hope)
             elif event.kind == Kind.MESSAGE and event.round == number:
                 assert event.message is not None
                 messages += 1
                 if worker not in bad and rnd.wants(worker):
-                    when = 1e-9 * event.time if event.time else time.perf_counter()
-                    arrived[first[worker] + event.index] = max(0.0, when - start)
+                    came = 1e-9 * event.time if event.time else time.perf_counter()
+                    when[first[worker] + event.index] = max(0.0, came - start)
                     index = None if single else event.index
                     try:
                         ready = rnd.receive(worker, event.message, index, energy=event.energy)
@@ -374,23 +391,35 @@ class Master:
                     hope = time.perf_counter() + self._left
         wait = time.perf_counter() - start
         received = rnd.survivors
-        senders = dict.fromkeys(self._senders[received].tolist())
         return RoundReport(
             number,
-            np.array(list(senders), dtype=np.int64),
+            received.copy() if self._single else self._senders_of(received),
             messages,
             wait,
             0.0,
             self._stale,
             tuple(self._lost),
             received,
-            np.array([arrived[m] for m in received.tolist()]),
+            when[received],
             self._deaths,
             self._refused,
             0.0 if rnd.decodable and self._code.exact else math.nan,
-            tuple(dict.fromkeys(bad + rnd.corrupt)),
+            tuple(dict.fromkeys(corrupt)) if (corrupt := bad + rnd.corrupt) else (),
             rnd.verified,
         )
+
+    def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Their workers, in the order of their first messages."""
+        return np.array(list(dict.fromkeys(self._senders[messages].tolist())), dtype=np.int64)
+
+    def _follow(self, rnd: Round) -> int:
+        """Take note of messages that a round's intake took; how many."""
+        numbers = rnd.follow()
+        self._heard.update(numbers)
+        for worker in numbers:
+            del self._busy[worker]
+            self._idle_deaths[worker] = 0
+        return len(numbers)
 
     def _hand(self, worker: int, delay: float) -> None:
         """Hand the newest round to a worker, unless it has it or cannot take it now."""
@@ -402,7 +431,7 @@ class Master:
         if first + sent == end:  # died after its last message, and is back
             return
         self._busy[worker] = rounds | {self._number}
-        self._transport.hand(worker, sent, delay)
+        self._transport.hand([worker], sent, [delay])
 
     def _next(self, until: float) -> Event | None:
         """Wait for something to happen, until a time of the clock; None if nothing does."""
@@ -415,6 +444,9 @@ class Master:
                     self._restart(now)
                     wake = min(until, *self._due.values(), math.inf)
                 inbox.extend(self._transport.listen(max(0.0, wake - now)))
+                if self._intake is not None and self._intake.pending:
+                    self._intake.pending = False
+                    return _TAKEN
                 if until <= now and not inbox:
                     return None
             event = inbox.popleft()
@@ -505,7 +537,7 @@ class Master:
             pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0
             self._due[worker] = time.perf_counter() + pause
 
-    def _hope(self, rnd: Collected | Chosen, asked: set[int], before: float) -> float:
+    def _hope(self, rnd: Collected | Chosen, asked: frozenset[int], before: float) -> float:
         """Until when to wait for the dead, where the others are too few; `before`: as decided.
 
         Patience is spent by the round, not by the death: those who come back only to die again
@@ -520,11 +552,11 @@ class Master:
             self._left = max(0.0, before - time.perf_counter())
         return math.inf
 
-    def _within_reach(self, rnd: Collected | Chosen, asked: set[int]) -> NDArray[np.int64]:
+    def _within_reach(self, rnd: Collected | Chosen, asked: frozenset[int]) -> NDArray[np.int64]:
         """Messages that came, and those of who is at work."""
         return np.union1d(self._code.messages_of(asked & self._busy.keys()), rnd.survivors)
 
-    def _give_up(self, rnd: Collected | Chosen, asked: set[int], hopeless: bool) -> None:
+    def _give_up(self, rnd: Collected | Chosen, asked: frozenset[int], hopeless: bool) -> None:
         """Wait no longer: for the dead, if hopeless, else because the time is out."""
         if hopeless:
             waited = (
@@ -537,7 +569,7 @@ class Master:
                 f"heard from workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
             )
 
-    def _make_do(self, rnd: Collected | Chosen, asked: set[int], why: str) -> None:
+    def _make_do(self, rnd: Collected | Chosen, asked: frozenset[int], why: str) -> None:
         """Raise unless the round can do with what came; `why` it is no more."""
         if self._enough(rnd):
             return
@@ -560,7 +592,7 @@ class Chosen:
     """
 
     def __init__(
-        self, rnd: Collected, numbers: ArrayLike, asked: set[int], partial: WhenShort
+        self, rnd: Collected, numbers: ArrayLike, asked: frozenset[int], partial: WhenShort
     ) -> None:
         code = rnd.code
         chosen = check_workers("survivors", numbers, code.message_count)

@@ -268,6 +268,7 @@ class _Ranks:
     # the newest: parameters sent ahead need not be.
     ahead = 1
     wanted = 1
+    intake: kernels.Intake | None = None
 
     def __init__(self, job: _Job, task: Task) -> None:
         code = task.code
@@ -314,10 +315,12 @@ class _Ranks:
             for link in self._links:
                 link.tell(number)
 
-    def hand(self, worker: int, first: int, delay: float) -> None:
-        link = self._links[worker]
-        link.hand(self._number, self._buffer, self._orders[self._buffer], first, delay)
-        self._receives[worker] = link.receive
+    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        order = self._orders[self._buffer]
+        for worker, delay in zip(workers, delays, strict=True):
+            link = self._links[worker]
+            link.hand(self._number, self._buffer, order, first, delay)
+            self._receives[worker] = link.receive
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []

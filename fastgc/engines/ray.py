@@ -140,6 +140,7 @@ class _Actors:
     ) -> None:
         self.ahead = 1
         self.wanted = 1
+        self.intake: kernels.Intake | None = None
         self._ray = ray = _extras.ray()
         self._messages = task.code.message_counts
         self._start_timeout = start_timeout
@@ -193,8 +194,9 @@ class _Actors:
         # Through the store they would take a small call half as long again.
         self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._ray.put(theta)
 
-    def hand(self, worker: int, first: int, delay: float) -> None:
-        self._call(_Call(worker, self._number, first, delay))
+    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        for worker, delay in zip(workers, delays, strict=True):
+            self._call(_Call(worker, self._number, first, delay))
 
     def _call(self, call: _Call) -> None:
         message = self._actors[call.worker].message

@@ -180,7 +180,10 @@ class SimulatedCluster:
         given: Collected | Chosen = rnd
         if self._options.survivors is not None:
             given = Chosen(
-                rnd, self._options.survivors(self._number), set(workers), self._options.partial
+                rnd,
+                self._options.survivors(self._number),
+                frozenset(workers),
+                self._options.partial,
             )
         elif not asked.all():
             rnd.require(np.flatnonzero(asked[sender]))

@@ -236,6 +236,7 @@ class _Ranks:
     """The master's end of a cluster."""
 
     ahead = wanted = 1
+    intake: kernels.Intake | None = None
 
     def __init__(self, task: Task) -> None:
         self._job = job = _the_job()
@@ -286,10 +287,11 @@ class _Ranks:
                 assert link is not None
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 
-    def hand(self, worker: int, first: int, delay: float) -> None:
-        link = self._links[worker]
-        assert link is not None
-        link.orders.put((_ROUND, self._number, first, delay, self._theta))
+    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
+        for worker, delay in zip(workers, delays, strict=True):
+            link = self._links[worker]
+            assert link is not None
+            link.orders.put((_ROUND, self._number, first, delay, self._theta))
 
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,32 @@ from .cyclic import Status
 from .facade import square_sum
 from .rows import INTEGER, Rows
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "Enough", "Intake"]
+
+
+class Enough(NamedTuple):
+    """When messages suffice: once the blocks that have as many as they need weigh so much.
+
+    Attributes
+    ----------
+    block : (N,) int64 array
+        Of each message.
+    need, weight : (blocks,) int64 arrays
+        How many messages each block needs, and what it then weighs. One that needs none weighs
+        nothing.
+    total : int
+    """
+
+    block: NDArray[np.int64]
+    need: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    total: int
+
+    @classmethod
+    def of_blocks(cls, block: NDArray[np.int64], need: NDArray[np.int64]) -> Enough:
+        """In every block, as many messages as it needs."""
+        weight = (need > 0).astype(np.int64)
+        return cls(block, need, weight, int(weight.sum()))
 
 
 class Arrivals:
@@ -29,33 +54,39 @@ class Arrivals:
         Their numbers, a buffer.
     squares : (N,) float64 array
         Their squared norms; NaN without `check`.
+    energies : (N,) float64 array
+        Their energies (`fastgc.codes.encoding.Encoder.energy`); NaN where it is not known.
     heard : (N,) uint8 array
         Which messages were taken, by number.
     arrive : callable
-        ``arrive(number, row)`` takes a message, whose row is contiguous, of the rows' dtype and
-        length, and stays where it is. ``Status.OK``: those that came suffice; ``TOO_FEW``: more are
-        needed, as far as `blocks` say; else it was not taken: ``OUT_OF_RANGE``, ``DUPLICATE`` or
-        ``NOT_FINITE``.
+        ``arrive(number, row, energy)`` takes a message, whose row is contiguous, of the rows' dtype
+        and length, and stays where it is. ``Status.OK``: those that came suffice; ``TOO_FEW``: more
+        are needed, as far as `blocks` say; else it was not taken: ``OUT_OF_RANGE``, ``DUPLICATE``
+        or ``NOT_FINITE``.
+    c : Any
+        What the C backend knows all this by, with which other kernels can take messages; None of
+        rows that it does not take.
 
     Parameters
     ----------
     rows : Rows
         None is listed yet.
     numbers : (N,) int64 array
-    blocks : tuple of two int64 arrays, optional
-        The block of each message, and how many each block needs. Without it, `arrive` never says
-        that messages suffice.
+    enough : Enough, optional
+        Without it, `arrive` never says that messages suffice.
     check : bool
         Read messages, for their norms and to find what is not finite.
     """
 
     __slots__ = (
-        "_block",
+        "_counts",
+        "_enough",
+        "_first",
         "_lacking",
-        "_need",
-        "_open",
         "_state",
         "arrive",
+        "c",
+        "energies",
         "heard",
         "numbers",
         "rows",
@@ -66,60 +97,93 @@ class Arrivals:
         self,
         rows: Rows,
         numbers: NDArray[np.int64],
-        blocks: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        enough: Enough | None,
         check: bool,
     ) -> None:
         self.rows, self.numbers = rows, numbers
-        self.squares = np.empty(numbers.size)
+        self.squares, self.energies = np.empty(numbers.size), np.empty(numbers.size)
         self.heard = np.zeros(numbers.size, dtype=np.uint8)
-        if blocks is None:  # one, which never has enough
-            blocks = np.zeros(numbers.size, dtype=np.int64), np.array([1 << 62])
-        self._block, self._need = blocks
-        self._open = int(np.count_nonzero(self._need > 0))  # blocks that need any
-        self._lacking = self._need.copy()
-        self._state = np.array([0, self._open])  # messages taken, blocks that lack some
+        if enough is None:
+            none = np.zeros(1, dtype=np.int64)
+            enough = Enough(np.zeros(numbers.size, dtype=np.int64), none, none, 1)
+        block, need, weight = (np.ascontiguousarray(each, dtype=np.int64) for each in enough[:3])
+        self._enough = enough = Enough(block, need, weight, enough.total)
+        self._lacking = need.copy()
+        self._state = np.array([0, enough.total])  # messages taken, and the weight they lack
+        self._first = self._state.copy()
+        arrays = _Arrays(
+            block,
+            weight,
+            self._lacking,
+            self._state,
+            self.heard,
+            numbers,
+            self.squares,
+            self.energies,
+        )
         bind = getattr(choice.load(), "bind_arrivals", None)
         if bind is None or rows.kind == INTEGER:
             bind = _bind
-        self.arrive: Callable[[int, Any], int] = bind(
-            rows, numbers, self.squares, self.heard, self._block, self._lacking, self._state, check
-        )
+        self.arrive: Callable[[int, Any, float], int]
+        self.c: Any
+        self.arrive, self.c = bind(rows, arrays, check)
+        self._counts = self._state.data  # a memoryview: read in half the time
+
+    @property
+    def count(self) -> int:
+        """Messages taken, of which `rows` may not list the last."""
+        return self._counts[0]
+
+    @property
+    def enough(self) -> bool:
+        """Whether those that came suffice, as far as is known here."""
+        return self._counts[1] <= 0
 
     def reset(self) -> None:
         """Forget all messages."""
         self.rows.clear()
         self.heard.fill(0)
-        self._lacking[:] = self._need
-        self._state[0] = 0
-        self._state[1] = self._open
+        self._lacking[:] = self._enough.need
+        self._state[:] = self._first
 
     def keep(self, positions: list[int]) -> int:
         """Forget all messages but these; the `Status` that the last of them has."""
         arrays = [self.rows.arrays[at] for at in positions]
-        numbers, squares = self.numbers[positions], self.squares[positions]
+        buffers = self.numbers, self.squares, self.energies
+        kept = [buffer[positions] for buffer in buffers]
         self.reset()
-        for at, array in enumerate(arrays):
+        for array in arrays:
             self.rows.append(array)
-            self._lacking[self._block[numbers[at]]] -= 1
-        kept = len(positions)
-        self.numbers[:kept], self.squares[:kept], self.heard[numbers] = numbers, squares, 1
-        self._state[:] = kept, np.count_nonzero(self._lacking > 0)
-        return Status.TOO_FEW if self._state[1] else Status.OK
+        for buffer, values in zip(buffers, kept, strict=True):
+            buffer[: len(positions)] = values
+        self.heard[kept[0]] = 1
+        block, need, weight, total = self._enough
+        self._lacking -= np.bincount(block[kept[0]], minlength=need.size)
+        there = int(weight[(need > 0) & (self._lacking <= 0)].sum())
+        self._state[:] = len(positions), total - there
+        return Status.OK if self.enough else Status.TOO_FEW
+
+
+class _Arrays(NamedTuple):
+    """Those of csrc/fastgc.h's fgc_arrivals, by its names, but `addresses`."""
+
+    block: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    lacking: NDArray[np.int64]
+    state: NDArray[np.int64]
+    heard: NDArray[np.uint8]
+    numbers: NDArray[np.int64]
+    squares: NDArray[np.float64]
+    energies: NDArray[np.float64]
 
 
 def _bind(
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    squares: NDArray[np.float64],
-    heard: NDArray[np.uint8],
-    block: NDArray[np.int64],
-    lacking: NDArray[np.int64],
-    state: NDArray[np.int64],
-    check: bool,
-) -> Callable[[int, Any], int]:
+    rows: Rows, arrays: _Arrays, check: bool
+) -> tuple[Callable[[int, Any, float], int], None]:
     """What csrc/arrivals.c does, without a compiler."""
+    block, weight, lacking, state, heard, numbers, squares, energies = arrays
 
-    def arrive(number: int, row: NDArray[Any]) -> int:
+    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
         if not 0 <= number < numbers.size:
             return Status.OUT_OF_RANGE
         if heard[number]:
@@ -128,13 +192,49 @@ def _bind(
         square = square_sum(reals) if check else math.nan
         if check and not square < math.inf and not np.isfinite(reals).all():
             return Status.NOT_FINITE
-        count = state[0]
+        count = int(state[0])
         numbers[count], squares[count] = number, square
-        rows.point(int(count), row)
+        energies[count] = energy if energy >= 0 else math.nan
+        rows.point(count, row)
         heard[number] = 1
         state[0] += 1
         lacking[block[number]] -= 1
-        state[1] -= lacking[block[number]] == 0
-        return Status.OK if state[1] == 0 else Status.TOO_FEW
+        if lacking[block[number]] == 0:
+            state[1] -= weight[block[number]]
+        return Status.TOO_FEW if state[1] > 0 else Status.OK
 
-    return arrive
+    return arrive, None
+
+
+class Intake:
+    """What takes the messages of a round for a master, where workers send one each.
+
+    Attributes
+    ----------
+    arrivals : Arrivals
+        Of a backend that knows them by their `c`.
+    when : (N,) float64 array
+        How many seconds after `start` each message came; a buffer.
+    start : float
+        When the round began, by ``time.perf_counter()``.
+    pending : bool
+        Whether messages were taken since it was set to False.
+    least : int
+        How many suffice at least.
+    once : bool
+        Whether messages are to be looked at before there are enough.
+    slots : sequence of arrays
+        Where messages lie, by number, once any were taken.
+    c : Any
+        What the C backend knows all this by; made when messages are first taken.
+    """
+
+    __slots__ = ("arrivals", "c", "least", "once", "pending", "slots", "start", "when")
+
+    def __init__(
+        self, arrivals: Arrivals, when: NDArray[np.float64], least: int, once: bool
+    ) -> None:
+        self.arrivals, self.when, self.least, self.once = arrivals, when, least, once
+        self.pending, self.start = False, 0.0
+        self.slots: Sequence[NDArray[Any]] = ()
+        self.c: Any = None

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import choice
+from .arrivals import Intake
 
 __all__ = ["RingArrays", "RingCalls", "Rings"]
 
@@ -68,6 +69,8 @@ class RingCalls(NamedTuple):
     tell: Callable[[int, int, int, float], None]
     take: Callable[[], list[News]]
     want: Callable[[int], list[News]]
+    gather: Callable[[Intake, NDArray[Any], int, int, float], list[News]] | None
+    look: Callable[[int, int], list[News] | None] | None
 
 
 class Rings:
@@ -98,6 +101,15 @@ class Rings:
     want : callable
         ``want(count)``: the same for a master that sleeps next, if there is nothing. Its bell is
         rung after so many news of the newest round, or one of another.
+    gather : callable, optional
+        ``gather(intake, slots, files, heard, seconds)``: the same for a master that has nothing to
+        decide until messages of the newest round suffice: an `Intake` takes them from the rows of
+        `slots`, a worker each, and what it does not take is returned. It sleeps in between, so many
+        seconds at most, and until another than `heard`, at which the bell rings, can be read of
+        the files of an epoll, or a signal comes. None where processes sleep at files.
+    look : callable, optional
+        ``look(files, heard)``: as `take`, unless another of these files can be read: then None, and
+        nothing is taken. None as `gather`.
 
     Parameters
     ----------
@@ -132,7 +144,8 @@ class Rings:
         calls: RingCalls | None = None if bind is None else bind(self._arrays, bell)
         self.futex = calls is not None
         calls = calls or _bind(self._arrays, bell, rouse, inbox)
-        self.hand, self.admit, self.wait, self.tell, self.take, self.want = calls
+        self.hand, self.admit, self.wait, self.tell, self.take, self.want = calls[:6]
+        self.gather, self.look = calls[6:]
         self._bytes = memoryview(orders.data).cast("B")
 
     @staticmethod
@@ -216,4 +229,4 @@ def _bind(
         wanted[0, 0] = count
         return take()
 
-    return RingCalls(hand, admit, wait, tell, take, want)
+    return RingCalls(hand, admit, wait, tell, take, want, None, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
@@ -20,44 +19,30 @@ _kinds = {
     "half": lib.FGC_HALF,
     "bfloat": lib.FGC_BFLOAT,
 }
+_C_TYPES = {"l": "int64_t[]", "q": "int64_t[]", "B": "unsigned char[]", "d": "double[]"}
 _sizes = {"float": 4, "double": 8, "half": 2, "bfloat": 2}
 
 
 def bind_arrivals(
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    squares: NDArray[np.float64],
-    heard: NDArray[np.uint8],
-    block: NDArray[np.int64],
-    lacking: NDArray[np.int64],
-    state: NDArray[np.int64],
-    check: bool,
-) -> Callable[[int, Any], int]:
-    """See `fastgc.kernels.Arrivals`: its `arrive`."""
-    integers = {
-        name: ffi.from_buffer("int64_t[]", array)
-        for name, array in (
-            ("block", block),
-            ("lacking", lacking),
-            ("state", state),
-            ("numbers", numbers),
-        )
-    }
+    rows: Rows, arrays: Any, check: bool
+) -> tuple[Callable[[int, Any, float], int], Any]:
+    """See `fastgc.kernels.Arrivals`: its `arrive` and `c`."""
     given = {
-        "messages": numbers.size,
+        name: ffi.from_buffer(_C_TYPES[array.dtype.char], array)
+        for name, array in arrays._asdict().items()
+    }
+    given["addresses"] = ffi.from_buffer("uintptr_t[]", rows.addresses)
+    sizes = {
+        "messages": arrays.numbers.size,
         "length": rows.nbytes // _sizes[rows.kind],  # reals, of complex numbers two each
         "kind": _kinds[rows.kind],
         "check": check,
-        "heard": ffi.from_buffer("unsigned char[]", heard),
-        "squares": ffi.from_buffer("double[]", squares),
-        "addresses": ffi.from_buffer("uintptr_t[]", rows.addresses),
-        **integers,
     }
-    struct = ffi.new("fgc_arrivals *", given)
+    struct = ffi.new("fgc_arrivals *", sizes | given)
     pointed_to[struct] = given
     take, buffer = lib.fgc_arrive, ffi.from_buffer
 
-    def arrive(number: int, row: NDArray[Any]) -> int:
-        return take(struct, number, buffer(row))  # type: ignore[no-any-return]
+    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
+        return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
 
-    return arrive
+    return arrive, struct

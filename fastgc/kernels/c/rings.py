@@ -6,7 +6,10 @@ import sys
 from functools import partial
 from typing import Any
 
+from numpy.typing import NDArray
+
 from .._cffi import ffi, lib
+from ..arrivals import Intake
 from ..rings import RingArrays, RingCalls
 from .decoding import pointed_to
 
@@ -28,7 +31,7 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
     pointed_to[rings] = given
     taken = ffi.from_buffer("int64_t[]", arrays.taken)
     found, out = arrays.found, ffi.from_buffer("fgc_news[]", arrays.found)
-    hand_out, look, look_again = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
+    hand_out, take_all, take_more = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
 
     def hand(
         workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
@@ -39,11 +42,41 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
         lib.fgc_rings_tell(rings, worker, round, index, energy, bell)
 
     def take() -> list[Any]:
-        return found[: look(rings, taken, out, found.size)].tolist()  # type: ignore[no-any-return]
+        return found[: take_all(rings, taken, out, found.size)].tolist()  # type: ignore[no-any-return]
 
     def want(count: int) -> list[Any]:
-        number = look_again(rings, taken, out, found.size, count)
+        number = take_more(rings, taken, out, found.size, count)
         return found[:number].tolist()  # type: ignore[no-any-return]
 
+    def gather(
+        intake: Intake, slots: NDArray[Any], files: int, heard: int, seconds: float
+    ) -> list[Any]:
+        into = intake.c
+        if into is None:
+            into = intake.c = _intake(intake, slots, files, heard)
+        arrivals = intake.arrivals
+        before = arrivals.count
+        start = intake.start
+        left = lib.fgc_rings_gather(rings, taken, out, found.size, into, start, seconds)
+        intake.pending = arrivals.count > before
+        return found[:left].tolist() if left else []
+
+    def look(files: int, heard: int) -> list[Any] | None:
+        number = lib.fgc_rings_look(rings, taken, out, found.size, files, heard)
+        return found[:number].tolist() if number > 0 else [] if number == 0 else None
+
     admit, wait = partial(lib.fgc_rings_admit, rings), partial(lib.fgc_rings_wait, rings)
-    return RingCalls(hand, admit, wait, tell, take, want)
+    return RingCalls(hand, admit, wait, tell, take, want, gather, look)
+
+
+def _intake(intake: Intake, slots: NDArray[Any], files: int, heard: int) -> Any:
+    given = {
+        "when": ffi.from_buffer("double[]", intake.when),
+        "slots": ffi.from_buffer("char[]", slots[0]),
+        "arrivals": intake.arrivals.c,
+    }
+    sizes = {"stride": slots.strides[0], "least": intake.least, "once": intake.once}
+    intake.slots = list(slots)
+    struct = ffi.new("fgc_intake *", given | sizes | {"files": files, "bell": heard})
+    pointed_to[struct] = given
+    return struct
