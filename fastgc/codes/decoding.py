@@ -58,16 +58,18 @@ class Decoder:
     survivors : (N,) int64 array
     vector : (N,) complex128 or float64 array, or (N, 2) of pairs
         Buffers that each call overwrites, N the messages of a round.
+    fill_vector : callable
+        ``fill_vector(f, method)``: as `fill`, where there are as many; returns nothing.
     """
 
-    __slots__ = ("_buffer", "_fill", "backend", "code", "survivors", "vector")
+    __slots__ = ("_buffer", "backend", "code", "fill_vector", "survivors", "vector")
 
     def __init__(self, code: Scheme, unit: float = DOUBLE) -> None:
         self.code = code
         self.survivors = np.empty(code.message_count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
         self.vector = code._empty_vector(code.message_count, unit)
-        self._fill = code.bind_vector(self.survivors, self.vector, unit)
+        self.fill_vector = code.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # which now is loaded
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
@@ -88,14 +90,14 @@ class Decoder:
         if f > self.survivors.size:
             self.code.check_survivors(checked)
         self._buffer[:f] = checked
-        self._fill(f, method)
+        self.fill_vector(f, method)
         return f
 
     def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self._fill(f, method)
+        self.fill_vector(f, method)
         return self.vector[:f]
 
 

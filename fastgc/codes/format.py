@@ -378,6 +378,13 @@ class Format:
         """A row of messages as it was before `reals`."""
         return row.view(self.message_dtype) if self.paired else row
 
+    def room(self, count: int) -> kernels.Rows:
+        """Room for so many messages, as the kernels take them."""
+        reals = self.reals(np.empty(0, self.message_dtype), self.decode_mode).dtype
+        return kernels.Rows(
+            count, self.length * self.message_dtype.itemsize // reals.itemsize, reals
+        )
+
     def reals(self, array: NDArray[Any], mode: int) -> NDArray[Any]:
         """`array` as the kernels of `mode` take it: complex numbers and float64x2 as two reals."""
         if array.dtype.names is not None:  # of float64x2

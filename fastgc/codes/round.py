@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
-from .._arrays import Output, check_index, check_vector, is_integer
+from .._arrays import Output, check_index, check_vector
 from ..kernels import Status
 from .decoding import Decoder, best_vector, require_finite, trust_of_sums, warn_of_doubt
 from .direct import combinations, output
 from .format import square_norm
-from .inspection import Finding, Inspector, liars_of
+from .inspection import Finding, Inspector, check_rounded, liars_of
 from .precision import Watch
 from .rules import Blocks, Cells
 from .scheme import Scheme
@@ -38,15 +38,10 @@ class Round:
     projection of each message, and waits until all that the gradient is decoded from have been
     compared with others, by parity checks of the code. Where they contradict each other it waits
     for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
-    more taken in this round. What is proven, and tested, of `verify` workers that lie and collude,
-    stands in `fastgc.codes.inspection`: where any `threshold` messages determine all others, that
-    many to spare find that they lie, and twice as many name them.
-
-    What is found: a corruption larger than ten times the rounding errors of what it is compared
-    with. Of its message's norm that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their
-    unit roundoff (2% and 17% for 20 workers), and ``10 u sqrt(f) w`` for float32 and float64, whose
-    sums are rounded as well (2e-5 and 3e-14 at a load of 8); more by what an ill-conditioned code
-    amplifies: of one that is unstable, next to anything passes.
+    more taken in this round. How large a corruption must be to be found, and what is proven, and
+    tested, of `verify` workers that lie and collude, stands in `fastgc.codes.inspection`: where any
+    `threshold` messages determine all others, that many to spare find that they lie, and twice as
+    many name them.
 
     Parameters
     ----------
@@ -99,26 +94,18 @@ class Round:
         self._first_worker = first_worker
         self._watch = tracker
         self.form = form = code.format(p, dtype, message_dtype)
-        if liars and form.paired:
-            raise TypeError(f"verify={verify} compares messages in float64: not those of float64x2")
-        if is_integer(form.message_dtype) and (liars or tracker is not None):
-            raise TypeError(
-                "verify= and tracker= go by rounding errors: messages must be of floating-point "
-                f"numbers, not {form.message_dtype}"
-            )
+        check_rounded(form, verify if liars else None, tracker)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
                 f"dtype must be that, not {np.dtype(dtype)}"
             )
-        reals = form.reals(np.empty(0, form.message_dtype), form.decode_mode).dtype
-        per_element = form.message_dtype.itemsize // reals.itemsize
-        self._rows = kernels.Rows(code.message_count, form.length * per_element, reals)
+        self._rows = form.room(code.message_count)
         self._decoder = Decoder(code, form.unit)
         enough = code.rule.enough() if isinstance(code.rule, Blocks | Cells) else None
         self._arrivals = kernels.Arrivals(self._rows, self._decoder.survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
-        self._intake: kernels.Intake | None = None
+        self._least = code.rule.missing(self._decoder.survivors[:0])
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
             buffers = self._decoder.survivors, self._decoder.vector
@@ -131,7 +118,7 @@ class Round:
         # Messages that can be taken where they lie, and of which nothing but their norm matters.
         plain = form.message_dtype.char in "fd" and not liars
         self._plain = plain and code.message_count == code.n
-        self._followed = not (self._tally is None and self._follower is None and not liars)
+        self._followed = bool(self._tally or self._follower or code.waits or not alone)
         self._list = self._rows.arrays.append
         self.reset()
 
@@ -288,9 +275,11 @@ class Round:
             if status in _TAKEN:
                 self._list(message)
                 self._filled = ""
-                if status == _TOO_FEW and not self._followed:
-                    return False
-                return self._took(worker, worker, status)
+                if self._followed:
+                    return self._took(worker, worker, status)
+                if status == _ENOUGH:
+                    self._decodable = self._ready = True
+                return self._ready
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
         self._require_fresh()
@@ -335,7 +324,7 @@ class Round:
         return self._took(worker, number, status)
 
     def _took(self, worker: int, number: int, status: int) -> bool:
-        """Take down what a message changes; whether the round is ready."""
+        """Take note of a message; whether the round is ready."""
         if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
             self._decodable = True
         if self._follower is not None:
@@ -351,35 +340,23 @@ class Round:
         return self._ready
 
     def intake(self, when: NDArray[np.float64]) -> kernels.Intake | None:
-        """What takes messages for a master where they lie, in the place of `receive`.
+        """What takes messages where they lie in place of `receive`, and tells `when` they came.
 
-        None if each has to be received: where workers send several, or more than norms matters.
-        `follow` is to be called after it took any. It writes to `when`, as `Intake` says.
+        `follow` is to be called after it took any. None if each has to be received.
         """
         if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
             return None
-        if self._intake is None or self._intake.when is not when:
-            least = self.code.rule.missing(self._decoder.survivors[:0])
-            once = self._follower is not None
-            self._intake = kernels.Intake(self._arrivals, when, least, once)
-        return self._intake
+        return self._arrivals.intake(when, self._least, self._follower is not None)
 
     def follow(self) -> list[int]:
-        """Take note of messages that `intake` took; their numbers.
-
-        The round may be `ready` then.
-        """
-        assert self._intake is not None
-        slots, survivors = self._intake.slots, self._decoder.survivors
-        numbers: list[int] = survivors[self._rows.count : self._arrivals.count].tolist()
-        self._rows.arrays += [slots[number] for number in numbers]
+        """Take note of messages that `intake` took, which may make it `ready`; their numbers."""
+        numbers = self._arrivals.follow()
         self._filled = ""
         if self._follower is not None:
             for number in numbers:
                 self._follower.receive(number)
-        if self._arrivals.enough:
-            self._decodable = True
-            self._decide()
+        self._decodable = self._arrivals.enough
+        self._decide()
         return numbers
 
     def _due(self, worker: int) -> int:
@@ -415,12 +392,12 @@ class Round:
 
     def _settled(self) -> bool:
         """Whether messages to come could change nothing about what is decoded now."""
-        assert self._inspector is not None
         finding = self._inspect()
         if not self._decodable or self._complete:
             return self._decodable
         if not finding.holds:
             return False
+        assert self._inspector is not None
         uncovered = self.survivors[self._used() & ~finding.covered]
         return not self._inspector.coverable(self.corrupt)[uncovered].any()
 
@@ -430,16 +407,16 @@ class Round:
 
     def _vector(self, method: str = "auto") -> NDArray[Any]:
         """Decoding vector of the messages at hand, as it was prepared or else computed now."""
-        f = self._rows.count
+        f = len(self._rows.arrays)
         if self._filled == method:
             return self._decoder.vector[:f]
         if self._follower is not None and method == "auto" and self._decodable:
             prepared = self._follower.vector(f)
             if prepared is not None:
                 return prepared
-        vector = self._decoder.fill(f, method)
+        self._decoder.fill_vector(f, method)
         self._filled = method
-        return vector
+        return self._decoder.vector[:f]
 
     def _used(self) -> NDArray[np.bool_]:
         """Messages at hand that the gradient depends on, beyond rounding."""

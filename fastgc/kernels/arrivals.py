@@ -82,6 +82,7 @@ class Arrivals:
         "_counts",
         "_enough",
         "_first",
+        "_intake",
         "_lacking",
         "_state",
         "arrive",
@@ -127,6 +128,7 @@ class Arrivals:
         self.arrive: Callable[[int, Any, float], int]
         self.c: Any
         self.arrive, self.c = bind(rows, arrays, check)
+        self._intake: Intake | None = None
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property
@@ -138,6 +140,20 @@ class Arrivals:
     def enough(self) -> bool:
         """Whether those that came suffice, as far as is known here."""
         return self._counts[1] <= 0
+
+    def intake(self, when: NDArray[np.float64], least: int, once: bool) -> Intake:
+        """What takes messages where they lie, by the C backend: see `Intake`."""
+        if self._intake is None or self._intake.when is not when:
+            self._intake = Intake(self, when, least, once)
+        return self._intake
+
+    def follow(self) -> list[int]:
+        """List the rows that the intake took last; their numbers."""
+        assert self._intake is not None
+        slots, rows = self._intake.slots, self.rows.arrays
+        numbers: list[int] = self.numbers[len(rows) : self.count].tolist()
+        rows += [slots[number] for number in numbers]
+        return numbers
 
     def reset(self) -> None:
         """Forget all messages."""
