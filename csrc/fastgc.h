@@ -375,8 +375,8 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
 
 /* Tell of a message, or of a round that was left; a byte is written to the open file `bell` if the master
  * is to wake. */
-void fgc_rings_tell(const fgc_rings *r, int64_t worker, int64_t round, int64_t index, double energy,
-                    int bell);
+void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round, int64_t index,
+                    double energy);
 
 /* The news of all workers in order of their times, at most so many; how many. taken[i]: those that were
  * taken of worker i so far. */

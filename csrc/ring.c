@@ -143,8 +143,8 @@ int64_t fgc_rings_wait(const fgc_rings *r, int64_t worker, int64_t birth, int64_
     }
 }
 
-void fgc_rings_tell(const fgc_rings *r, int64_t worker, int64_t round, int64_t index, double energy,
-                    int bell)
+void fgc_rings_tell(const fgc_rings *r, int bell, int64_t worker, int64_t round, int64_t index,
+                    double energy)
 {
     int64_t *const ring = r->news + (LINE + NEWS * r->capacity) * worker;
     const int64_t told = ring[0];

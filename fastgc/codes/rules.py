@@ -126,8 +126,14 @@ class Cells(NamedTuple):
         """Position of the first message of each cell, -1 where none came."""
         return first_positions(self.cell[survivors], self.weight.size)
 
+    def came(self, survivors: Numbers) -> NDArray[np.bool_]:
+        """Of each cell, whether any of its messages came."""
+        came = np.zeros(self.weight.size, dtype=np.bool_)
+        came[self.cell[survivors]] = True
+        return came
+
     def missing(self, survivors: Numbers) -> int:
-        came = self.first(survivors) >= 0
+        came = self.came(survivors)
         lacking = self.need - int(self.weight[came].sum())
         if lacking <= 0:
             return 0

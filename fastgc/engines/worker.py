@@ -141,6 +141,11 @@ class Worker:
         """The one that it is computing; -1: none."""
         return self._compute.partition
 
+    @property
+    def compute(self) -> Messages | Callable[[Array, int, int], tuple[Array, float]]:
+        """`message`, without a step in between where there need be none."""
+        return self.message if self._together else self._compute
+
     def sleep_before(self, index: int, delay: float) -> float:
         """Seconds of a round's delay to sleep before a message."""
         return delay / self._parts if index < self._parts else 0.0
@@ -215,9 +220,25 @@ class _Encoded:
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         self._round = round
-        alone = self._alone[index]
-        if alone is not None:
-            return self._compute_alone(alone, theta, index)
+        if (alone := self._alone[index]) is None:
+            return self._compute_several(theta, index)
+        # Of one partition. Where many processes take turns each function costs.
+        [(self.partition, part)] = self._data[index]
+        batch, written = self._task.batch, alone.partial
+        if batch is not None:
+            part = batch(part, self.partition, round)
+        alone.bits.fill(alone.unwritten)
+        returned = self._gradient(theta, part, written)
+        if returned is not None:
+            _check_returned(returned, written)
+        energy = alone.encode()
+        if energy != energy:
+            self._find_unwritten(theta, index)
+        self.partition = -1
+        return alone.message, energy
+
+    def _compute_several(self, theta: Array, index: int) -> tuple[Array, float]:
+        """The same of any number of partitions."""
         encoder, partial = self._encoders[index], self._partial
         encoder.reset()
         for partition, part in self._parts(index):
@@ -229,22 +250,6 @@ class _Encoded:
             self._find_unwritten(theta, index)
         self.partition = -1
         return message, encoder.energy
-
-    def _compute_alone(self, alone: _Alone, theta: Array, index: int) -> tuple[Array, float]:
-        """The same of one partition. Where many processes take turns, each function costs."""
-        [(self.partition, part)] = self._data[index]
-        batch, written = self._task.batch, alone.partial
-        if batch is not None:
-            part = batch(part, self.partition, self._round)
-        alone.bits.fill(alone.unwritten)
-        returned = self._gradient(theta, part, written)
-        if returned is not None:
-            _check_returned(returned, written)
-        energy = alone.encode()
-        if energy != energy:
-            self._find_unwritten(theta, index)
-        self.partition = -1
-        return alone.message, energy
 
     def _told(self, theta: Array, part: Any, out: Array) -> object:
         told = {"partition": self.partition, "round": self._round}

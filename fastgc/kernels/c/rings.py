@@ -38,9 +38,6 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
     ) -> None:
         hand_out(rings, workers, first, delay, round, buffer, len(workers))
 
-    def tell(worker: int, round: int, index: int, energy: float) -> None:
-        lib.fgc_rings_tell(rings, worker, round, index, energy, bell)
-
     def take() -> list[Any]:
         return found[: take_all(rings, taken, out, found.size)].tolist()  # type: ignore[no-any-return]
 
@@ -66,6 +63,7 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
         return found[:number].tolist() if number > 0 else [] if number == 0 else None
 
     admit, wait = partial(lib.fgc_rings_admit, rings), partial(lib.fgc_rings_wait, rings)
+    tell = partial(lib.fgc_rings_tell, rings, bell)
     return RingCalls(hand, admit, wait, tell, take, want, gather, look)
 
 
