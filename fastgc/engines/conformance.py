@@ -120,6 +120,11 @@ def adding(theta: Array, shard: float, out: Array) -> None:
     out += shard * theta
 
 
+def telling(theta: Array, shard: float, out: Array, *, partition: int, round: int) -> None:
+    """Write what it is told."""
+    out[:] = numbered(shard, partition, round), round
+
+
 def numbered(shard: float, partition: int, round: int) -> float:
     """Give a mini-batch that tells what it was asked for."""
     return shard + 100.0 * partition + 10_000.0 * round
@@ -259,6 +264,16 @@ def rounds_are_numbered(engine: Engine) -> None:
         for number in (7, 8):
             assert cluster.step(np.ones(1), out).round == number
             assert out[0] == 4.0 + 600.0 + 40_000.0 * number
+
+
+def gradients_are_told_partition_and_round(engine: Engine) -> None:
+    """Those that ask for it, so that what they draw at random can be the same for all workers."""
+    out = np.empty(2)
+    for code in (codes.Uncoded(WORKERS), codes.BinaryCode(WORKERS, stragglers=1)):
+        with engine(code, [1.0] * 4, telling, 2, first_round=7) as cluster:
+            for number in (7, 8):
+                cluster.step(np.ones(2), out)
+                np.testing.assert_allclose(out, [4.0 + 600.0 + 40_000.0 * number, 4.0 * number])
 
 
 def only_those_asked_take_part(engine: Engine) -> None:
@@ -473,6 +488,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     late_workers_jump_to_the_newest_round,
     messages_sent_together_wait_for_the_last,
     rounds_are_numbered,
+    gradients_are_told_partition_and_round,
     only_those_asked_take_part,
     those_asked_must_suffice,
     failures_name_worker_and_partition,
