@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Found",
     "Registry",
+    "keywords",
     "load_object",
     "read_arguments",
     "read_value",
@@ -322,7 +323,7 @@ def read_arguments(
         If a key is none of the factory's or comes twice, one without a default is missing, or a
         value is no number where one is due; says what the factory takes.
     """
-    parameters, anything = _keywords(factory, frozenset(given))
+    parameters, anything = keywords(factory, frozenset(given))
     needed = [name for name, each in parameters.items() if each.default is each.empty]
     canonical = {name.lower(): name for name in parameters}
     values: dict[str, Any] = {}
@@ -351,7 +352,9 @@ def _takes(parameters: Iterable[str], needed: list[str]) -> str:
     return f"{' and '.join(needed)}, once each" + (f", and {others}" if others else "")
 
 
-def _keywords(factory: Factory, given: frozenset[str]) -> tuple[dict[str, inspect.Parameter], bool]:
+def keywords(
+    factory: Factory, given: frozenset[str] = frozenset()
+) -> tuple[dict[str, inspect.Parameter], bool]:
     """Parameters that can be given by keyword, and whether any other goes, too."""
     try:
         parameters = inspect.signature(factory).parameters

@@ -37,7 +37,7 @@ from .data import Dataset
 from .delays.interface import described
 from .errors import CheckpointError
 
-__all__ = ["Checkpoint", "describe", "read", "write"]
+__all__ = ["Checkpoint", "describe", "digest", "read", "write"]
 
 MAGIC = b"fastgc checkpoint\n"
 VERSION = 1
@@ -263,7 +263,7 @@ def describe(
         "optimizer": _text(optimizer),
         "data": (
             f"{len(X)} and {len(dataset.X_test)} samples of {X.shape[1]} {X.dtype} features, "
-            f"digest {_digest(arrays)}"
+            f"digest {digest(arrays)}"
         ),
         "delays": _text(described(delays)),
         "seed": _text(seed),
@@ -421,7 +421,8 @@ def _excerpt(old: str, new: str) -> str:
     return " -> ".join(cut)
 
 
-def _digest(arrays: Iterable[NDArray[Any]]) -> str:
+def digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """What arrays hold, in a few letters."""
     hashed = hashlib.blake2b(digest_size=8)
     for array in arrays:
         hashed.update(f"{array.dtype.str}{array.shape}".encode())

@@ -45,10 +45,10 @@ class Record:
     stale : int
         Late messages of earlier rounds that were dropped meanwhile.
     loss : float
-        Mean training loss after the round.
+        Mean training loss after the round; NaN if it was not evaluated.
     test_error : float
         Fraction of the test set misclassified after the round; or what `History.measure` says,
-        of regression the root mean squared error.
+        of regression the root mean squared error. NaN if it was not evaluated.
     rounding : float
         Estimated relative error of the decoded gradient; NaN without a tracker.
     received : tuple of int
@@ -72,6 +72,8 @@ class Record:
         Workers whose messages were found to be corrupt, and dropped (``verify=True``).
     verified : bool
         Whether all messages that the gradient was decoded from were compared with others.
+    evaluated : bool
+        Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
     """
 
     round: int
@@ -93,6 +95,7 @@ class Record:
     residual: float = 0.0
     corrupt: tuple[int, ...] = ()
     verified: bool = False
+    evaluated: bool = True
 
 
 class Spent(NamedTuple):

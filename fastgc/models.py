@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._arrays import Output, as_array, at_least, check_real, view_of
 
 __all__ = [
+    "MLP",
     "LeastSquares",
     "LinearRegression",
     "Model",
@@ -35,55 +38,54 @@ class Model(Protocol):
     data; whatever is not a sum over samples is added once, by the master, with
     ``add_regularisation``. The methods mean what `SoftmaxRegression` says of them.
 
-    A model of real-valued targets also has an attribute ``measure`` that says what its `error` is,
-    as `LinearRegression` has; without one that is the fraction put in the wrong class.
-    """
+    Further attributes are used where a model has them, as those of this module do:
 
-    @property
-    def quadratic(self) -> bool:
-        """Whether the gradient is X'(X theta - y), quadratic in the data."""
-        ...
+    ``initial(rng)``
+        Where training starts, an array of shape (size,), drawn from a ``numpy.random.Generator``.
+        Without it that is zero, where networks cannot start: units that are alike stay alike.
+    ``learning_rate(X)``
+        A rate for gradient descent on the mean loss that converges. Without it an optimizer must
+        be given.
+    ``prepare(X, y)``
+        What workers compute on, in place of samples and labels: a pair of arrays of as many rows.
+    ``add_regularisation(theta, gradient)``
+        Adds the gradient of the penalty, in place. Without it there is none.
+    ``quadratic``
+        Whether the gradient is X'(X theta - y), quadratic in the data. Without it, it is not.
+    ``measure``
+        What ``error`` is, as `LinearRegression` says of its own. Without it that is the fraction
+        put in the wrong class.
+    """
 
     @property
     def size(self) -> int:
         """Length of theta, the gradient dimension p."""
         ...
 
-    def prepare(self, X: Array, y: NDArray[Any]) -> tuple[Array, Any]:
-        """What workers compute on, in place of samples and labels."""
-        ...
+    @property
+    def partial_gradient(self) -> Callable[..., object]:
+        """``partial_gradient(theta, shard, out)`` writes that of one partition to all of ``out``.
 
-    def learning_rate(self, X: Array) -> float:
-        """A rate for gradient descent on the mean loss that converges."""
-        ...
-
-    def smoothness(self, X: Array) -> float:
-        """Lipschitz constant of the mean loss's gradient, or a bound of it."""
-        ...
-
-    def gradient(self, theta: Array, X: Array, y: NDArray[Any], out: Output | None = None) -> Array:
-        """Sum over the samples of the gradient of the loss, shape (size,)."""
-        ...
-
-    def partial_gradient(self, theta: Array, shard: Any, out: Array) -> None:
-        """Write the gradient on one partition of what `prepare` returns to ``out``."""
-        ...
-
-    def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add the gradient of the penalty, in place."""
+        The shard is a pair of what `prepare` returns, (X, y) without it. One that has keywords
+        ``partition`` and ``round`` is told them, each from 0: what is drawn at random must be a
+        function of them, or workers that compute the same partition disagree.
+        """
         ...
 
     def loss(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Mean loss over the samples."""
         ...
 
-    def predict(self, theta: Array, X: Array) -> NDArray[Any]:
-        """Class of each sample, or its predicted targets."""
-        ...
-
     def error(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Fraction of the samples put in the wrong class, or root mean squared error."""
         ...
+
+
+def prepared(model: Model, X: Array, y: NDArray[Any]) -> tuple[Array, Any]:
+    """What workers compute on."""
+    prepare = getattr(model, "prepare", None)
+    pair: tuple[Array, Any] = (X, y) if prepare is None else prepare(X, y)
+    return pair
 
 
 class _Linear:
@@ -151,13 +153,7 @@ class _Linear:
 
     def _scores(self, theta: Array, X: Array) -> Array:
         """Compute x W + b."""
-        theta, X = as_array("theta", theta), as_array("X", X)
-        if theta.shape != (self.size,) or theta.dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f"theta must be a float32 or float64 array of shape ({self.size},), "
-                f"got {theta.dtype} of shape {theta.shape}"
-            )
-        self._check_samples(X)
+        theta, X = _checked_theta(theta, self.size), _checked_samples(X, self.features)
         table = theta.reshape(-1, self._columns)
         scores: Array = X.astype(theta.dtype, copy=False) @ table[: self.features]
         if self.bias:
@@ -172,28 +168,16 @@ class _Linear:
         A[:, :-1] = X
         return A
 
-    def _check_samples(self, X: Array) -> None:
-        if X.ndim != 2 or X.shape[1] != self.features:
-            raise ValueError(f"X must have shape (m, {self.features}), got {X.shape}")
-        _check_real(X)
 
-
-@dataclass(frozen=True, repr=False)
-class _LinearClassifier(_Linear):
-    """Linear models whose columns are classes."""
+class _Classifier:
+    """What models share that have a score for each class."""
 
     features: int
     classes: int
-    l2: float = 0.0
-    bias: bool = True
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-        object.__setattr__(self, "classes", at_least("classes", self.classes, 2))
-
-    @property
-    def _columns(self) -> int:
-        return self.classes
+    def _scores(self, theta: Array, X: Array) -> Array:
+        """Scores of each sample, a new array of shape (m, classes), of theta's type."""
+        raise NotImplementedError
 
     @_quiet
     def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
@@ -208,8 +192,7 @@ class _LinearClassifier(_Linear):
 
     def _checked(self, X: Array, y: Labels, least: int = 0) -> tuple[Array, Labels]:
         """Samples and labels as arrays, if every sample has one of the classes."""
-        X, y = as_array("X", X), as_array("y", y)
-        self._check_samples(X)
+        X, y = _checked_samples(X, self.features), as_array("y", y)
         if y.shape != (len(X),) or y.dtype.kind not in "iu":
             raise ValueError(
                 f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
@@ -224,49 +207,18 @@ class _LinearClassifier(_Linear):
         return X, y
 
 
-@dataclass(frozen=True, repr=False)
-class SoftmaxRegression(_LinearClassifier):
-    """Multinomial logistic regression.
-
-    Sample x falls in class c with probability proportional to exp(x W_c + b_c). Training minimises
-    the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries of W.
-
-    ``theta`` is flat. ``theta.reshape(-1, classes)`` has W, of shape (features, classes), in its
-    first rows and the bias b, of shape (classes,), in one more, unless there is none.
-    Arithmetic is done in theta's type, float32 or float64; samples of another type are converted
-    at every call.
-
-    Parameters
-    ----------
-    features : int
-        Numbers per sample, at least 1.
-    classes : int
-        Number of classes, at least 2.
-    l2 : float
-        Weight of the penalty on W (not on the bias), against the *sum* of the cross entropies.
-    bias : bool, default True
-        Whether there is a b.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range; in the methods, if an array has the wrong shape or type, or
-        a label is not in 0 .. classes - 1.
-    """
+class _CrossEntropy(_Classifier):
+    """What models share whose loss is the cross entropy of the softmax of their scores."""
 
     quadratic: ClassVar[bool] = False
+
+    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
+        """Write the gradient to `total`."""
+        raise NotImplementedError
 
     def prepare(self, X: Array, y: Labels) -> tuple[Array, Labels]:
         """Samples and labels themselves."""
         return X, y
-
-    def learning_rate(self, X: Array) -> float:
-        """1, which suits samples in [0, 1]."""
-        return 1.0
-
-    def smoothness(self, X: Array) -> float:
-        """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
-        return super().smoothness(X) / 2
 
     @_quiet
     def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
@@ -295,15 +247,7 @@ class SoftmaxRegression(_LinearClassifier):
                 f"out must be a contiguous {theta.dtype} array of shape {theta.shape}, "
                 f"got {total.dtype} of shape {total.shape}"
             )
-        residual = self._shifted_logits(theta, X)
-        X = X.astype(theta.dtype, copy=False)
-        np.exp(residual, out=residual)
-        residual /= residual.sum(axis=1, keepdims=True)
-        residual[np.arange(len(y)), y] -= 1
-        table = total.reshape(-1, self.classes)
-        np.matmul(X.T, residual, out=table[: self.features])
-        if self.bias:
-            residual.sum(axis=0, out=table[-1])
+        self._differentiate(theta, X, y, total)
         return total if out is None else out
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Labels], out: Array) -> None:
@@ -334,16 +278,228 @@ class SoftmaxRegression(_LinearClassifier):
             Their classes.
         """
         X, y = self._checked(X, y, least=1)
-        logits = self._shifted_logits(theta, X)
+        logits = _shifted(self._scores(theta, X))
         correct = logits[np.arange(len(y)), y]
         np.exp(logits, out=logits)
         return float(np.mean(np.log(logits.sum(axis=1)) - correct, dtype=np.float64))
 
-    def _shifted_logits(self, theta: Array, X: Array) -> Array:
-        """Scores less each row's maximum, so that no exponential overflows."""
-        logits = self._scores(theta, X)
-        logits -= logits.max(axis=1, keepdims=True)
-        return logits
+
+@dataclass(frozen=True, repr=False)
+class _LinearClassifier(_Linear, _Classifier):
+    """Linear models whose columns are classes."""
+
+    features: int
+    classes: int
+    l2: float = 0.0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_parameters()
+        object.__setattr__(self, "classes", at_least("classes", self.classes, 2))
+
+    @property
+    def _columns(self) -> int:
+        return self.classes
+
+
+@dataclass(frozen=True, repr=False)
+class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
+    """Multinomial logistic regression.
+
+    Sample x falls in class c with probability proportional to exp(x W_c + b_c). Training minimises
+    the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries of W.
+
+    ``theta`` is flat. ``theta.reshape(-1, classes)`` has W, of shape (features, classes), in its
+    first rows and the bias b, of shape (classes,), in one more, unless there is none.
+    Arithmetic is done in theta's type, float32 or float64; samples of another type are converted
+    at every call.
+
+    Parameters
+    ----------
+    features : int
+        Numbers per sample, at least 1.
+    classes : int
+        Number of classes, at least 2.
+    l2 : float
+        Weight of the penalty on W (not on the bias), against the *sum* of the cross entropies.
+    bias : bool, default True
+        Whether there is a b.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; in the methods, if an array has the wrong shape or type, or
+        a label is not in 0 .. classes - 1.
+    """
+
+    def learning_rate(self, X: Array) -> float:
+        """1, which suits samples in [0, 1]."""
+        return 1.0
+
+    def smoothness(self, X: Array) -> float:
+        """Bound of the mean loss's curvature (Böhning 1992): half that of least squares."""
+        return super().smoothness(X) / 2
+
+    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
+        residual = _residual(self._scores(theta, X), y)
+        table = total.reshape(-1, self.classes)
+        np.matmul(X.astype(theta.dtype, copy=False).T, residual, out=table[: self.features])
+        if self.bias:
+            residual.sum(axis=0, out=table[-1])
+
+
+@dataclass(frozen=True)
+class MLP(_CrossEntropy):
+    """Multilayer perceptron for classification: layers of units, each fed by all of the one before.
+
+    A hidden layer computes h = activation(x W + b), and the last one x W + b, the scores of the
+    classes. Training minimises the sum over all samples of the cross entropy of their softmax, plus
+    l2 / 2 times the squared entries of the W. It starts at `initial`: where theta is zero, all
+    units of a layer are alike and stay so.
+
+    ``theta`` is flat: of each layer W, of shape (inputs, outputs), and then b, of shape (outputs,);
+    `layers` gives them. Arithmetic is done in theta's type, float32 or float64; samples of another
+    type are converted at every call.
+
+    Parameters
+    ----------
+    features : int
+        Numbers per sample, at least 1.
+    classes : int
+        Number of classes, at least 2.
+    hidden : int or sequence of int
+        Units of each hidden layer; kept as a tuple. Without any it is softmax regression.
+    activation : "relu" or "tanh"
+        max(0, z) or tanh(z). Where z is 0, the gradient takes the slope of the former as 0.
+    l2 : float
+        Weight of the penalty on the W (not on the b), against the *sum* of the cross entropies.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of a wrong type or out of range; in the methods, if an array has the wrong
+        shape or type, or a label is not in 0 .. classes - 1.
+    """
+
+    features: int
+    classes: int
+    hidden: int | Sequence[int] = (64,)
+    activation: str = "relu"
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = self.hidden if isinstance(self.hidden, Iterable) else [self.hidden]
+        if self.activation not in ("relu", "tanh"):
+            raise ValueError(f'activation must be "relu" or "tanh", not {self.activation!r}')
+        checked = {
+            "features": at_least("features", self.features, 1),
+            "classes": at_least("classes", self.classes, 2),
+            "hidden": tuple(at_least("units of a hidden layer", units, 1) for units in given),
+            "l2": check_real("l2", self.l2),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def _shapes(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of each layer."""
+        units = [self.features, *cast(tuple[int, ...], self.hidden), self.classes]
+        return list(pairwise(units))
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
+
+    def layers(self, theta: Array) -> list[tuple[Array, Array]]:
+        """W and b of each layer.
+
+        Parameters
+        ----------
+        theta : array, shape (size,)
+            Parameters, or a gradient; float32 or float64.
+
+        Returns
+        -------
+        list of pairs of arrays, shapes (inputs, outputs) and (outputs,)
+            Views of theta, if it is contiguous.
+        """
+        flat, found = _checked_theta(theta, self.size), []
+        for inputs, outputs in self._shapes:
+            layer, flat = np.split(flat, [(inputs + 1) * outputs])
+            table = layer.reshape(inputs + 1, outputs)
+            found.append((table[:-1], table[-1]))
+        return found
+
+    def initial(self, rng: np.random.Generator | int) -> Array:
+        """Draw parameters to start at, so that signals keep their size from layer to layer.
+
+        Each W is uniform in [-r, r], each b is 0: r^2 is 6 / inputs for "relu" (He et al. 2015,
+        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)).
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int
+            What they are drawn from, or a seed.
+
+        Returns
+        -------
+        float64 array, shape (size,)
+        """
+        rng = np.random.default_rng(rng)
+        theta = np.zeros(self.size)
+        for W, _ in self.layers(theta):
+            inputs, outputs = W.shape
+            r = math.sqrt(6 / (inputs if self.activation == "relu" else inputs + outputs))
+            W[:] = rng.uniform(-r, r, W.shape)
+        return theta
+
+    def learning_rate(self, X: Array) -> float:
+        """0.1, which suits samples in [0, 1]."""
+        return 0.1
+
+    @_quiet
+    def add_regularisation(self, theta: Array, gradient: Array) -> None:
+        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
+
+        Parameters
+        ----------
+        theta : array, shape (size,)
+            Parameters.
+        gradient : array, shape (size,)
+            The decoded gradient: contiguous.
+        """
+        if self.l2:
+            for (W, _), (total, _) in zip(self.layers(theta), self.layers(gradient), strict=True):
+                total += self.l2 * W
+
+    def _outputs(self, theta: Array, X: Array) -> list[Array]:
+        """Samples, what each hidden layer makes of them, and scores."""
+        layers = self.layers(theta)
+        theta, X = as_array("theta", theta), _checked_samples(X, self.features)
+        outputs: list[Array] = [X.astype(theta.dtype, copy=False)]
+        for W, b in layers:
+            z = outputs[-1] @ W
+            z += b
+            if len(outputs) < len(layers):
+                np.maximum(z, 0, out=z) if self.activation == "relu" else np.tanh(z, out=z)
+            outputs.append(z)
+        return outputs
+
+    def _scores(self, theta: Array, X: Array) -> Array:
+        return self._outputs(theta, X)[-1]
+
+    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
+        *inputs, scores = self._outputs(theta, X)
+        slope = _residual(scores, y)  # of the loss, with respect to what a layer adds up
+        layers, gradients = self.layers(theta), self.layers(total)
+        for at in reversed(range(len(layers))):
+            h, (W, _), (total_W, total_b) = inputs[at], layers[at], gradients[at]
+            np.matmul(h.T, slope, out=total_W)
+            slope.sum(axis=0, out=total_b)
+            if at:
+                slope = slope @ W.T
+                slope *= h > 0 if self.activation == "relu" else 1 - h * h
 
 
 class _Quadratic(_Linear):
@@ -491,8 +647,7 @@ class LinearRegression(_Quadratic):
 
     def _checked(self, X: Array, y: Targets, least: int = 0) -> tuple[Array, Array]:
         """Samples, and targets as a table."""
-        X, y = as_array("X", X), as_array("y", y)
-        self._check_samples(X)
+        X, y = _checked_samples(X, self.features), as_array("y", y)
         shapes = [(len(X), self.outputs)] + [(len(X),)] * (self.outputs == 1)
         if y.shape not in shapes or y.dtype.kind not in "biuf":
             raise ValueError(
@@ -502,6 +657,38 @@ class LinearRegression(_Quadratic):
         if len(y) < least:
             raise ValueError("a mean over no samples is not defined")
         return X, y.reshape(len(X), self.outputs)
+
+
+def _shifted(scores: Array) -> Array:
+    """Scores less each row's maximum, in place, so that no exponential overflows."""
+    scores -= scores.max(axis=1, keepdims=True)
+    return scores
+
+
+def _residual(scores: Array, y: Labels) -> Array:
+    """Probabilities less the classes' indicators, in place of the scores."""
+    residual = np.exp(_shifted(scores), out=scores)
+    residual /= residual.sum(axis=1, keepdims=True)
+    residual[np.arange(len(y)), y] -= 1
+    return residual
+
+
+def _checked_theta(theta: Array, size: int) -> Array:
+    theta = as_array("theta", theta)
+    if theta.shape != (size,) or theta.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"theta must be a float32 or float64 array of shape ({size},), "
+            f"got {theta.dtype} of shape {theta.shape}"
+        )
+    return theta
+
+
+def _checked_samples(X: Array, features: int) -> Array:
+    X = as_array("X", X)
+    if X.ndim != 2 or X.shape[1] != features:
+        raise ValueError(f"X must have shape (m, {features}), got {X.shape}")
+    _check_real(X)
+    return X
 
 
 def _check_real(X: Array) -> None:

@@ -464,8 +464,9 @@ def spending_panels(
     """Training loss, communication and computation against time, as Zhu et al., figure 2.
 
     Communication is counted in parameters sent and messages used, computation in gradients of
-    single samples, both since training began (eqs. (5) and (6)). Axes of time, and of what grows
-    with it, are logarithmic where the longest run is more than four times the shortest.
+    single samples, both since training began (eqs. (5) and (6)). Losses are of the rounds that were
+    evaluated. Axes of time, and of what grows with it, are logarithmic where the longest run is
+    more than four times the shortest.
 
     Parameters
     ----------
@@ -491,6 +492,12 @@ def spending_panels(
         communication: lambda rounds: np.cumsum([r.downloads + r.uploads for r in rounds]),
         computation: lambda rounds: np.cumsum([r.samples for r in rounds]),
     }
+
+    def line(history: History, x: str, y: str) -> Line:
+        shown = [y != loss or r.evaluated for r in history.rounds]
+        along, up = (np.compress(shown, of[name](history.rounds)) for name in (x, y))
+        return Line(history.name, along, up)
+
     axes = [(time, loss), (time, communication), (time, computation)]
     if loss_by_communication:
         axes.append((communication, loss))
@@ -499,7 +506,7 @@ def spending_panels(
             "",
             x,
             y,
-            [Line(h.name, of[x](h.rounds), of[y](h.rounds)) for h in histories],
+            [line(history, x, y) for history in histories],
             log_x=wide and x == time,
             log_y=wide or y == loss,
         )

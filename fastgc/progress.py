@@ -44,8 +44,8 @@ def training_bar(
 ) -> Iterator[Callable[[Record], None]]:
     """Show a bar for the length of a run; yields the function to call with each record.
 
-    It says the round, the training loss, the test error (`History.measure`), the workers waited for
-    and the time decoding took.
+    It says the round, the training loss and the test error (`History.measure`) when last evaluated,
+    the workers waited for and the time decoding took.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -55,11 +55,15 @@ def training_bar(
     with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
         task = progress.add_task(name, total=rounds, completed=done, state="starting workers")
 
+        known = ""  # of the last round that was evaluated
+
         def show(record: Record) -> None:
-            loss = f"{record.loss:.3f}" if measure == MISCLASSIFIED else f"{record.loss:.3g}"
+            nonlocal known
+            if record.evaluated:
+                loss = f"{record.loss:.3f}" if measure == MISCLASSIFIED else f"{record.loss:.3g}"
+                known = f"loss {loss}  {measure} {_measured(record.test_error, measure)}  "
             state = (
-                f"loss {loss}  {measure} {_measured(record.test_error, measure)}  "
-                f"{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
+                f"{known}{len(record.survivors)}/{workers} workers  {1e6 * record.decode:.0f} µs"
             )
             if record.residual > APPROXIMATE:
                 state += "  approximate"

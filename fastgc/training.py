@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import data as datasets
-from ._arrays import at_least
-from .checkpoint import Checkpoint, describe
+from ._arrays import as_array, at_least, check_finite, check_real, store
+from .checkpoint import Checkpoint, describe, digest
 from .codes import Code, Grouped, GroupedRound
 from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
@@ -33,8 +33,10 @@ from .history import (
     record_of,
     write_json,
 )
-from .models import LeastSquares, LinearRegression, Model, SoftmaxRegression
+from .models import LeastSquares, LinearRegression, Model, SoftmaxRegression, prepared
 from .optimizers import GCADA, Nesterov, Optimizer
+from .optimizers.schedules import Schedule
+from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
     from .stability import StabilityTracker
@@ -64,6 +66,9 @@ def train(
     model: Model | None = None,
     optimizer: Optimizer | None = None,
     rounds: int = 150,
+    theta0: ArrayLike | None = None,
+    schedule: str | Schedule | None = None,
+    evaluate_every: int = 1,
     name: str | None = None,
     progress: bool = False,
     callback: Callable[[Record], object] | None = None,
@@ -86,24 +91,35 @@ def train(
         predicted, give ``fastgc.data.load(path, task="regression")``.
     model : Model, optional
         Default: for classes softmax regression, or least squares for codes that need it
-        (`LagrangeCode`); for real-valued targets linear regression. Training starts from zero.
+        (`LagrangeCode`); for real-valued targets linear regression. One of your own is any object
+        with what `fastgc.models.Model` lists.
     optimizer : Optimizer, optional
         Gets gradients of the mean loss. Default: Nesterov's method with the model's own learning
         rate. With `CADA` or `GCADA` only the workers that it selects compute: the code is a
         `Grouped` one then, with a group for each of its groups.
     rounds : int
         Gradient steps.
+    theta0 : array of real numbers, shape (p,), optional
+        Where to start, in the data's type; copied. Default: the model's
+        ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method.
+    schedule : "cosine", "step:every=50" or callable, optional
+        What the optimizer's learning rate is multiplied by in a round, ``schedule(round)``, from 0:
+        a text that `fastgc.optimizers.schedules.parse` reads, `fastgc.optimizers.CosineDecay` and
+        `StepDecay`, or a function of one's own. In the end the optimizer has its own rate again.
+    evaluate_every : int
+        Rounds from one to the next whose loss and test error are computed, which takes a pass over
+        all the data in this process; the last is one of them. The others have NaN.
     name : str, optional
         What to call the run.
     progress : bool
         Show a progress bar (needs ``fastgc[cli]``).
     callback : callable, optional
-        Called with each `Record`.
+        Called with each `Record`, evaluated or not.
     batch : int, optional
         Samples of each partition that a gradient is of, drawn anew in each round
         (`fastgc.data.MiniBatches`); each counts alike. Default: all.
     until : float, optional
-        Training loss at which to end before `rounds` are over.
+        Training loss at which to end before `rounds` are over; seen in rounds that are evaluated.
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
         Processes of this machine; the ranks of an MPI job (`fastgc.engines.mpi.MPICluster`), which
         all call this function, and all but rank 0 get a history without rounds; actors of Ray
@@ -116,7 +132,8 @@ def train(
         A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
         from there, to the last bit as it would have gone on; the history is of all rounds, and
         `callback` gets the new ones. It may go on with more `rounds`, on another engine, and with
-        other `survivors`, `patience`, `partial`, `timeout` and `until`.
+        other `survivors`, `patience`, `partial`, `timeout`, `until` and `evaluate_every`. A
+        schedule that is to be the same over more rounds says its own: ``CosineDecay(150)``.
     every : int
         Rounds from one checkpoint to the next; there is one after the last, too.
     options : RoundOptions, optional
@@ -128,9 +145,9 @@ def train(
         decode as, a `History` or its records: each gradient from the messages that were used
         there, in that order, so that parameters come out the same to the last bit.
 
-        The seed is also that of the data's split and of mini-batches. Where a tracker measures, all
-        partial gradients are computed once more, in this process; the time does not count. Adaptive
-        methods take no tracker, and no ``partial="best"``.
+        The seed is also that of the data's split, of mini-batches and of a model's start. Where a
+        tracker measures, all partial gradients are computed once more, in this process; the time
+        does not count. Adaptive methods take no tracker, and no ``partial="best"``.
 
     Returns
     -------
@@ -141,10 +158,11 @@ def train(
     ValueError
         If arguments do not go together: coded data and a model whose gradient is not quadratic in
         them, classes and a model of targets or the reverse, an adaptive method and a code without
-        its groups, mini-batches larger than a partition, more rounds than the run to decode as has.
+        its groups, mini-batches larger than a partition, more rounds than the run to decode as has,
+        a start of another shape, a schedule that gives a negative rate.
     TypeError
         If an argument is of a wrong type; a `checkpoint` asks for an optimizer with methods
-        ``state`` and ``restore``.
+        ``state`` and ``restore``, a `schedule` for one with an attribute ``lr``.
     CheckpointError
         If what the folder holds is damaged, or of another run, or of more rounds than are asked
         for; or if another process has it.
@@ -164,7 +182,8 @@ def train(
     every = at_least("every", every, 1)
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    _check_methods("model", model, "partial_gradient")
+    evaluate_every = at_least("evaluate_every", evaluate_every, 1)
+    _check_methods("model", model, "partial_gradient", "loss", "error")
     _check_methods("optimizer", optimizer, "step")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, not {callback!r}")
@@ -186,7 +205,7 @@ def train(
     X, y = dataset.X_train, dataset.y_train
     model = _default_model(code, dataset) if model is None else model
     measure = _measure(model, dataset)
-    if code.codes_data and not model.quadratic:
+    if code.codes_data and not getattr(model, "quadratic", False):
         raise ValueError(
             f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
             f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
@@ -196,12 +215,15 @@ def train(
         check_batch(code, batch, len(X))
         batches = datasets.MiniBatches(batch, seed)
         run = replace(run, batch=batches)
-    optimizer = Nesterov(lr=model.learning_rate(X)) if optimizer is None else optimizer
+    optimizer = _default_optimizer(model, X) if optimizer is None else optimizer
+    rate = None if schedule is None else _Rate(optimizer, schedule, rounds)
+    start_at = _start(model, theta0, X.dtype, seed)
     form = code.format(model.size, X.dtype, run.message_dtype)
-    prepared = model.prepare(X, y)
-    shards = code.encode_data(*prepared)
-    optimizer.reset(np.zeros(model.size, dtype=X.dtype))
+    whole = prepared(model, X, y)
+    shards = code.encode_data(*whole)
+    optimizer.reset(start_at)
     gradient = np.empty(model.size, dtype=X.dtype)
+    add_regularisation = getattr(model, "add_regularisation", None)
     history = History(name, repr(code), dataset.name, described(delays), seed, measure=measure)
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
@@ -212,10 +234,35 @@ def train(
             code, shards, model.partial_gradient, model.size, dtype=X.dtype, **given
         )
 
+    def evaluated(record: Record) -> Record:
+        theta = optimizer.theta
+        return replace(
+            record,
+            loss=model.loss(theta, X, y),
+            test_error=model.error(theta, dataset.X_test, dataset.y_test),
+            evaluated=True,
+        )
+
+    def trained() -> History:
+        history.theta = optimizer.theta.copy()
+        if not history.rounds[-1].evaluated:  # of a run that was ended there, and was to go on
+            history.rounds[-1] = evaluated(history.rounds[-1])
+        return history
+
     with ExitStack() as stack:
+        if rate is not None:
+            stack.callback(rate.reset)
         kept = None
         if checkpoint is not None:
-            what = {"batch": batch, "messages": form.message_dtype, "tracked": tracker is not None}
+            what: dict[str, Any] = {
+                "batch": batch,
+                "messages": form.message_dtype,
+                "tracked": tracker is not None,
+            }
+            if theta0 is not None:  # else said by the model and the seed
+                what["start"] = f"digest {digest([start_at])}"
+            if rate is not None:
+                what["schedule"] = rate.schedule
             this = describe(code, model, optimizer, dataset, delays, seed, **what)
             try:
                 kept = stack.enter_context(Checkpoint(checkpoint, this))
@@ -233,8 +280,7 @@ def train(
 
             show = stack.enter_context(training_bar(history.name, rounds, code.n, done, measure))
         if first > rounds and serve is None:  # or other processes would wait for a cluster
-            history.theta = optimizer.theta.copy()
-            return history
+            return trained()
         cluster = stack.enter_context(start(done))
         step: Callable[[], tuple[RoundReport, Sequence[int]]]
         if isinstance(optimizer, GCADA):
@@ -249,6 +295,8 @@ def train(
             step = bind(_step_all, cluster, optimizer, gradient, range(code.n))
         elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
         for number in range(first, rounds + 1):
+            if rate is not None:
+                rate.set(number - 1)
             began = cluster.clock()
             known = 0 if tracker is None else len(tracker.rounds)
             report, asked = step()
@@ -258,12 +306,13 @@ def train(
                 paused = cluster.clock()
                 drawn = None if batches is None else bind(batches, round=report.round)
                 tracker.measure(
-                    gradient, _partials(model, optimizer.point, prepared, code.k, drawn)
+                    gradient, _partials(model, optimizer.point, whole, code.k, report.round, drawn)
                 )
                 began += cluster.clock() - paused
             if batch is not None:
                 gradient *= len(X) / (batch * code.k)
-            model.add_regularisation(optimizer.point, gradient)
+            if add_regularisation is not None:
+                add_regularisation(optimizer.point, gradient)
             gradient /= len(X)
             optimizer.step(gradient)
             elapsed += cluster.clock() - began
@@ -275,8 +324,8 @@ def train(
                 tuple(report.survivors.tolist()),
                 report.messages,
                 report.stale,
-                model.loss(optimizer.theta, X, y),
-                model.error(optimizer.theta, dataset.X_test, dataset.y_test),
+                math.nan,
+                math.nan,
                 tracker.rounds[-1].predicted if tracker is not None and tracked else math.nan,
                 tuple(report.received.tolist()),
                 tuple(report.arrivals.tolist()),
@@ -287,7 +336,10 @@ def train(
                 report.residual,
                 report.corrupt,
                 report.verified,
+                evaluated=False,
             )
+            if number == rounds or number % evaluate_every == 0:
+                record = evaluated(record)
             history.rounds.append(record)
             show(record)
             if callback is not None:
@@ -300,8 +352,7 @@ def train(
                     kept.save(_state(optimizer))
             if over:
                 break
-    history.theta = optimizer.theta.copy()
-    return history
+    return trained()
 
 
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
@@ -310,6 +361,72 @@ def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     if code.codes_data:
         return LeastSquares(dataset.features, dataset.classes)
     return SoftmaxRegression(dataset.features, dataset.classes)
+
+
+def _default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
+    learning_rate = getattr(model, "learning_rate", None)
+    if learning_rate is None:
+        raise ValueError(
+            f"{type(model).__name__} does not say its learning rate: give optimizer=, such as "
+            "fastgc.optimizers.AMSGrad(0.01)"
+        )
+    return Nesterov(lr=learning_rate(X))
+
+
+def _start(
+    model: Model, theta0: ArrayLike | None, dtype: np.dtype[Any], seed: int
+) -> NDArray[np.floating[Any]]:
+    """Where training starts, as an array of this dtype."""
+    size = at_least(f"size of {type(model).__name__}", getattr(model, "size", None), 1)
+    initial, what = getattr(model, "initial", None), "theta0"
+    if theta0 is None:
+        if initial is None:
+            return np.zeros(size, dtype)
+        what = f"what initial of {type(model).__name__} gives"
+        theta0 = initial(np.random.default_rng(seed))
+    given = as_array(what, theta0)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{what} must be real numbers, not {given.dtype}")
+    if given.shape != (size,):
+        raise ValueError(
+            f"{what} must have shape ({size},), as the parameters of {model!r}, not {given.shape}"
+        )
+    start = np.empty(size, dtype)
+    store(given, start)
+    check_finite(what, start)
+    return start
+
+
+class _Rate:
+    """The learning rate of an optimizer, as a schedule has it; it is checked for round 0."""
+
+    def __init__(self, optimizer: Optimizer, schedule: str | Schedule, rounds: int) -> None:
+        given = parse_schedule(schedule, rounds) if isinstance(schedule, str) else schedule
+        if isinstance(given, type) or not callable(given):
+            raise TypeError(
+                'schedule must be a function of the round, or a text such as "cosine", not '
+                f"{schedule!r}"
+            )
+        stepped: Any = optimizer.optimizer if isinstance(optimizer, GCADA) else optimizer
+        if not hasattr(stepped, "lr"):
+            raise TypeError(
+                "schedule asks for an optimizer with an attribute lr, its learning rate, as those "
+                f"of fastgc.optimizers have; {stepped!r} has none"
+            )
+        self.schedule: Schedule = given
+        self._optimizer, self._lr = stepped, stepped.lr
+        self._factor(0)
+
+    def set(self, round: int) -> None:
+        """Make it that of a round, from 0."""
+        self._optimizer.lr = self._lr * self._factor(round)
+
+    def reset(self) -> None:
+        """Make it what it was."""
+        self._optimizer.lr = self._lr
+
+    def _factor(self, round: int) -> float:
+        return check_real(f"schedule({round})", self.schedule(round))
 
 
 def _measure(model: Model, dataset: datasets.Dataset) -> str:
@@ -344,10 +461,11 @@ def check_batch(code: Code, batch: int, samples: int) -> None:
         )
 
 
-def _check_methods(what: str, given: object, method: str) -> None:
-    """Raise TypeError unless it is None, or an object that has this method."""
-    if given is not None and (isinstance(given, type) or not hasattr(given, method)):
-        raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
+def _check_methods(what: str, given: object, *methods: str) -> None:
+    """Raise TypeError unless it is None, or an object that has these methods."""
+    for method in methods:
+        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
+            raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
 
 
 def check_partial(method: str, partial: str) -> None:
@@ -508,14 +626,15 @@ def _step_selected(
 def _partials(
     model: Model,
     theta: NDArray[Any],
-    prepared: Any,
+    whole: Any,
     k: int,
+    round: int,
     drawn: Callable[[Any, int], Any] | None,
 ) -> NDArray[Any]:
     """Every partial gradient, computed here."""
-    X, y = prepared
+    X, y = whole
     partials = np.empty((k, theta.size), dtype=theta.dtype)
     for j, shard in enumerate(datasets.partition(X, y, k)):
         part = shard if drawn is None else drawn(shard, j)
-        partial_gradient(model.partial_gradient, theta, part, partials[j])
+        partial_gradient(model.partial_gradient, theta, part, partials[j], partition=j, round=round)
     return partials

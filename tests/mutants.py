@@ -956,8 +956,8 @@ MUTANTS = [
     M(
         "train4",
         "training",
-        "model.add_regularisation(optimizer.point, gradient)",
-        "model.add_regularisation(optimizer.theta, gradient)",
+        "add_regularisation(optimizer.point, gradient)",
+        "add_regularisation(optimizer.theta, gradient)",
     ),
     M(
         "train5",
@@ -990,7 +990,33 @@ MUTANTS = [
         "drawn = None if batches is None else bind(batches, round=report.round)",
         "drawn = None if batches is None else bind(batches, round=number)",
     ),
+    M("train11", "networks", "rate.set(number - 1)", "rate.set(number)"),
+    M("train12", "networks", "stack.callback(rate.reset)", "pass"),
+    M(
+        "train13",
+        "networks",
+        "if number == rounds or number % evaluate_every == 0:",
+        "if number % evaluate_every == 0:",
+    ),
+    M("train14", "networks", "partials[j], partition=j, round=round", "partials[j], partition=j"),
+    M(
+        "train15",
+        "networks",
+        'what["start"] = f"digest {digest([start_at])}"',
+        'what["start"] = "given"',
+    ),
+    M("train16", "networks", "y != loss or r.evaluated", "True"),
+    M(
+        "train17",
+        "networks",
+        "(round - self.warmup) / (self.rounds - self.warmup)",
+        "round / self.rounds",
+    ),
+    M("train18", "networks", "if not history.rounds[-1].evaluated:", "if False:"),
     # ------------------------------------------------------------------ data, models
+    M("mlp1", "networks", "slope *= h > 0 if", "slope *= h >= 0 if"),
+    M("mlp2", "networks", "else inputs + outputs))", "else inputs))"),
+    M("mlp3", "networks", "if len(outputs) < len(layers):", "if len(outputs) <= len(layers):"),
     M(
         "data1",
         "data training",
@@ -1020,8 +1046,9 @@ MUTANTS = [
     M(
         "model2",
         "models",
-        "logits -= logits.max(axis=1, keepdims=True)",
-        "logits -= logits.max()",
+        "scores -= scores.max(axis=1, keepdims=True)",
+        "scores -= scores.max()",
+        "fastgc/models.py",
     ),
     M(
         "model3",

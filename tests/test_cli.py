@@ -458,6 +458,69 @@ def test_optimizers_are_as_told(method, monkeypatch):
     assert repr(optimizer) == repr(fastgc.optimizers.AMSGrad(0.05))
 
 
+def test_networks_schedules_and_rare_evaluations(tmp_path):
+    """As `fastgc.train` does all that."""
+    file, plot = tmp_path / "runs.json", tmp_path / "runs.svg"
+    result = run(
+        *("train", "-n", "4", "--method", "adam", "--code", "binary", "-s", "1", "--rounds", "7"),
+        *("--model", "mlp:hidden=8/5,activation=tanh", "--schedule", "cosine:warmup=2"),
+        *("--evaluate-every", "3", "--compare", "sgd", "--lr", "0.05", "--seed", "3", *SIMULATED),
+        *("--json", str(file), "--plot", str(plot)),
+    )
+    assert result.exit_code == 0, result.output
+    assert "model mlp:hidden=8/5,activation=tanh" in result.output
+    assert "nan" not in result.output
+    told = fastgc.history.read_json(file)
+    data = fastgc.data.load("digits", seed=3)
+    code, model = fastgc.BinaryCode(4, stragglers=1), fastgc.models.MLP(64, 10, [8, 5], "tanh")
+    same = fastgc.train(
+        code,
+        data,
+        model=model,
+        optimizer=fastgc.optimizers.AMSGrad(0.05),
+        schedule=fastgc.optimizers.CosineDecay(7, 2),
+        evaluate_every=3,
+        rounds=7,
+        seed=3,
+        engine="simulated",
+    )
+    for record, ours in zip(told[0].rounds, same.rounds, strict=True):
+        assert record.evaluated == ours.evaluated
+        assert record.loss == pytest.approx(ours.loss, rel=1e-9, nan_ok=True)
+    assert len(told) == 2
+    shown = run("train", "--method", "gcada", "-n", "4", "--groups", "2", "--rounds", "4",
+                "--model", "mlp", *SIMULATED)  # fmt: skip
+    assert shown.exit_code == 0, shown.output  # whose smoothness is estimated
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--model", "mlp:width=3"], "--model mlp: it takes hidden, activation, l2, once each; "),
+        (["--model", "mlp:hidden=0"], "units of a hidden layer must be at least 1"),
+        (["--model", "mlp:hidden=wide"], "units of a hidden layer must be an integer"),
+        (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
+        (["--model", "softmax:l2=1"], "--model softmax takes no arguments; got 'l2=1'"),
+        (["--model", "mlp", "--code", "lcc"], "use --model least-squares"),
+        (["--schedule", "sine"], "unknown schedule 'sine'"),
+        (["--schedule", "step"], "step: every missing"),
+        (["--schedule", "cosine:warmup=150"], "too many for the warm-up"),
+        (["--evaluate-every", "0"], "--evaluate-every"),
+    ],
+)
+def test_networks_and_schedules_that_cannot_be(arguments, says):
+    result = run("train", *SIMULATED, *arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_network_is_for_classes(targets):
+    result = run("train", "--data", str(targets / "floats.npz"), "--model", "mlp", *SIMULATED)
+    assert result.exit_code == 2
+    assert "has real-valued targets, and mlp is for classes" in result.output
+
+
 def test_simulated_without_delays():
     """In no time at all: nothing to divide by."""
     result = run(

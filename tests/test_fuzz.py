@@ -691,12 +691,12 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "interpolation.roots_of_unity": _plain(interpolation.roots_of_unity, m=5, offset=0.5),
     **{
         f"{kind.__name__}.{name}": _model(kind, name)
-        for kind in (models.LeastSquares, models.LinearRegression, models.SoftmaxRegression)
+        for kind in (models.LeastSquares, models.LinearRegression)
         for name in ("gradient", "loss", "prepare")
     },
     **{
         f"SoftmaxRegression.{name}": _model(models.SoftmaxRegression, name)
-        for name in ("learning_rate", "partial_gradient", "smoothness")
+        for name in ("learning_rate", "smoothness")
     },
     **{
         f"LinearRegression.{name}": _model(models.LinearRegression, name)
@@ -708,9 +708,18 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         for name in ("add_regularisation", "learning_rate", "smoothness")
     },
     **{
-        f"_LinearClassifier.{name}": _model(models.SoftmaxRegression, name)
+        f"_Classifier.{name}": _model(models.SoftmaxRegression, name)
         for name in ("error", "predict")
     },
+    **{
+        f"_CrossEntropy.{name}": _model(models.MLP, name)
+        for name in ("gradient", "loss", "partial_gradient", "prepare")
+    },
+    "MLP": _plain(models.MLP, features=3, classes=2, hidden=[4, 5], activation="relu", l2=0.5),
+    "MLP.add_regularisation": _model(models.MLP, "add_regularisation"),
+    "MLP.initial": _plain(models.MLP(3, 2).initial, rng=7),
+    "MLP.layers": _model(models.MLP, "layers"),
+    "MLP.learning_rate": _model(models.MLP, "learning_rate"),
     "LeastSquares": _plain(models.LeastSquares, features=3, classes=2, l2=0.5, bias=True),
     "LinearRegression": _plain(models.LinearRegression, features=3, outputs=2, l2=0.5, bias=True),
     "SoftmaxRegression": _plain(models.SoftmaxRegression, features=3, classes=2, l2=0.5, bias=True),
@@ -724,6 +733,10 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "GCADA": _plain(
         optimizers.GCADA, groups=3, c=0.3, max_age=4, smoothness=[1.0, 2, 3], relative=True
     ),
+    "CosineDecay": _plain(optimizers.CosineDecay, rounds=9, warmup=2, floor=0.1),
+    "CosineDecay.__call__": _plain(optimizers.CosineDecay(9, 2), round=4),
+    "StepDecay": _plain(optimizers.StepDecay, every=3, factor=0.5, warmup=1),
+    "StepDecay.__call__": _plain(optimizers.StepDecay(3), round=4),
     "SGD": _plain(optimizers.SGD, lr=0.1, momentum=0.5),
     "Nesterov": _plain(optimizers.Nesterov, lr=0.1, momentum=0.5),
     "AMSGrad": _plain(optimizers.AMSGrad, lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-8),
@@ -974,6 +987,7 @@ REASONS = {
     "Checkpoint.save": "of files, damaged in every way: test_checkpoint.py",
     "checkpoint.write": "of files, damaged in every way: test_checkpoint.py",
     "checkpoint.read": "of files, damaged in every way: test_checkpoint.py",
+    "checkpoint.digest": "for train, which has checked what it gives",
     "checkpoint.describe": "for train, which has checked what it gives",
     "StabilityTracker.write_jsonl": "writes a file",
     "stability.write_jsonl": "writes a file",

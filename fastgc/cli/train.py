@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
 import typer
 from rich.console import Console
 
+from .._registry import read_arguments
 from ..codes import Code, Grouped, catalogue
 from ..codes.inspection import MOST_LIARS
 from ..delays.text import FORMS
@@ -21,9 +22,11 @@ from .common import ListingCommand, Partitions, Stragglers, Workers, app, check_
 if TYPE_CHECKING:
     from ..data import Dataset
     from ..history import History
-    from ..models import Model
+    from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
     from ..optimizers import Optimizer
     from ..stability import StabilityTracker
+
+Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression | MLP"
 
 # Methods, and the code that each is used with unless another is named.
 METHODS = {
@@ -76,8 +79,9 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help='"softmax", for classes; "least-squares", for classes or real-valued targets; or '
-            '"auto": softmax for classes unless a code needs the other.'
+            help='"softmax", for classes; "least-squares", for classes or real-valued targets; '
+            '"mlp", a network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": '
+            "softmax for classes unless a code needs the other."
         ),
     ] = "auto",
     bias: Annotated[
@@ -132,6 +136,14 @@ def train(
             help="Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
         ),
     ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help='How the learning rate changes: "cosine", down to 0 in --rounds, or '
+            '"step:every=50,factor=0.1"; each with a rise before it, as in '
+            "cosine:warmup=10,floor=0.01. (default: it does not)"
+        ),
+    ] = None,
     c: Annotated[
         float | None,
         typer.Option(help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)"),
@@ -143,8 +155,17 @@ def train(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="For the data's split, the delays and random codes.")
+        int,
+        typer.Option(min=0, help="For the data's split, the delays, random codes and networks."),
     ] = 0,
+    evaluate_every: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Rounds from one to the next whose loss and test error are computed; the last is "
+            "one of them.",
+        ),
+    ] = 1,
     target: Annotated[
         float | None,
         typer.Option(
@@ -290,10 +311,12 @@ def train(
         methods = len({each.method for each in runs.values()}) > 1 or bool(adaptive)
         if engine not in ENGINES:
             raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
-        if model not in ("auto", "softmax", "least-squares"):
-            raise ValueError(f'--model must be "auto", "softmax" or "least-squares", not {model!r}')
+        if model.partition(":")[0] not in ("auto", "softmax", "least-squares", "mlp"):
+            raise ValueError(
+                f'--model must be "auto", "softmax", "least-squares" or "mlp", not {model!r}'
+            )
         needed = any(each.code.codes_data for each in runs.values())
-        if needed and model == "softmax":
+        if needed and model not in ("auto", "least-squares"):
             raise ValueError(
                 "Lagrange codes decode only gradients that are quadratic in the data: use "
                 "--model least-squares"
@@ -345,6 +368,8 @@ def train(
                     model=trained,
                     optimizer=optimizers[name],
                     rounds=rounds,
+                    schedule=schedule,
+                    evaluate_every=evaluate_every,
                     name=name,
                     progress=True,
                     batch=batch,
@@ -458,16 +483,24 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
     return Grouped([catalogue.make(text, size, part, tolerated, seed)] * groups)
 
 
-def _model(name: str, dataset: Dataset, bias: bool) -> Model:
-    from ..models import LeastSquares, LinearRegression, SoftmaxRegression
+def _model(text: str, dataset: Dataset, bias: bool) -> Trained:
+    from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
+    name, _, listed = text.partition(":")
+    if listed and name != "mlp":
+        raise ValueError(f"--model {name} takes no arguments; got {listed!r}")
     if dataset.task == "regression":
-        if name == "softmax":
+        if name != "least-squares":
             raise ValueError(
-                f"{dataset.name} has real-valued targets, and softmax is for classes: use --model "
+                f"{dataset.name} has real-valued targets, and {name} is for classes: use --model "
                 "least-squares, or --task classification if they are classes"
             )
         return LinearRegression(dataset.features, dataset.outputs, bias=bias)
+    if name == "mlp":
+        if not bias:
+            raise ValueError("--no-bias is for linear models: an mlp has biases")
+        given = read_arguments(MLP, listed, "--model mlp", ("features", "classes"))
+        return MLP(dataset.features, dataset.classes, **given)
     kind = LeastSquares if name == "least-squares" else SoftmaxRegression
     return kind(dataset.features, dataset.classes, bias=bias)
 
@@ -483,13 +516,14 @@ def _labels(dataset: Dataset) -> str:
 
 def _optimizer(
     run: _Run,
-    model: Model,
+    model: Trained,
     dataset: Dataset,
     lr: float | None,
     c: float | None,
     max_age: int | None,
 ) -> Optimizer:
     from ..data import partition
+    from ..models import MLP
     from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
     X = dataset.X_train
@@ -500,15 +534,16 @@ def _optimizer(
     if run.method == "adam":
         return adam
     assert isinstance(run.code, Grouped)
-    shards = partition(X, dataset.y_train, run.code.k)
-    constants = [
-        model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
-        for group in range(run.code.groups)
-    ]
     kind = CADA if run.method == "cada" else GCADA
     given = {"c": c, "max_age": max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
-    return kind(run.code.groups, adam, smoothness=constants, **chosen)
+    if not isinstance(model, MLP):  # of which there is no bound
+        shards = partition(X, dataset.y_train, run.code.k)
+        chosen["smoothness"] = [
+            model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
+            for group in range(run.code.groups)
+        ]
+    return kind(run.code.groups, adam, **chosen)
 
 
 def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:

@@ -1,6 +1,16 @@
-"""Gradient methods for the master."""
+"""Gradient methods for the master, and schedules of their learning rates."""
 
 from .adaptive import CADA, GCADA
 from .descent import SGD, AMSGrad, Nesterov, Optimizer
+from .schedules import CosineDecay, StepDecay
 
-__all__ = ["CADA", "GCADA", "SGD", "AMSGrad", "Nesterov", "Optimizer"]
+__all__ = [
+    "CADA",
+    "GCADA",
+    "SGD",
+    "AMSGrad",
+    "CosineDecay",
+    "Nesterov",
+    "Optimizer",
+    "StepDecay",
+]

@@ -18,7 +18,7 @@ from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
 from ..delays.interface import Per, check_per, described, per_of
 from ..engines.local import LocalCluster
-from ..models import Model
+from ..models import Model, prepared
 
 __all__ = ["Recording", "measured_rounds", "record"]
 
@@ -129,7 +129,7 @@ def record(
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
     more = 1 + -(-n // 4)  # partitions, about what a code would have a worker compute
-    shards = partition(*model.prepare(data.X_train, data.y_train), n)
+    shards = partition(*prepared(model, data.X_train, data.y_train), n)
     times = {}
     for load in (1, more):
         times[load] = np.empty((rounds, n))
@@ -166,7 +166,7 @@ def measured_rounds(
     """
     seconds = np.empty(rounds)
     theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
-    shards = code.encode_data(*model.prepare(data.X_train, data.y_train))
+    shards = code.encode_data(*prepared(model, data.X_train, data.y_train))
     with _cluster(code, shards, model, theta.dtype, delays, seed) as cluster:
         for at in range(rounds):
             report = cluster.step(theta, out)
