@@ -990,7 +990,7 @@ MUTANTS = [
         "drawn = None if batches is None else bind(batches, round=report.round)",
         "drawn = None if batches is None else bind(batches, round=number)",
     ),
-    M("train11", "networks", "rate.set(number - 1)", "rate.set(number)"),
+    M("train19", "networks", "rate.set(number - 1)", "rate.set(number)"),
     M("train12", "networks", "stack.callback(rate.reset)", "pass"),
     M(
         "train13",
