@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -101,7 +102,8 @@ def train(
         Gradient steps.
     theta0 : array of real numbers, shape (p,), optional
         Where to start, in the data's type; copied. Default: the model's
-        ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method.
+        ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method, with a
+        warning where most of the gradient is zero just there.
     schedule : "cosine", "step:every=50" or callable, optional
         What the optimizer's learning rate is multiplied by in a round, ``schedule(round)``, from 0:
         a text that `fastgc.optimizers.schedules.parse` reads, `fastgc.optimizers.CosineDecay` and
@@ -184,7 +186,12 @@ def train(
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     evaluate_every = at_least("evaluate_every", evaluate_every, 1)
     _check_methods("model", model, "partial_gradient", "loss", "error")
-    _check_methods("optimizer", optimizer, "step")
+    _check_methods("optimizer", optimizer, "step", "reset")
+    if not isinstance(data, datasets.Dataset | str | os.PathLike):
+        raise TypeError(
+            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
+            f"path of a file, not {type(data).__name__}"
+        )
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, not {callback!r}")
     if until is not None:
@@ -316,6 +323,8 @@ def train(
             gradient /= len(X)
             optimizer.step(gradient)
             elapsed += cluster.clock() - began
+            if number == 1 and theta0 is None and not hasattr(model, "initial"):
+                _warn_of_saddle(model, gradient, shards[0], seed)
             record = Record(
                 number,
                 elapsed,
@@ -395,6 +404,25 @@ def _start(
     store(given, start)
     check_finite(what, start)
     return start
+
+
+def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int) -> None:
+    """Warn where theta = 0 is a point that most of it cannot leave, as of networks."""
+    idle = gradient == 0
+    if 2 * np.count_nonzero(idle) <= gradient.size:
+        return
+    # Of sparse data they are zero everywhere.
+    nearby = np.random.default_rng(seed).normal(0, 0.1, gradient.size).astype(gradient.dtype)
+    partial = np.empty_like(gradient)
+    partial_gradient(model.partial_gradient, nearby, shard, partial, partition=0, round=0)
+    stuck = np.count_nonzero(idle & (partial != 0))
+    if 2 * stuck > gradient.size:
+        warnings.warn(
+            f"training starts at zero, where {stuck} of {gradient.size} elements of the gradient "
+            f"are zero, and near it they are not: give theta0=, or {type(model).__name__} a "
+            "method initial(rng), for networks cannot start there",
+            stacklevel=3,
+        )
 
 
 class _Rate:

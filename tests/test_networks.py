@@ -292,6 +292,30 @@ def test_a_models_start_is_checked_too():
     STARTS.clear()
 
 
+class Startless:
+    """A network that does not say where to start, or any other model."""
+
+    def __init__(self, model):
+        self._model, self.size = model, model.size
+        self.loss, self.error = model.loss, model.error
+
+    def partial_gradient(self, theta, shard, out):
+        self._model.gradient(theta, *shard, out=out)
+
+
+def test_networks_that_start_at_zero_are_hinted_at():
+    options = {"optimizer": SGD(0.1), "rounds": 2}
+    network = Startless(MODEL)
+    with pytest.warns(
+        UserWarning, match=r"78 of 82 elements of the gradient are zero.* theta0=, o"
+    ):
+        train(toy(), model=network, **options)
+    train(toy(), model=network, theta0=MODEL.initial(1), **options)
+    sparse = toy()
+    sparse.X_train[:, 1:] = 0  # most of the gradient is zero, wherever theta is
+    train(sparse, model=Startless(SoftmaxRegression(4, 3)), **options)
+
+
 # --------------------------------------------------------------------------- models of one's own
 
 
@@ -330,6 +354,12 @@ def test_a_model_needs_four_things():
         train(toy(), model=Sizeless(), optimizer=SGD(1.0))
     with pytest.raises(TypeError, match="model must be an object with a method partial_gradient"):
         train(toy(), model=Least, optimizer=SGD(1.0))
+    with pytest.raises(TypeError, match="optimizer must be an object with a method reset, not"):
+        train(toy(), model=Least(), optimizer=type("Adam", (), {"step": 0})())
+    with pytest.raises(
+        TypeError, match=r"data must be a fastgc.data.Dataset\(name, X_train, .*tuple"
+    ):
+        train((np.zeros((6, 2)), np.zeros(6)), model=Least())
 
 
 TOLD = """
