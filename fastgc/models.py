@@ -216,6 +216,11 @@ class _CrossEntropy(_Classifier):
         """Write the gradient to `total`."""
         raise NotImplementedError
 
+    @_quiet
+    def probabilities(self, theta: Array, X: Array) -> Array:
+        """Probability of each class for each sample, shape (m, classes), of theta's type."""
+        return _softmax(self._scores(theta, X))
+
     def prepare(self, X: Array, y: Labels) -> tuple[Array, Labels]:
         """Samples and labels themselves."""
         return X, y
@@ -665,10 +670,16 @@ def _shifted(scores: Array) -> Array:
     return scores
 
 
+def _softmax(scores: Array) -> Array:
+    """Probabilities, in place of the scores."""
+    np.exp(_shifted(scores), out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
+
+
 def _residual(scores: Array, y: Labels) -> Array:
     """Probabilities less the classes' indicators, in place of the scores."""
-    residual = np.exp(_shifted(scores), out=scores)
-    residual /= residual.sum(axis=1, keepdims=True)
+    residual = _softmax(scores)
     residual[np.arange(len(y)), y] -= 1
     return residual
 

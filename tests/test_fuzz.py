@@ -713,7 +713,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     },
     **{
         f"_CrossEntropy.{name}": _model(models.MLP, name)
-        for name in ("gradient", "loss", "partial_gradient", "prepare")
+        for name in ("gradient", "loss", "partial_gradient", "prepare", "probabilities")
     },
     "MLP": _plain(models.MLP, features=3, classes=2, hidden=[4, 5], activation="relu", l2=0.5),
     "MLP.add_regularisation": _model(models.MLP, "add_regularisation"),

@@ -67,6 +67,21 @@ def test_gradient_is_that_of_the_summed_loss(hidden, activation):
     np.testing.assert_allclose(single, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("model", [MODEL, SoftmaxRegression(4, 3)], ids=["network", "linear"])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_probabilities_are_those_of_the_loss(model, scale):
+    theta, X, y = problem(model)
+    theta *= scale
+    shares = model.probabilities(theta, X)
+    assert shares.shape == (11, 3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_array_equal(shares.argmax(axis=1), model.predict(theta, X))
+    if scale == 1:
+        expected = -np.mean(np.log(shares[np.arange(11), y]))
+        assert model.loss(theta, X, y) == pytest.approx(expected, rel=1e-12)
+    assert model.probabilities(theta.astype(np.float32), X).dtype == np.float32
+
+
 def test_without_hidden_layers_it_is_softmax_regression():
     model, linear = MLP(4, 3, hidden=()), SoftmaxRegression(4, 3)
     theta, X, y = problem(model)
@@ -307,7 +322,7 @@ def test_networks_that_start_at_zero_are_hinted_at():
     options = {"optimizer": SGD(0.1), "rounds": 2}
     network = Startless(MODEL)
     with pytest.warns(
-        UserWarning, match=r"78 of 82 elements of the gradient are zero.* theta0=, o"
+        UserWarning, match=r"7[89] of 82 elements of the gradient are zero.* theta0=, o"
     ):
         train(toy(), model=network, **options)
     train(toy(), model=network, theta0=MODEL.initial(1), **options)
