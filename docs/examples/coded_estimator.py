@@ -105,9 +105,12 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
         y = np.searchsorted(self.classes_, y)
         if len(self.classes_) == 1:
             raise ValueError("there is one class only: nothing to tell apart")
+        # Of a data set some samples are for tests; here they say which classes there are.
+        count = len(self.classes_)
+        tests = np.zeros((count, X.shape[1]), X.dtype), np.arange(count)
         self.history_ = fastgc.train(
             fastgc.BinaryCode(self.workers, stragglers=self.stragglers),
-            fastgc.data.Dataset("samples", X, y, X, y),
+            fastgc.data.Dataset("samples", X, y, *tests),
             model=self._model(),
             optimizer=fastgc.optimizers.AMSGrad(self.lr),
             rounds=rounds,

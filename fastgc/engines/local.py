@@ -35,6 +35,7 @@ from .. import kernels
 from . import fork_server
 from .interface import Event, Kind, Task
 from .master import Master
+from .packing import packed
 from .worker import Worker, failure
 
 __all__ = ["LocalCluster"]
@@ -88,7 +89,7 @@ class _Processes:
     def __init__(self, task: Task) -> None:
         code = task.code
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            raise _UnguardedError(
+            raise _ProgramError(
                 "a worker imports the program that it is of, and came to where that starts a "
                 'cluster: put this under if __name__ == "__main__":, below what workers need'
             )
@@ -172,7 +173,7 @@ class _Processes:
         if not getattr(self._task.gradient, "of_main", True):
             prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
         prepared["authkey"] = bytes(prepared["authkey"])  # it refuses to be pickled otherwise
-        task = pickle.dumps((kernels.backend(), self._task.without_data()))
+        task = packed((kernels.backend(), self._task.without_data()))
         environment = os.environ | dict.fromkeys(fork_server.THREADS, "1")
         common = pickle.dumps((self._layout, prepared, environment, task))
         self._common = resources.enter_context(_Memory(len(common)))
@@ -202,7 +203,7 @@ class _Processes:
         self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
-        pickled = pickle.dumps(self._task.data(worker), pickle.HIGHEST_PROTOCOL)
+        pickled = packed(self._task.data(worker))
         with _interrupts_put_off(), _Memory(len(pickled)) as data:
             data.map[:] = pickled
             line, theirs = socket.socketpair()
@@ -586,7 +587,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
                 tell(number, round, index, energy)
     except BaseException as error:
         text = failure(worker, _TRACEBACK_BYTES)
-        if isinstance(error, _UnguardedError):
+        if isinstance(error, _ProgramError):
             text = f": {error}".encode()
         tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
         notify(Kind.FAILED, round)
@@ -599,13 +600,20 @@ def _load(prepared: dict[str, Any], pickled: bytes) -> tuple[str, Task]:
     try:
         spawn.prepare(prepared)
         backend, task = pickle.loads(pickled)
+    except AttributeError as error:
+        if "main__" not in str(error):
+            raise
+        where = "what a notebook or session defines: put it into a module, or install cloudpickle"
+        if "__mp_main__" in str(error):
+            where = 'what a script defines under if __name__ == "__main__": define it above that'
+        raise _ProgramError(f"{error}; workers cannot import {where}") from error
     finally:
         del process._inheriting  # type: ignore[attr-defined]
     return backend, task
 
 
-class _UnguardedError(RuntimeError):
-    """A worker imports the program, and this starts a cluster."""
+class _ProgramError(RuntimeError):
+    """What is wrong with the program that workers import, in a sentence."""
 
 
 def _sleep(seconds: float, given: int, wait: Callable[[int, float], int]) -> int:

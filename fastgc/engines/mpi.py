@@ -30,6 +30,7 @@ from ..codes import Code
 from .interface import Event, Gradient, Kind, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
+from .packing import packed
 from .worker import Worker, failure
 
 try:
@@ -280,8 +281,8 @@ class _Ranks:
         if job.open:
             raise RuntimeError("another cluster on these ranks is open: close it first")
         # All is pickled before anything is sent: what cannot be leaves the ranks as they are.
-        common = pickle.dumps((kernels.backend(), task.without_data()), pickle.HIGHEST_PROTOCOL)
-        data = [pickle.dumps(task.data(i), pickle.HIGHEST_PROTOCOL) for i in range(code.n)]
+        common = packed((kernels.backend(), task.without_data()))
+        data = [packed(task.data(i)) for i in range(code.n)]
         self._job, self._task = job, task
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._orders: list[Array] = []

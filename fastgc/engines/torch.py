@@ -31,6 +31,7 @@ from .fork_server import end_with
 from .interface import Computation, Event, Gradient, Kind, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
+from .packing import packed
 from .worker import Worker, failure
 
 try:
@@ -248,8 +249,8 @@ class _Ranks:
             )
         if job.open:
             raise RuntimeError("another cluster on these ranks is open: close it first")
-        common = pickle.dumps((kernels.backend(), task.without_data()), pickle.HIGHEST_PROTOCOL)
-        data = [pickle.dumps(task.data(i), pickle.HIGHEST_PROTOCOL) for i in range(code.n)]
+        common = packed((kernels.backend(), task.without_data()))
+        data = [packed(task.data(i)) for i in range(code.n)]
         job.open = True
         job.clusters += 1
         self._task, self._common, self._data = task, common, data

@@ -1,0 +1,39 @@
+"""What workers are sent, as bytes of which they make the same; or a sentence that says why not."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+from typing import Any
+
+__all__ = ["packed"]
+
+
+def packed(thing: Any) -> bytes:
+    """Pickle what ``pickle.loads`` is to make again in another process.
+
+    Functions and classes go by their names, under which that process imports them. Those of an
+    interactive session, or a notebook, which it cannot import, go by value if cloudpickle is there.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be pickled; says what can.
+    """
+    main = sys.modules["__main__"]
+    interactive = (
+        getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+    )
+    try:
+        if interactive and importlib.util.find_spec("cloudpickle") is not None:
+            import cloudpickle
+
+            by_value: bytes = cloudpickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+            return by_value
+        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"workers cannot be sent what pickle cannot store ({error}): they find functions and "
+            "classes by their names, at the top level of a module or script"
+        ) from error

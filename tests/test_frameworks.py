@@ -1,0 +1,232 @@
+"""The page on other frameworks, and its examples: what it says is so."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import data, engines, optimizers
+
+pytest.importorskip("sklearn")
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+pytestmark = pytest.mark.any_backend
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "docs" / "examples"
+PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+
+
+def example(name):
+    """An example as a module, which it also is by its name."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def printed(name, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-P", str(EXAMPLES / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_page_runs(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S):
+        exec(block, names)  # one after the other; they check what the page says
+
+
+def test_links_of_the_page_hold():
+    for target in re.findall(r"\]\(([^)]*)\)", PAGE):
+        assert (ROOT / "docs" / target).exists()
+
+
+# ----------------------------------------------------------------------------------------- JAX
+
+
+@pytest.fixture(scope="module")
+def coded_jax():
+    pytest.importorskip("jax")
+    yield example("coded_jax")
+    sys.modules.pop("coded_jax")
+
+
+def test_coded_jax_trains_as_one_process_does(coded_jax):
+    """With dropout and mini-batches, whoever answers first."""
+    dataset = data.load("digits", dtype=np.float32)
+    model, batches = coded_jax.Network(), data.MiniBatches(20, 0)
+    history = fastgc.train(
+        fastgc.BinaryCode(4, stragglers=1),
+        dataset,
+        model=model,
+        optimizer=optimizers.SGD(0.1),
+        delays=fastgc.delays.Exponential(1.0),
+        rounds=8,
+        batch=20,
+        engine="simulated",
+        evaluate_every=8,
+    )
+    assert history.theta.dtype == np.float32
+    theta = np.array(model.initial(np.random.default_rng(0)))
+    shards = data.partition(dataset.X_train, dataset.y_train, 4)
+    for number in range(8):
+        total = np.zeros(model.size)
+        for j, shard in enumerate(shards):
+            total += coded_jax.gradient(theta, *batches(shard, j, number), j, number)
+        theta -= np.float32(0.1) * (total / 80).astype(np.float32)
+    np.testing.assert_allclose(history.theta, theta, rtol=0, atol=1e-5)
+    assert len({len(r.survivors) for r in history.rounds} | {3}) <= 2
+    undropped = model.loss(theta, dataset.X_train, dataset.y_train)
+    assert history.rounds[-1].loss == pytest.approx(undropped, rel=1e-4)
+
+
+def test_jax_in_processes(coded_jax, monkeypatch):
+    """Which import the module, and compile for themselves."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    options = {"optimizer": optimizers.SGD(0.1), "rounds": 3, "batch": 20, "evaluate_every": 3}
+    dataset = data.load("digits", dtype=np.float32)
+    thetas = [
+        fastgc.train(
+            fastgc.Uncoded(2), dataset, model=coded_jax.Network(), engine=engine, **options
+        ).theta
+        for engine in ("local", "simulated")
+    ]
+    np.testing.assert_allclose(*thetas, rtol=0, atol=1e-6)
+
+
+def test_the_jax_script():
+    pytest.importorskip("jax")
+    lines = printed("coded_jax", "simulated").splitlines()
+    found = [re.fullmatch(r"(\d+): loss (\S+), test error (\S+)", line) for line in lines]
+    assert [int(each[1]) for each in found] == [20, 40, 60]
+    losses = [float(each[2]) for each in found]
+    assert losses == sorted(losses, reverse=True)
+    assert float(found[-1][3]) < 0.05
+
+
+# -------------------------------------------------------------------------------- scikit-learn
+
+CodedClassifier = example("coded_estimator").CodedClassifier
+
+
+@parametrize_with_checks([CodedClassifier(engine="simulated", rounds=60, random_state=0)])
+def test_scikit_learn_takes_it_for_an_estimator(estimator, check):
+    check(estimator)
+
+
+def test_the_estimators_script():
+    share, messages = printed("coded_estimator").splitlines()
+    assert float(re.match(r"\S+", share)[0]) > 0.92
+    assert re.search(r"with [23] messages in the last step", messages)
+
+
+def test_an_estimator_goes_on():
+    X = np.random.default_rng(0).standard_normal((120, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    model = CodedClassifier(engine="simulated", random_state=0, partial_rounds=2)
+    with pytest.raises(ValueError, match="classes must be given to the first call"):
+        model.partial_fit(X, y)
+    scores = [
+        model.partial_fit(X, y, classes=["no", "yes", "never"]).score(X, y) for _ in range(20)
+    ]
+    assert scores[0] < 0.9
+    assert scores[-1] > 0.95
+    assert model.predict_proba(X).shape == (120, 3)
+    with pytest.raises(ValueError, match="y holds classes that are not among"):
+        model.partial_fit(X, np.where(y == "no", "perhaps", y))
+    with pytest.raises(ValueError, match=r"classes are \['no'\] here, and were"):
+        model.partial_fit(X, y, classes=["no"])
+
+
+# ------------------------------------------------------------------------------------- mistakes
+
+
+class Ours:
+    """What a newcomer's model may lack."""
+
+    size = 4
+
+    def partial_gradient(self, theta, shard, out):
+        out[:] = 0
+
+    def loss(self, theta, X, y):
+        return 0.0
+
+    error = loss
+
+
+def toy():
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    return data.Dataset("toy", X, np.arange(20) % 2, X[:2], np.arange(2))
+
+
+def train(**given):
+    usual = {"engine": "simulated", "rounds": 4, "model": Ours(), "data": toy()}
+    usual["optimizer"] = optimizers.SGD(1.0)
+    fastgc.train(fastgc.Uncoded(2), **usual | given)
+
+
+def step(gradient, engine=engines.SimulatedCluster):
+    with engine(fastgc.Uncoded(2), [1.0, 2.0], gradient, 2) as cluster:
+        cluster.step(np.zeros(2), np.zeros(2))
+
+
+class Sunk(Ours):
+    """Its gradient vanishes at zero only."""
+
+    def partial_gradient(self, theta, shard, out):
+        out[:] = theta
+
+
+MISTAKES = {
+    "the gradient is returned": lambda: step(lambda theta, shard, out: theta + shard),
+    "a part of `out`": lambda: step(lambda theta, shard, out: out[:1].fill(shard)),
+    "a network starts at zero": lambda: train(model=Sunk()),
+    "`theta0` of another shape": lambda: train(theta0=np.zeros(3)),
+    "`theta0` of another type": lambda: train(theta0=np.zeros(4, complex)),
+    "a lambda": lambda: step(lambda theta, shard, out: None, engines.LocalCluster),
+    "a model of another library": lambda: train(model=object()),
+    "an optimizer of another library": lambda: train(optimizer=object()),
+    "data of another library": lambda: train(data=(np.zeros((3, 2)), np.zeros(3))),
+    "no optimizer": lambda: train(optimizer=None),
+    "a schedule": lambda: train(schedule=lambda round: 2 - round),
+}
+
+
+def rows():
+    for line in PAGE.partition("## What is said")[2].splitlines():
+        if line.startswith("| ") and not line.startswith(("| what", "| ---")):
+            done, said = line.strip("| ").split(" | ")
+            yield done, [part.strip() for part in said.split("...")]
+
+
+@pytest.mark.parametrize("done", MISTAKES)
+def test_mistakes_are_told_as_the_page_says(done):
+    (said,) = (said for what, said in rows() if what.startswith(done))
+    warning = said[0].startswith("a warning: ")
+    said = ".*".join(re.escape(part.removeprefix("a warning: ")) for part in said)
+    if warning:
+        raised = pytest.warns(UserWarning, match=said)
+    else:
+        raised = pytest.raises((TypeError, ValueError), match=said)
+    with raised:
+        MISTAKES[done]()
+
+
+def test_every_row_is_tried():
+    elsewhere = {"a class below `if __name__"}  # test_packing.py
+    for done, _ in rows():
+        assert any(done.startswith(each) for each in {*MISTAKES, *elsewhere}), done
