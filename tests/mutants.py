@@ -1624,7 +1624,9 @@ MUTANTS = [
         "held = np.frombuffer(memory.map, np.uint8)",
         "held = memory.map",
     ),
-    M("local2", "conformance", "memories[0], writable=False)", "memories[0])"),
+    M("local2", "conformance", 'memories[0], "read")', "memories[0])"),
+    M("memory1", "engine_memory", "_ALIGNED = 64", "_ALIGNED = 1"),
+    M("memory2", "engine_memory", "return raw.nbytes < _APART", "return True"),
     M("local3", "fork_server", "    fork_server.end_with(life)\n", ""),
     M("local4", "fork_server", "functools.partial(os.close, inbox)", "lambda: None"),
     M(

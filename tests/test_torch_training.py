@@ -1,16 +1,19 @@
 """Whole trainings by `fastgc.torch.CodedDataParallel`, whose workers are killed at random."""
 
 import contextlib
+import io
 import os
+import pickle
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from worker_processes import pids
 
-from fastgc import BinaryCode
+from fastgc import BinaryCode, Uncoded
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -18,6 +21,7 @@ from torch.nn import functional  # noqa: E402
 
 from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.job import seed_all  # noqa: E402
+from fastgc.torch.pickling import Pickler  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Workers cannot import a test module, but by chance: where the checkout is on the path.
@@ -159,3 +163,64 @@ def test_a_transformer_trains_as_on_one_process_and_goes_on_to_the_bit(tmp_path)
     assert rest == losses[half:]
     for p, q in zip(resumed[0].parameters(), parts[0].parameters(), strict=True):
         assert torch.equal(p, q)
+
+
+# ------------------------------------------------------------------- datasets that lie in memory
+
+
+def tensors():
+    x = torch.arange(24.0).reshape(4, 6)
+    z = torch.complex(x, x)
+    return [
+        x, x[1:3], x.t(), x[:, 0].expand(3, 4), x.bfloat16(), x > 3, z, z.conj(), z.conj().imag,
+        torch.tensor(5), torch.zeros(0, 3), x.clone().requires_grad_(), x.to_sparse(),
+        torch.nn.Parameter(x), x.to("meta"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("apart", [None, "writable", "read-only"])
+def test_tensors_in_pickles(apart):
+    given, buffers, file = tensors(), [], io.BytesIO()
+    Pickler(file, 5, buffer_callback=apart and buffers.append).dump([given, given[0]])
+    raw = [bytearray(b.raw()) if apart == "writable" else bytes(b.raw()) for b in buffers]
+    found, again = pickle.loads(file.getvalue(), buffers=raw)
+    assert again is found[0]
+    for mine, theirs in zip(found, given, strict=True):
+        assert (mine.dtype, mine.shape, type(mine)) == (theirs.dtype, theirs.shape, type(theirs))
+        assert mine.requires_grad == theirs.requires_grad
+        if mine.device.type == "cpu":
+            assert torch.equal(mine.to_dense(), theirs.to_dense())
+    found[0][:] = -1.0  # it is writable, and its own
+    found[4][:] = -1.0
+    assert float(given[0].min()) == 0.0
+    assert float(found[1].min()) == 6.0
+
+
+def test_a_dataset_is_there_once_for_all_workers():
+    data = torch.utils.data.TensorDataset(torch.randn(2000, 20), torch.zeros(2000))
+
+    def shared(module, batch):
+        address = data.tensors[0].data_ptr()
+        here = [
+            line
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if int(line.split("-")[0], 16) <= address < int(line.split("-")[1].split()[0], 16)
+        ]
+        return module(batch[0]).sum(), len(batch[0]) * ("memfd:fastgc" in here[0])
+
+    module = torch.nn.Linear(20, 1)
+    with CodedDataParallel(module, shared, data, BinaryCode(4, stragglers=1), batch_size=40) as c:
+        assert c.backward().sums == (40.0,)
+
+
+def test_what_a_worker_writes_to_its_dataset_is_its_own():
+    data = torch.utils.data.TensorDataset(torch.randn(2000, 20), torch.zeros(2000))
+
+    def counting(module, batch):
+        data.tensors[1][0] += 1
+        return module(batch[0]).sum(), data.tensors[1][0]
+
+    with CodedDataParallel(torch.nn.Linear(20, 1), counting, data, Uncoded(3), batch_size=30) as c:
+        before = float(data.tensors[1][0])
+        assert [c.backward().sums[0] for _ in range(2)] == [3 * (before + 1), 3 * (before + 2)]
+    assert data.tensors[1][0] == before

@@ -12,21 +12,18 @@ import contextlib
 import errno
 import functools
 import math
-import mmap
 import multiprocessing
 import os
-import pickle
 import selectors
 import signal
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import spawn
 from multiprocessing.connection import wait
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +32,7 @@ from .. import kernels
 from . import fork_server
 from .interface import Event, Kind, Task
 from .master import Master
-from .packing import packed
+from .memory import Memory
 from .worker import Worker, failure
 
 __all__ = ["LocalCluster"]
@@ -152,8 +149,8 @@ class _Processes:
         self._ours = ours
         _lives.add(ours)
         resources.callback(_end_life, ours)
-        self._told = resources.enter_context(_Memory(self._layout.told.nbytes))
-        self._sent = resources.enter_context(_Memory(self._layout.sent.nbytes))
+        self._told = resources.enter_context(Memory(self._layout.told.nbytes))
+        self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
         self._slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
@@ -173,11 +170,11 @@ class _Processes:
         if not getattr(self._task.gradient, "of_main", True):
             prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
         prepared["authkey"] = bytes(prepared["authkey"])  # it refuses to be pickled otherwise
-        task = packed((kernels.backend(), self._task.without_data()))
         environment = os.environ | dict.fromkeys(fork_server.THREADS, "1")
-        common = pickle.dumps((self._layout, prepared, environment, task))
-        self._common = resources.enter_context(_Memory(len(common)))
-        self._common.map[:] = common
+        common = self._layout, prepared, environment
+        self._common = resources.enter_context(Memory.of(common))
+        task = kernels.backend(), self._task.without_data()
+        self._shared = resources.enter_context(Memory.of(task))
         self._server: fork_server.Connection | None = None
         resources.callback(self._disconnect)
         self._connect()
@@ -203,15 +200,14 @@ class _Processes:
         self._rings.admit(worker, self._births[worker])
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
-        pickled = packed(self._task.data(worker))
-        with _interrupts_put_off(), _Memory(len(pickled)) as data:
-            data.map[:] = pickled
+        with _interrupts_put_off(), Memory.of(self._task.data(worker)) as data:
             line, theirs = socket.socketpair()
             self._lines[worker] = line
             self._selector.register(line, selectors.EVENT_READ, worker)
-            memories = (self._told, self._sent, self._common, data)
-            files = [theirs.fileno(), self._bell, self._life, *(m.fd for m in memories)]
-            numbers = (worker, self._births[worker], self._common.nbytes, data.nbytes)
+            read = (self._common, self._shared, data)
+            memories = [m.fd for m in (self._told, self._sent, *read)]
+            files = [theirs.fileno(), self._bell, self._life, *memories]
+            numbers = (worker, self._births[worker], *(m.nbytes for m in read))
             with theirs:
                 self._asked[self._server.fork(numbers, files)] = worker
 
@@ -439,7 +435,7 @@ class _Blocks:
     def nbytes(self) -> int:
         return sum(rows * self._stride(length, dtype) for rows, length, dtype in self._blocks)
 
-    def arrays(self, memory: _Memory) -> list[Array]:
+    def arrays(self, memory: Memory) -> list[Array]:
         """Of each block, a row for each of its own; they keep the memory while there is one."""
         # An array on the map itself would not claim it, and the map be closed under the array.
         held = np.frombuffer(memory.map, np.uint8)
@@ -452,43 +448,6 @@ class _Blocks:
             blocks.append(whole)
             offset += rows * stride
         return blocks
-
-
-class _Memory:
-    """Memory that another process maps too, once it has been given the open file.
-
-    It has no name in the file system, so that however the processes end, it ends with them, and
-    the size of /dev/shm does not bound it.
-    """
-
-    def __init__(self, nbytes: int, fd: int | None = None, writable: bool = True) -> None:
-        self.fd = _anonymous_file() if fd is None else fd
-        self.nbytes = nbytes
-        access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        try:
-            if fd is None:
-                os.ftruncate(self.fd, nbytes)
-            self.map = mmap.mmap(self.fd, nbytes, prot=access)
-        except BaseException:
-            if fd is None:
-                os.close(self.fd)
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file descriptor; the mapping stays as long as it has arrays."""
-        os.close(self.fd)
-        with contextlib.suppress(BufferError):
-            self.map.close()
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("fastgc")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 # The programs' ends of the pipes that workers live by. A fork of the program closes its copies.
@@ -537,12 +496,13 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         name.write(f"fastgc-{number}")  # what ps and top call it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
     kernels.threads.set_num_threads(1)
-    common, data = (
-        _Memory(size, fd, False).map for size, fd in zip(sizes, memories[2:], strict=False)
+    # Pages are the program's, but for those that are written here.
+    common, shared, data = (
+        Memory(size, fd, "copy") for size, fd in zip(sizes, memories[2:], strict=False)
     )
-    layout, prepared, environment, pickled = pickle.loads(common)
-    told = _Memory(layout.told.nbytes, memories[0], writable=False)
-    sent = _Memory(layout.sent.nbytes, memories[1])
+    layout, prepared, environment = common.load()
+    told = Memory(layout.told.nbytes, memories[0], "read")
+    sent = Memory(layout.sent.nbytes, memories[1])
     thetas, newest, orders = layout.told.arrays(told)
     messages, tracebacks, wanted, news = layout.sent.arrays(sent)
     thetas = list(thetas)
@@ -557,10 +517,10 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     try:
         os.environ.clear()
         os.environ.update(environment)
-        backend, task = _load(prepared, pickled)
+        backend, task = _load(prepared, shared)
         kernels.use_backend(backend)
         slots = messages[task.code.message_number(number) :]
-        worker = Worker(number, task, pickle.loads(data), slots)
+        worker = Worker(number, task, data.load(), slots)
         rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
         read = rings.given(number)  # orders: none for this birth before it has joined
         notify(Kind.JOINED, _NONE)
@@ -593,13 +553,13 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         notify(Kind.FAILED, round)
 
 
-def _load(prepared: dict[str, Any], pickled: bytes) -> tuple[str, Task]:
+def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
     """Get ready as processes of multiprocessing do, which import the program; and load the task."""
     process = multiprocessing.current_process()
     process._inheriting = True  # type: ignore[attr-defined]
     try:
         spawn.prepare(prepared)
-        backend, task = pickle.loads(pickled)
+        backend, task = shared.load()
     except AttributeError as error:
         if "main__" not in str(error):
             raise

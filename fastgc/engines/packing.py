@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib.util
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["packed"]
+__all__ = ["Keep", "packed"]
+
+Keep = Callable[[pickle.PickleBuffer], object]  # what pickle calls buffer_callback
 
 
-def packed(thing: Any) -> bytes:
+def packed(thing: Any, keep: Keep | None = None) -> bytes:
     """Pickle what ``pickle.loads`` is to make again in another process.
 
     Functions and classes go by their names, under which that process imports them. Those of an
     interactive session, or a notebook, which it cannot import, go by value if cloudpickle is there.
+    Memory of arrays may be kept out of it by ``keep``.
 
     Raises
     ------
@@ -29,9 +33,9 @@ def packed(thing: Any) -> bytes:
         if interactive and importlib.util.find_spec("cloudpickle") is not None:
             import cloudpickle
 
-            by_value: bytes = cloudpickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+            by_value: bytes = cloudpickle.dumps(thing, pickle.HIGHEST_PROTOCOL, keep)
             return by_value
-        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=keep)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
             f"workers cannot be sent what pickle cannot store ({error}): they find functions and "

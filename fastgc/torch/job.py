@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 import pickle
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from ..codes import Code
 from ..engines import Task
 from .batches import Feed, edges
 from .parameters import Vector, as_tensor, trainable
+from .pickling import Pickler
 
 __all__ = ["Job", "Layout", "Loss", "losses", "seed_all", "weights_losses"]
 
@@ -157,20 +159,17 @@ class Job:
         """What computes a worker's messages."""
         return Worker(self, number, task, out)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle
-
-        own, self._own = self._own, None
-        try:
-            state = cloudpickle.dumps(self.__dict__)
-        finally:
-            self._own = own
-        return _load, (state,)
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        buffers: list[pickle.PickleBuffer] = []
+        apart = buffers.append if protocol.__index__() >= 5 else None  # so that engines may share
+        file = io.BytesIO()
+        Pickler(file, 5, buffer_callback=apart).dump(self.__dict__ | {"_own": None})
+        return _load, (file.getvalue(), buffers)
 
 
-def _load(state: bytes) -> Job:
+def _load(state: bytes, buffers: list[Any]) -> Job:
     job = Job.__new__(Job)
-    job.__dict__.update(pickle.loads(state))
+    job.__dict__.update(pickle.loads(state, buffers=buffers))
     return job
 
 
