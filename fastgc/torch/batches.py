@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
@@ -38,6 +39,8 @@ class Batches:
     sampler : iterable of int, optional
         In place of the permutations: a `torch.utils.data.Sampler`, say. Gone through again and
         again, after ``sampler.set_epoch(epoch)`` if there is such a method.
+    ahead : int
+        Batches that are told before they are taken.
 
     Attributes
     ----------
@@ -59,6 +62,7 @@ class Batches:
         partitions: int,
         seed: int,
         sampler: Iterable[int] | None = None,
+        ahead: int = 0,
     ) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise TypeError(
@@ -84,7 +88,9 @@ class Batches:
             )
         self._seed = at_least("seed", seed, 0)
         self._sampler: Any = sampler
+        self._ahead = ahead
         self.step = 0
+        self._coming: deque[Indices] = deque()
         self._epoch = self._given = -1
         self._order: Indices = np.empty(0, np.int64)
         self._drawn: Iterator[int] | None = None
@@ -99,13 +105,27 @@ class Batches:
         return len(self._sampler) // self.size
 
     def take(self) -> Indices:
-        """Indices of the next batch."""
-        taken = self._permuted() if self._sampler is None else self._sampled()
-        self.step += 1
-        return taken
+        """Indices of the next batch, and of those that come after it, a row each.
 
-    def _permuted(self) -> Indices:
-        epoch, at = divmod(self.step, self._samples // self.size)
+        Rows of -1 stand for what a sampler does not give, or not yet.
+        """
+        while len(self._coming) <= self._ahead:
+            try:
+                self._coming.append(self._drawn_next())
+            except (TypeError, ValueError):
+                if not self._coming:
+                    raise
+                break  # it is not needed yet
+        found = np.full((1 + self._ahead, self.size), -1)
+        found[: len(self._coming)] = self._coming
+        self._coming.popleft()
+        self.step += 1
+        return found
+
+    def _drawn_next(self) -> Indices:
+        if self._sampler is not None:
+            return self._sampled()
+        epoch, at = divmod(self.step + len(self._coming), self._samples // self.size)
         if epoch != self._epoch:
             rng = np.random.default_rng((self._seed, epoch))
             self._order, self._epoch = rng.permutation(self._samples), epoch
@@ -152,6 +172,7 @@ class Batches:
                     f"the state is of a run with {name} = {state[name]}, not {own[name]}"
                 )
         step = at_least("step", state["step"], 0)
+        self._coming.clear()
         if self._sampler is not None:
             self._given, self._drawn, self.step = -1, None, 0
             while self.step < step:
@@ -170,5 +191,12 @@ class Feed:
         if hasattr(self._dataset, "__getitems__"):
             samples = self._dataset.__getitems__(list(indices))
         else:
-            samples = [self._dataset[i] for i in indices]
+            samples = [self._sample(i) for i in indices]
         return self._collate(samples)
+
+    def _sample(self, i: int) -> Any:
+        try:
+            return self._dataset[i]
+        except Exception as error:
+            error.add_note(f"of dataset[{i}]")
+            raise

@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from .._arrays import at_least
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.options import RoundKeywords
 from ..errors import CorruptMessageError
 from .batches import Batches, Feed
-from .job import CHANGES, Job, Layout, Loss, losses, seed_all, weights_losses
+from .job import CHANGES, Job, Layout, Loss, losses, weights_losses
 from .parameters import Vector, dtype_of, trainable
+from .randomness import seed_all
 
 __all__ = ["CodedDataParallel", "Result"]
 
@@ -88,6 +90,10 @@ class CodedDataParallel:
         Where a worker computes, ``device(worker)`` if it is callable. Default: the CPU.
     threads : int
         Of each worker, for torch.
+    num_workers : int
+        Processes of each worker that fetch samples of its next so many steps while it computes, for
+        datasets that take their time; all else is to the bit as without. A `sampler` is asked as
+        many steps ahead. Simulated workers have none.
     **options
         Those of `fastgc.engines.RoundOptions` (``timeout=``, ``verify=``, ``message_dtype=``, ...)
         but `batch`. The `seed` is also that of the order of samples, and of what is drawn while a
@@ -133,6 +139,7 @@ class CodedDataParallel:
         buffers: str = "error",
         device: Any = None,
         threads: int = 1,
+        num_workers: int = 0,
         **options: Unpack[RoundKeywords],
     ) -> None:
         start: Any = find_engine(engine)
@@ -160,7 +167,8 @@ class CodedDataParallel:
                 "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
                 'compute where device= says, "cuda:0", say'
             )
-        self._batches = Batches(dataset, batch_size, code.k, seed, sampler)
+        ahead = at_least("num_workers", num_workers, 0)
+        self._batches = Batches(dataset, batch_size, code.k, seed, sampler, ahead)
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
         self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
         self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
@@ -172,6 +180,7 @@ class CodedDataParallel:
             sum(b.numel() for b in self._buffers),
             sums,
             self._batches.size,
+            ahead,
         )
         dtype = dtype_of(self._parameters)
         self._theta = np.zeros(self._layout.theta_size, dtype)
@@ -188,6 +197,7 @@ class CodedDataParallel:
             changed,
             device,
             threads,
+            ahead,
         )
         self._cluster: Cluster = start(
             code,

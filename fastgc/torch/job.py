@@ -6,7 +6,6 @@ import copy
 import io
 import math
 import pickle
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -17,8 +16,10 @@ from numpy.typing import NDArray
 from ..codes import Code
 from ..engines import Task
 from .batches import Feed, edges
+from .loading import Loader
 from .parameters import Vector, as_tensor, trainable
 from .pickling import Pickler
+from .randomness import Drawn, seed_all
 
 __all__ = ["Job", "Layout", "Loss", "losses", "seed_all", "weights_losses"]
 
@@ -32,7 +33,8 @@ _DIGIT = 1 << 20  # integers cross as two of them, which float32 holds exactly
 class Layout(NamedTuple):
     """What parameters and messages hold besides a module's parameters.
 
-    Parameters: those of the module, buffers that forward changes, the step, the batch's indices.
+    Parameters: those of the module, buffers that forward changes, the step, the batch's indices,
+    and those of batches to come.
     Messages: their gradients, the loss, further sums, whether each parameter was used, and how the
     buffers have changed.
     """
@@ -42,11 +44,12 @@ class Layout(NamedTuple):
     buffers: int
     sums: int
     batch: int
+    ahead: int  # batches
 
     @property
     def theta_size(self) -> int:
         """Numbers that the master sends."""
-        return self.parameters + self.buffers + 2 * (1 + self.batch)
+        return self.parameters + self.buffers + 2 * (1 + (1 + self.ahead) * self.batch)
 
     @property
     def message_size(self) -> int:
@@ -54,16 +57,16 @@ class Layout(NamedTuple):
         return self.parameters + 1 + self.sums + self.tensors + self.buffers
 
     def put(self, theta: Array, step: int, indices: NDArray[np.int64]) -> None:
-        """Write a step and its indices behind parameters and buffers."""
+        """Write a step and indices, a row for each batch, behind parameters and buffers."""
         digits = theta[self.parameters + self.buffers :].reshape(-1, 2)
         digits[0] = divmod(step, _DIGIT)
-        digits[1:, 0], digits[1:, 1] = np.divmod(indices, _DIGIT)
+        digits[1:, 0], digits[1:, 1] = np.divmod(indices.ravel(), _DIGIT)
 
     def take(self, theta: Array) -> tuple[int, NDArray[np.int64]]:
         """The step, and the indices."""
         digits = theta[self.parameters + self.buffers :].reshape(-1, 2).astype(np.int64)
         numbers = digits[:, 0] * _DIGIT + digits[:, 1]
-        return int(numbers[0]), numbers[1:]
+        return int(numbers[0]), numbers[1:].reshape(1 + self.ahead, self.batch)
 
 
 def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:
@@ -118,6 +121,8 @@ class Job:
         Where a worker computes; ``device(worker)``.
     threads : int
         Of a worker.
+    fetching : int
+        Processes of a worker that fetch samples.
     """
 
     modules = ("torch", __name__)  # that processes are forked with
@@ -135,10 +140,12 @@ class Job:
         buffers: Sequence[str] = (),
         device: Device = None,
         threads: int = 1,
+        fetching: int = 0,
     ) -> None:
         self.module, self.loss, self.feed, self.layout = module, loss, feed, layout
         self.partitions, self.seed, self.scale = partitions, seed, scale
         self.buffers, self.device, self.threads = list(buffers), device, threads
+        self.fetching = fetching
         self._own: _Replica | None = None
 
     @property
@@ -188,8 +195,10 @@ class Worker:
 
     def __init__(self, job: Job, number: int, task: Task, out: Sequence[Array] | None) -> None:
         torch.set_num_threads(job.threads)
+        # Forked before a device is touched, which forks cannot use.
+        loader = Loader(job.feed, job.seed, job.fetching) if job.fetching else None
         device = job.device(number) if callable(job.device) else job.device
-        self._replica = _Replica(job, job.module, device)
+        self._replica = _Replica(job, job.module, device, loader)
         self._jobs: list[list[tuple[int, float]]] = []
         self._slots: list[Array] = []
         self._encoders: list[Any] = []
@@ -216,6 +225,9 @@ class Worker:
                 )
                 self._encoders.append(encoder)
         self._partial = None if self._direct else np.empty(task.size, task.dtype)
+        self._writes = self._jobs  # what is computed at once
+        if not self._direct:
+            self._writes = [[one] for jobs in self._jobs for one in jobs]
 
     @property
     def partition(self) -> int:
@@ -223,6 +235,7 @@ class Worker:
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         self._replica.load(theta)
+        self._replica.look_ahead(self._writes)
         if self._direct:
             self._replica.write(self._slots[index], self._jobs[index])
             return self._slots[index], math.nan
@@ -238,8 +251,10 @@ class Worker:
 class _Replica:
     """A copy of the module whose parameters are views of what the master sends."""
 
-    def __init__(self, job: Job, module: torch.nn.Module, device: Device) -> None:
-        self._job, self._module = job, module
+    def __init__(
+        self, job: Job, module: torch.nn.Module, device: Device, loader: Loader | None = None
+    ) -> None:
+        self._job, self._module, self._loader = job, module, loader
         self._layout = job.layout
         self._parameters = trainable(module)
         self._device = torch.device("cpu" if device is None else device)
@@ -248,6 +263,7 @@ class _Replica:
         self._views: dict[tuple[int, str], tuple[torch.Tensor, Vector]] = {}
         self._here: Vector | None = None  # on another device than the memory
         self._random = bool(job.buffers)  # then partitions are computed one by one
+        self._known = False  # whether it is
         self._edges = edges(job.layout.batch, job.partitions)
         self._target: list[torch.Tensor] = []
         self._used = [False] * len(self._parameters)
@@ -295,10 +311,28 @@ class _Replica:
         else:
             self._flat[0].copy_(flat[: self._layout.parameters])
         self._theta = flat
-        self.step, indices = self._layout.take(theta)
-        self._parts = [
-            indices[a:b].tolist() for a, b in zip(self._edges, self._edges[1:], strict=False)
-        ]
+        self.step, self._batches = self._layout.take(theta)
+
+    def look_ahead(self, writes: list[list[tuple[int, float]]]) -> None:
+        """Ask for the samples of what is to be written in this step, and in those to come."""
+        if self._loader is None:
+            return
+        self._loader.begin(self.step)
+        for step, batch in enumerate(self._batches, self.step):
+            if batch[0] < 0 or (step > self.step and not self._known):
+                break
+            for jobs in writes:
+                for partitions in self._passes(jobs):
+                    self._loader.ask(step, partitions[0], self._samples(batch, partitions))
+
+    def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
+        """Partitions that go through the module together."""
+        partitions = [j for j, _ in jobs]
+        together = not self._random and len({weight for _, weight in jobs}) == 1
+        return [partitions] if together else [[j] for j in partitions]
+
+    def _samples(self, batch: NDArray[np.int64], partitions: list[int]) -> NDArray[np.int64]:
+        return np.concatenate([batch[self._edges[j] : self._edges[j + 1]] for j in partitions])
 
     def write(self, out: Array, jobs: list[tuple[int, float]]) -> None:
         """Write the sum of partitions' parts, each times its weight."""
@@ -307,7 +341,7 @@ class _Replica:
         self._target = views.tensors if self._here is None else self._there.tensors
         self._used = [False] * len(self._parameters)
         tail = np.zeros(layout.message_size - layout.parameters)
-        total = self._together(jobs, tail) if len(jobs) > 1 and not self._random else None
+        total = self._together(jobs, tail) if len(self._passes(jobs)) < len(jobs) else None
         if total is None:
             tail[:] = 0.0
             total = self._separately(jobs, tail)
@@ -321,17 +355,15 @@ class _Replica:
         weights = sum(weight for _, weight in jobs)
         tail[1 + layout.sums :][: layout.tensors] = np.multiply(self._used, weights)
         out[layout.parameters :] = tail
-        self.partition = -1
+        self.partition, self._known = -1, True
 
     def _together(self, jobs: list[tuple[int, float]], tail: Array) -> torch.Tensor | None:
         """The weighted loss of all by one forward pass; None if that is not what they have."""
-        if len({weight for _, weight in jobs}) > 1:
-            return None
         self.partition = jobs[0][0]
         seed_all(self._job.seed, self.step, self.partition)
-        before = _drawn()
-        total, sums = self._losses([i for j, _ in jobs for i in self._parts[j]])
-        if _drawn() != before:
+        before = Drawn.now(self._device)
+        total, sums = self._losses([j for j, _ in jobs])
+        if Drawn.now(self._device) != before:
             self._random = True  # once, and from now on
             return None
         return self._add(total, sums, jobs[0][1], tail)
@@ -341,14 +373,18 @@ class _Replica:
         for self.partition, weight in jobs:
             seed_all(self._job.seed, self.step, self.partition)
             old = self._set_buffers()
-            loss, sums = self._losses(self._parts[self.partition])
+            loss, sums = self._losses([self.partition])
             total = total + self._add(loss, sums, weight, tail)
             self._note_buffers(old, weight, tail)
         return total
 
-    def _losses(self, indices: list[int]) -> tuple[torch.Tensor, list[float]]:
-        job = self._job
-        batch = _move(job.feed(indices), self._device)
+    def _losses(self, partitions: list[int]) -> tuple[torch.Tensor, list[float]]:
+        job, indices = self._job, self._samples(self._batches[0], partitions)
+        if self._loader is None:
+            batch = job.feed(indices.tolist())
+        else:
+            batch = self._loader.take(self.step, partitions[0], indices)
+        batch = _move(batch, self._device)
         versions = [b._version for b in self._module.buffers()]
         found = losses(job.loss, self._module, batch)
         if not job.buffers and [b._version for b in self._module.buffers()] != versions:
@@ -403,22 +439,3 @@ def _move(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, list | tuple):
         return type(batch)(_move(value, device) for value in batch)
     return batch
-
-
-def seed_all(*numbers: int) -> None:
-    """Seed what dropout and augmentation draw from: alike for all who compute a partition."""
-    seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
-    torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
-    np.random.seed(seed[0])  # noqa: NPY002
-    random.seed(seed[0])
-
-
-def _drawn() -> tuple[Any, ...]:
-    """What changes if a number is drawn."""
-    legacy: Any = np.random.get_state(legacy=True)  # noqa: NPY002
-    return (
-        torch.get_rng_state().numpy().tobytes(),
-        legacy[1].tobytes(),
-        legacy[2],
-        random.getstate(),
-    )

@@ -1,0 +1,62 @@
+"""What dropout and augmentation draw from: alike for all who compute a partition."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+
+__all__ = ["Drawn", "seed_all"]
+
+
+def seed_all(*numbers: int) -> None:
+    """Seed torch, NumPy and random by these numbers: those of a run, a step and a partition."""
+    seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
+    torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
+    np.random.seed(seed[0])  # noqa: NPY002
+    random.seed(seed[0])
+
+
+class Drawn(NamedTuple):
+    """Where generators are; another after a number was drawn.
+
+    Attributes
+    ----------
+    cpu : bytes
+        Of torch's generator.
+    numpy, python : tuple
+    device : bytes
+        Of torch's generator of a device, if it has its own.
+    """
+
+    cpu: bytes
+    numpy: tuple[Any, ...]
+    python: tuple[Any, ...]
+    device: bytes = b""
+
+    @classmethod
+    def now(cls, device: torch.device | None = None) -> Self:
+        """Where they are now, that of a device included."""
+        name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+        own = b""
+        if device is not None and device.type != "cpu":
+            own = _bytes(torch.get_device_module(device).get_rng_state(device))
+        return cls(
+            _bytes(torch.get_rng_state()),
+            (name, np.asarray(keys).tobytes(), *rest),
+            random.getstate(),
+            own,
+        )
+
+    def restore(self) -> None:
+        """Set them, but for a device's, so that what is drawn next is the same."""
+        torch.set_rng_state(torch.frombuffer(bytearray(self.cpu), dtype=torch.uint8))
+        name, keys, *rest = self.numpy
+        np.random.set_state((name, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
+        random.setstate(self.python)
+
+
+def _bytes(state: torch.Tensor) -> bytes:
+    return state.numpy().tobytes()
