@@ -555,6 +555,24 @@ def test_worst_survivors_of_the_papers_root_are_neighbours():
     assert (gaps != 1).sum() <= 1
 
 
+@pytest.mark.parametrize(("root", "clusters"), [(1, 1), (1, 2), (5, 1)])
+def test_neighbours_are_no_progressions(root, clusters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        code = ReedSolomon(16, stragglers=6, root=root, clusters=clusters)
+    rings = [ring.tolist() for ring in code.rings()]
+    stretches = 0
+    for pattern, make in search._starts(code, 6, 0, np.random.default_rng(0)):
+        lost = make()
+        gaps = np.diff(lost) % code.n
+        if (gaps == 1).all():
+            assert pattern == "contiguous"
+        elif any(lost.tolist() == ring[: lost.size] for ring in rings):
+            assert pattern == "arcs"  # one of a circle
+            stretches += 1
+    assert stretches == (0 if root == 1 else 3)  # of 2, 4 and 6 stragglers
+
+
 def test_exchanges_find_what_patterns_and_chance_do_not():
     code = CyclicRepetition(30, stragglers=5)
     found = stability.worst_survivors(code)

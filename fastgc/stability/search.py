@@ -295,7 +295,12 @@ def _starts(
             for step in range(1, min(_STEPS, m) + 1):
                 at = np.arange(size) * step % m
                 if np.unique(at).size == size:
-                    yield "progression", _taken(ring, at)
+                    # A set may be of a simpler pattern, too, whose others are as bad but for
+                    # rounding: it must not depend on that what the worst is called.
+                    gaps = np.diff(ring[at]) % n
+                    adjacent = (gaps == 1).all() or (gaps == n - 1).all()
+                    pattern = "contiguous" if adjacent else "progression" if step > 1 else "arcs"
+                    yield pattern, _taken(ring, at)
             for parts in _PARTS:
                 if parts <= size:
                     yield "arcs", _taken(ring, _arcs(m, size, parts))
