@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
 import pickle
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from ..engines import Task
 from .batches import Feed, edges
 from .loading import Loader
 from .parameters import Vector, as_tensor, trainable
-from .pickling import Pickler
+from .pickling import pickled
 from .randomness import Drawn, seed_all
 
 __all__ = ["Job", "Layout", "Loss", "losses", "seed_all", "weights_losses"]
@@ -169,9 +168,7 @@ class Job:
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         buffers: list[pickle.PickleBuffer] = []
         apart = buffers.append if protocol.__index__() >= 5 else None  # so that engines may share
-        file = io.BytesIO()
-        Pickler(file, 5, buffer_callback=apart).dump(self.__dict__ | {"_own": None})
-        return _load, (file.getvalue(), buffers)
+        return _load, (pickled(self.__dict__ | {"_own": None}, apart), buffers)
 
 
 def _load(state: bytes, buffers: list[Any]) -> Job:

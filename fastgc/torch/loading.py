@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..engines import fork_server
 from ..engines.memory import Memory
 from .batches import Feed
-from .pickling import Pickler
+from .pickling import pickled
 from .randomness import Drawn, seed_all
 
 __all__ = ["Loader"]
@@ -239,6 +239,6 @@ def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
         before = Drawn.now()
         batch = feed(order.samples)
         after = Drawn.now()
-        return Memory.of((batch, after if after != before else None, ""), Pickler)
+        return Memory.of((batch, after if after != before else None, ""), pickled)
     except Exception:
         return Memory.of((None, None, traceback.format_exc()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -9,10 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Pickler"]
+__all__ = ["pickled"]
 
 
-class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+def pickled(thing: Any, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a thing; memory of tensors and arrays may be kept out of it by ``keep``."""
+    file = io.BytesIO()
+    _Pickler(file, 5, buffer_callback=keep).dump(thing)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles by value what is not importable, and memory of tensors as buffers (PEP 574).
 
     PyTorch's own way writes them into the pickle, each with all that it is a view of.
