@@ -24,6 +24,7 @@ for name in (
     "strength",
     "kernel_table",
     "code_table",
+    "examples",
     "half_messages",
     "remote",
     "worker_processes",

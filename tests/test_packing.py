@@ -27,13 +27,16 @@ def step(gradient):
 
 
 def ran(source, path=None):
-    """A program, as a file or as what is typed."""
+    """A program, as a file, or in an interactive session."""
     program = STEP + textwrap.dedent(source)
     if path is not None:
         path.write_text(program)
-    given = ["-c", program] if path is None else [str(path)]
     return subprocess.run(
-        [sys.executable, "-P", *given], capture_output=True, text=True, check=False
+        [sys.executable, "-P", *(["-i", "-q"] if path is None else [str(path)])],
+        input=f"exec({program!r})\n" if path is None else "",
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -108,4 +111,4 @@ def test_a_session_without_cloudpickle():
     hidden = "import sys; sys.modules['cloudpickle'] = None\n"
     done = ran(hidden + SESSION)
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].endswith("put it into a module, or install cloudpickle")
+    assert "workers cannot import what a notebook or session defines: put it" in done.stderr

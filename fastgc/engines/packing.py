@@ -25,10 +25,7 @@ def packed(thing: Any, keep: Keep | None = None) -> bytes:
     TypeError
         If it cannot be pickled; says what can.
     """
-    main = sys.modules["__main__"]
-    interactive = (
-        getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
-    )
+    interactive = hasattr(sys, "ps1")  # a prompt, of Python or IPython
     try:
         if interactive and importlib.util.find_spec("cloudpickle") is not None:
             import cloudpickle
