@@ -17,6 +17,7 @@ SIMULATED = [
     conformance.recorded_survivors_give_the_same_bits,
     conformance.messages_sent_together_wait_for_the_last,
     conformance.rounds_are_numbered,
+    conformance.gradients_are_told_partition_and_round,
     conformance.only_those_asked_take_part,
     conformance.gradients_must_be_written,
     conformance.rounds_lapse_with_the_next,
