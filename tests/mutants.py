@@ -1546,8 +1546,8 @@ MUTANTS = [
     M(
         "engine1",
         "faults engine_local",
-        "self._idle_deaths[worker] = 0",
-        "self._idle_deaths[worker] += 0",
+        "        self._idle_deaths[worker] = 0\n        # It is",
+        "        self._idle_deaths[worker] += 0\n        # It is",
     ),
     M("engine2", "engine_local faults", "over = number + (sent == end - 1)", "over = number"),
     M(
@@ -1636,7 +1636,12 @@ MUTANTS = [
         "if False:",
     ),
     M("local6", "conformance", "self._bits.fill(self._unwritten)", "pass"),
-    M("local7", "conformance", "if last is not None and last is not rnd:", "if False:"),
+    M(
+        "local7",
+        "conformance",
+        "        if last is not None:\n            last.lapse(",
+        "        if False:\n            last.lapse(",
+    ),
     M(
         "local8",
         "fork_server",
@@ -1909,8 +1914,8 @@ MUTANTS = [
     M(
         "energy8",
         "round_and_encoder",
-        "self._energies.append(energy if energy >= 0 else math.nan)",
-        "self._energies.append(energy)",
+        "a->energies[count] = energy >= 0 ? energy : NAN;",
+        "a->energies[count] = energy;",
     ),
     M(
         "energy9",
@@ -2061,8 +2066,8 @@ MUTANTS = [
     M(
         "lapse1",
         "conformance engine_local round_and_encoder",
-        "if last is not None and last is not rnd:",
-        "if False:",
+        "        if last is not None:\n            last.lapse(",
+        "        if False:\n            last.lapse(",
     ),
     M(
         "unwritten1",

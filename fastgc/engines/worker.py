@@ -6,6 +6,7 @@ import inspect
 import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +133,10 @@ class Worker:
         # That a delay is slept in.
         self._parts = self.message_count if task.spread and not self._together else 1
         own = getattr(task.gradient, "worker", None)
+        if own is None and data:
+            # A backend may load its kernels when they are first called: not in a round, then.
+            alike = replace(task, size=1, gradient=_zero, batch=None)
+            _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
         self._compute: Messages = (
             _Encoded(number, task, data, out) if own is None else own(number, task, out)
         )
@@ -165,6 +170,10 @@ class Worker:
                 for at in range(index, self.message_count)
             }
         return self._computed.pop((round, index))
+
+
+def _zero(theta: Array, shard: Any, out: Array) -> None:
+    out.fill(0)
 
 
 class _Encoded:
