@@ -102,6 +102,36 @@ def test_blocks_that_need_some_of_theirs(data):
         taken.reset()
 
 
+@pytest.mark.every_backend
+@given(data=st.data())
+def test_blocks_of_different_weight(data):
+    """Cells, of which one message each counts, and as much as the cell weighs."""
+    cell = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12)))
+    weight = np.array(data.draw(st.lists(st.integers(0, 5), min_size=4, max_size=4)))
+    total = data.draw(st.integers(1, 12))
+    order = data.draw(st.permutations(range(cell.size)))
+    enough = Enough(cell, np.ones(4, dtype=int), weight, total)
+    taken, row = arrivals(cell.size, 1, np.float64, enough), np.ones(1)
+    for at, number in enumerate(order):
+        there = weight[np.unique(cell[order[: at + 1]])].sum()
+        assert take(taken, number, row) == (Status.OK if there >= total else Status.TOO_FEW)
+        assert taken.enough == (there >= total)
+        assert taken.count == at + 1
+    kept = sorted(data.draw(st.sets(st.integers(0, cell.size - 1))))
+    there = weight[np.unique(cell[np.array(order)[kept]])].sum() if kept else 0
+    assert taken.keep(kept) == (Status.OK if there >= total else Status.TOO_FEW)
+
+
+@pytest.mark.every_backend
+def test_energies_are_taken_down():
+    taken = arrivals(4, 1, np.float64)
+    for number, energy in enumerate([2.0, -1.0, math.nan, 0.0]):
+        take(taken, number, np.ones(1), energy)
+    np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
+    taken.keep([0, 3])
+    np.testing.assert_array_equal(taken.energies[:2], [2.0, 0.0])
+
+
 def test_large_rows_are_read_by_threads():
     size = 1 << 21
     taken, row = arrivals(2, size, np.float64), np.ones(size)

@@ -192,6 +192,161 @@ def test_a_bell_that_is_full_holds_nobody_up():
         assert len(sides.master.take()) == 1
 
 
+class Taken:
+    """What takes messages, rows of ones, out of a master's news; `need` of them suffice."""
+
+    def __init__(self, sides, need, once=False):
+        workers = len(sides.workers)
+        self.slots = np.ones((workers, 3))
+        rows = kernels.Rows(workers, 3, self.slots.dtype)
+        enough = kernels.Enough.of_blocks(np.zeros(workers, dtype=int), np.array([need]))
+        self.arrivals = kernels.Arrivals(rows, np.full(workers, -1), enough, check=True)
+        self.arrivals.when = self.when = np.full(workers, np.nan)
+        self.arrivals.least, self.arrivals.once = need, once
+        self.sides, self.files = sides, select.epoll()
+        self.files.register(sides.heard, select.EPOLLIN)
+
+    def gather(self, seconds=10.0):
+        given = list(self.slots), self.files.fileno(), self.sides.heard, seconds
+        return without_times(self.sides.master.gather(self.arrivals, *given))
+
+    def look(self):
+        return self.sides.master.look(self.files.fileno(), self.sides.heard)
+
+    @property
+    def numbers(self):
+        return self.arrivals.numbers[: self.arrivals.count].tolist()
+
+
+@pytest.fixture
+def by_futex(backend):
+    with Sides(1) as sides:
+        if not sides.master.futex:
+            pytest.skip("these news are told one by one")
+
+
+def test_messages_are_taken_until_they_suffice(by_futex):
+    with Sides(5) as sides:
+        taken = Taken(sides, 3)
+        sides.newest[0, 0] = 7
+        sides.master.hand(list(range(5)), [0] * 5, [0.0] * 5, 7, 0)
+        before = taken.arrivals.start = time.perf_counter()
+        for worker in (3, 0):
+            sides.workers[worker].tell(worker, 7, 0, 0.5 + worker)
+        assert taken.gather(0.0) == []  # two are too few
+        assert taken.numbers == [3, 0]
+        for worker in (4, 1):
+            sides.workers[worker].tell(worker, 7, 0, -1.0)
+        assert taken.gather() == [(1, 7, 0, -1.0)]  # of no more use
+        assert taken.arrivals.pending
+        assert taken.numbers == [3, 0, 4]
+        assert taken.arrivals.enough
+        np.testing.assert_array_equal(taken.arrivals.energies[:3], [3.5, 0.5, np.nan])
+        np.testing.assert_array_equal(taken.arrivals.squares[:3], 3.0)
+        when = taken.when[[3, 0, 4]]
+        assert (np.diff([0.0, *when, time.perf_counter() - before]) >= 0).all()
+        assert taken.arrivals.follow() == [3, 0, 4]
+        rows = taken.arrivals.rows
+        assert rows.addresses[:3].tolist() == [kernels.address(row) for row in rows.arrays]
+        assert rows.addresses[0] == kernels.address(taken.slots[3])
+        assert not taken.arrivals.pending
+
+
+def test_a_master_that_gathers_is_woken_when_there_are_enough(by_futex):
+    with Sides(6) as sides:
+        taken = Taken(sides, 6)
+        sides.master.hand(list(range(6)), [0] * 6, [0.0] * 6, 0, 0)
+        threads = [
+            threading.Timer(0.02 * i, sides.workers[i].tell, (i, 0, 0, 1.0)) for i in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        assert taken.gather() == []
+        assert taken.numbers == list(range(6))
+        for thread in threads:
+            thread.join()
+
+
+def test_a_master_that_looks_at_once_gathers_one_by_one(by_futex):
+    with Sides(3) as sides:
+        taken = Taken(sides, 3, once=True)
+        sides.master.hand(list(range(3)), [0] * 3, [0.0] * 3, 0, 0)
+        for count, worker in enumerate((2, 0, 1), start=1):
+            sides.workers[worker].tell(worker, 0, 0, 1.0)
+            assert taken.gather() == []
+            assert len(taken.numbers) == count
+
+
+def test_a_master_that_gathers_hears_of_other_files_and_of_the_time(by_futex):
+    with Sides(2) as sides:
+        taken = Taken(sides, 2)
+        start = time.monotonic()
+        assert taken.gather(0.02) == []
+        assert time.monotonic() - start >= 0.02
+        assert not taken.arrivals.pending
+        assert taken.look() == []
+        ours, theirs = sides.lines[0]
+        taken.files.register(ours, select.EPOLLIN)
+        sides.master.hand([1], [0], [0.0], 0, 0)
+        theirs.send(b"x")
+        sides.workers[1].tell(1, 0, 0, 1.0)
+        assert taken.look() is None  # and nothing is taken
+        assert taken.gather(1e6) == []
+        assert taken.numbers == [1]
+        ours.recv(1)
+        sides.workers[1].tell(1, 0, 0, 2.0)
+        assert without_times(taken.look()) == [(1, 0, 0, 2.0)]
+
+
+@settings(max_examples=much(300, 50), deadline=None)
+@given(data=st.data())
+def test_what_is_taken_and_what_is_left(data):
+    """Against the words: of the newest round, of those who were handed it, and finite."""
+    workers, newest = 5, 4
+    with Sides(workers, 8) as sides:
+        if not sides.master.futex:
+            return
+        need = data.draw(st.integers(1, workers))
+        taken = Taken(sides, need)
+        handed = data.draw(st.lists(st.sampled_from([3, 4]), min_size=workers, max_size=workers))
+        for worker, round in enumerate(handed):
+            sides.master.hand([worker], [0], [0.0], round, 0)
+        sides.newest[0, 0] = newest
+        told = data.draw(
+            st.lists(
+                st.tuples(
+                    st.integers(0, workers - 1),
+                    st.sampled_from([3, 4, 4, 4, 5]),
+                    st.sampled_from([0, 0, 0, 1, -1]),
+                ),
+                min_size=1,
+                max_size=8,
+            )
+        )
+        for worker in data.draw(st.sets(st.integers(0, workers - 1), max_size=1)):
+            taken.slots[worker, 2] = np.nan
+        for worker, round, index in told:
+            sides.workers[worker].tell(worker, round, index, 1.0)
+        left, numbers = [], []
+        rest = list(told)
+        while rest and len(numbers) < need:
+            worker, round, index = rest[0]
+            if round < newest:
+                left.append(rest.pop(0))
+                continue
+            if round != newest or index or handed[worker] != newest or worker in numbers:
+                break
+            if not np.isfinite(taken.slots[worker]).all():
+                break
+            numbers.append(worker)
+            rest.pop(0)
+        found = taken.gather(0.0)
+        assert [each[:3] for each in found] == left + rest
+        assert taken.numbers == numbers
+        assert taken.arrivals.pending == bool(numbers)
+        assert np.isfinite(taken.when).nonzero()[0].tolist() == sorted(numbers)
+
+
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_no_news_are_lost_between_threads(backend, wanted):
     """A master that sleeps whenever there are none, and workers that tell all the time."""

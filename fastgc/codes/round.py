@@ -102,15 +102,15 @@ class Round:
             )
         self._rows = form.room(code.message_count)
         self._decoder = Decoder(code, form.unit)
+        survivors = self._decoder.survivors
         enough = code.rule.enough() if isinstance(code.rule, Blocks | Cells) else None
-        self._arrivals = kernels.Arrivals(self._rows, self._decoder.survivors, enough, check_finite)
+        self._arrivals = kernels.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
-        self._least = code.rule.missing(self._decoder.survivors[:0])
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
-            buffers = self._decoder.survivors, self._decoder.vector
-            self._follower = code.follower(*buffers, form.unit)
+            self._follower = code.follower(survivors, self._decoder.vector, form.unit)
         self._tally = None if enough else code.rule.tally()
+        self._arrivals.once = self._follower is not None
         self._inspector = Inspector(code, form, liars) if liars else None
         alone = not (liars or code.gated or tracker is not None)
         self._directly = combinations(form, self._decoder.vector, False) if alone else None
@@ -339,14 +339,15 @@ class Round:
             self._ready = self._enough()
         return self._ready
 
-    def intake(self, when: NDArray[np.float64]) -> kernels.Intake | None:
+    def intake(self, when: NDArray[np.float64]) -> kernels.Arrivals | None:
         """What takes messages where they lie in place of `receive`, and tells `when` they came.
 
         `follow` is to be called after it took any. None if each has to be received.
         """
         if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
             return None
-        return self._arrivals.intake(when, self._least, self._follower is not None)
+        self._arrivals.when = when
+        return self._arrivals
 
     def follow(self) -> list[int]:
         """Take note of messages that `intake` took, which may make it `ready`; their numbers."""

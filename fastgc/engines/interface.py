@@ -23,7 +23,7 @@ from .._arrays import at_least
 from ..codes import Code, GroupedRound, Round
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
-from ..kernels import Intake
+from ..kernels import Arrivals
 from .options import Batch
 
 __all__ = [
@@ -296,14 +296,14 @@ class Transport(Protocol):
     wanted : int
         The master sets it: how many more messages of the newest round it takes at least before it
         can do anything with them. Fewer need not be told before some time has passed.
-    intake : Intake, optional
+    intake : Arrivals, optional
         The master sets it while a round takes messages where they lie: a transport that has them
         in its memory may let it take those of the newest round, in place of telling of them.
     """
 
     ahead: int
     wanted: int
-    intake: Intake | None
+    intake: Arrivals | None
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         """Take the parameters of a round: copy or send them, for they may change after the call.

@@ -94,7 +94,7 @@ class _Processes:
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
         self.ahead = 1 if code.messages_per_worker == 1 else 2
         self.wanted = 1
-        self.intake: kernels.Intake | None = None
+        self.intake: kernels.Arrivals | None = None
         self._master = os.getpid()
         self._task = task
         self._first = list(code.first_messages)
@@ -153,7 +153,8 @@ class _Processes:
         self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
-        self._slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
+        slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
+        self._slots = list(slots)
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.

@@ -139,7 +139,7 @@ class Master:
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
         self._when = np.empty(code.message_count)  # each came, in seconds from the round's start
-        self._intake: kernels.Intake | None = None  # which takes them
+        self._intake: kernels.Arrivals | None = None  # which takes them
         self._inbox: deque[Event] = deque()
         sent = code.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
@@ -338,7 +338,7 @@ class Master:
         hope = self._hope(rnd, asked, math.inf) if self._lost else math.inf
         first, when = self._first, self._when
         if single and isinstance(rnd, Round) and (intake := rnd.intake(when)) is not None:
-            intake.start, intake.pending = start, False
+            intake.start, intake.least = start, least
             self._intake = self._transport.intake = intake
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
@@ -445,7 +445,6 @@ class Master:
                     wake = min(until, *self._due.values(), math.inf)
                 inbox.extend(self._transport.listen(max(0.0, wake - now)))
                 if self._intake is not None and self._intake.pending:
-                    self._intake.pending = False
                     return _TAKEN
                 if until <= now and not inbox:
                     return None

@@ -269,7 +269,7 @@ class _Ranks:
     # the newest: parameters sent ahead need not be.
     ahead = 1
     wanted = 1
-    intake: kernels.Intake | None = None
+    intake: kernels.Arrivals | None = None
 
     def __init__(self, job: _Job, task: Task) -> None:
         code = task.code

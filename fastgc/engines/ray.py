@@ -140,7 +140,7 @@ class _Actors:
     ) -> None:
         self.ahead = 1
         self.wanted = 1
-        self.intake: kernels.Intake | None = None
+        self.intake: kernels.Arrivals | None = None
         self._ray = ray = _extras.ray()
         self._messages = task.code.message_counts
         self._start_timeout = start_timeout

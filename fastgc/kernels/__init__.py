@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from . import choice, threads
 from .apart import bind_add, bind_apart
-from .arrivals import Arrivals, Enough, Intake
+from .arrivals import Arrivals, Enough
 from .choice import backend, backends, use_backend
 from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
 from .cover import CellsPlan, TilingPlan, tiling_plan
@@ -92,7 +92,6 @@ __all__ = [
     "DelayPlan",
     "Enough",
     "Fourier",
-    "Intake",
     "Rings",
     "Rows",
     "Shifts",

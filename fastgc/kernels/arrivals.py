@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from .cyclic import Status
 from .facade import square_sum
 from .rows import INTEGER, Rows
 
-__all__ = ["Arrivals", "Enough", "Intake"]
+__all__ = ["Arrivals", "Enough"]
 
 
 class Enough(NamedTuple):
@@ -64,8 +64,21 @@ class Arrivals:
         are needed, as far as `blocks` say; else it was not taken: ``OUT_OF_RANGE``, ``DUPLICATE``
         or ``NOT_FINITE``.
     c : Any
-        What the C backend knows all this by, with which other kernels can take messages; None of
-        rows that it does not take.
+        What the C backend knows all this by, with which `Rings.gather` takes messages where they
+        lie, of workers that send one each; None of rows that it does not take. It goes by what
+        follows.
+    least : int
+        How many messages suffice at least.
+    once : bool
+        Whether messages are to be looked at before there are enough.
+    start : float
+        When the round began, by ``time.perf_counter()``.
+    when : (N,) float64 array
+        Where it is written how many seconds after that each message came.
+    pending : bool
+        Whether messages were taken that `follow` did not list yet.
+    slots : sequence of arrays
+        Where these lie, by number.
 
     Parameters
     ----------
@@ -82,16 +95,21 @@ class Arrivals:
         "_counts",
         "_enough",
         "_first",
-        "_intake",
         "_lacking",
         "_state",
         "arrive",
         "c",
         "energies",
         "heard",
+        "least",
         "numbers",
+        "once",
+        "pending",
         "rows",
+        "slots",
         "squares",
+        "start",
+        "when",
     )
 
     def __init__(
@@ -128,7 +146,8 @@ class Arrivals:
         self.arrive: Callable[[int, Any, float], int]
         self.c: Any
         self.arrive, self.c = bind(rows, arrays, check)
-        self._intake: Intake | None = None
+        self.least, self.once, self.start, self.pending = 1, False, 0.0, False
+        self.when, self.slots = np.empty(0), cast("Sequence[NDArray[Any]]", ())
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property
@@ -141,18 +160,12 @@ class Arrivals:
         """Whether those that came suffice, as far as is known here."""
         return self._counts[1] <= 0
 
-    def intake(self, when: NDArray[np.float64], least: int, once: bool) -> Intake:
-        """What takes messages where they lie, by the C backend: see `Intake`."""
-        if self._intake is None or self._intake.when is not when:
-            self._intake = Intake(self, when, least, once)
-        return self._intake
-
     def follow(self) -> list[int]:
-        """List the rows that the intake took last; their numbers."""
-        assert self._intake is not None
-        slots, rows = self._intake.slots, self.rows.arrays
+        """List the rows that were taken where they lie; their numbers."""
+        slots, rows = self.slots, self.rows.arrays
         numbers: list[int] = self.numbers[len(rows) : self.count].tolist()
         rows += [slots[number] for number in numbers]
+        self.pending, self.slots = False, ()  # which are the transport's
         return numbers
 
     def reset(self) -> None:
@@ -161,6 +174,7 @@ class Arrivals:
         self.heard.fill(0)
         self._lacking[:] = self._enough.need
         self._state[:] = self._first
+        self.pending, self.slots = False, ()
 
     def keep(self, positions: list[int]) -> int:
         """Forget all messages but these; the `Status` that the last of them has."""
@@ -220,37 +234,3 @@ def _bind(
         return Status.TOO_FEW if state[1] > 0 else Status.OK
 
     return arrive, None
-
-
-class Intake:
-    """What takes the messages of a round for a master, where workers send one each.
-
-    Attributes
-    ----------
-    arrivals : Arrivals
-        Of a backend that knows them by their `c`.
-    when : (N,) float64 array
-        How many seconds after `start` each message came; a buffer.
-    start : float
-        When the round began, by ``time.perf_counter()``.
-    pending : bool
-        Whether messages were taken since it was set to False.
-    least : int
-        How many suffice at least.
-    once : bool
-        Whether messages are to be looked at before there are enough.
-    slots : sequence of arrays
-        Where messages lie, by number, once any were taken.
-    c : Any
-        What the C backend knows all this by; made when messages are first taken.
-    """
-
-    __slots__ = ("arrivals", "c", "least", "once", "pending", "slots", "start", "when")
-
-    def __init__(
-        self, arrivals: Arrivals, when: NDArray[np.float64], least: int, once: bool
-    ) -> None:
-        self.arrivals, self.when, self.least, self.once = arrivals, when, least, once
-        self.pending, self.start = False, 0.0
-        self.slots: Sequence[NDArray[Any]] = ()
-        self.c: Any = None

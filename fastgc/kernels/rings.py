@@ -12,14 +12,14 @@ import os
 import select
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import choice
-from .arrivals import Intake
+from .arrivals import Arrivals
 
 __all__ = ["RingArrays", "RingCalls", "Rings"]
 
@@ -69,7 +69,7 @@ class RingCalls(NamedTuple):
     tell: Callable[[int, int, int, float], None]
     take: Callable[[], list[News]]
     want: Callable[[int], list[News]]
-    gather: Callable[[Intake, NDArray[Any], int, int, float], list[News]] | None
+    gather: Callable[[Arrivals, Sequence[NDArray[Any]], int, int, float], list[News]] | None
     look: Callable[[int, int], list[News] | None] | None
 
 
@@ -102,11 +102,12 @@ class Rings:
         ``want(count)``: the same for a master that sleeps next, if there is nothing. Its bell is
         rung after so many news of the newest round, or one of another.
     gather : callable, optional
-        ``gather(intake, slots, files, heard, seconds)``: the same for a master that has nothing to
-        decide until messages of the newest round suffice: an `Intake` takes them from the rows of
-        `slots`, a worker each, and what it does not take is returned. It sleeps in between, so many
-        seconds at most, and until another than `heard`, at which the bell rings, can be read of
-        the files of an epoll, or a signal comes. None where processes sleep at files.
+        ``gather(arrivals, slots, files, heard, seconds)``: the same for a master that has nothing
+        to decide until messages of the newest round suffice. They are taken by `arrivals` from
+        `slots`, one of each worker, which lie at equal distances; news that it does not take are
+        returned. It sleeps in between, so many seconds at most, and until another than `heard`, at
+        which the bell rings, can be read of the files of an epoll, or a signal comes. None where
+        processes sleep at files.
     look : callable, optional
         ``look(files, heard)``: as `take`, unless another of these files can be read: then None, and
         nothing is taken. None as `gather`.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..arrivals import Intake
+from ..arrivals import Arrivals
 from ..rings import RingArrays, RingCalls
+from ..rows import address
 from .decoding import pointed_to
 
 __all__ = ["bind_rings"]
+
+Array = NDArray[Any]
 
 FUTEX = sys.platform == "linux"
 
@@ -45,17 +49,18 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
         number = take_more(rings, taken, out, found.size, count)
         return found[:number].tolist()  # type: ignore[no-any-return]
 
+    last: tuple[Any, ...] = ()  # what was gathered into, and what C knows that by
+
     def gather(
-        intake: Intake, slots: NDArray[Any], files: int, heard: int, seconds: float
+        arrivals: Arrivals, slots: Sequence[Array], files: int, heard: int, seconds: float
     ) -> list[Any]:
-        into = intake.c
-        if into is None:
-            into = intake.c = _intake(intake, slots, files, heard)
-        arrivals = intake.arrivals
-        before = arrivals.count
-        start = intake.start
-        left = lib.fgc_rings_gather(rings, taken, out, found.size, into, start, seconds)
-        intake.pending = arrivals.count > before
+        nonlocal last
+        if not last or last[0] is not arrivals or last[1] is not arrivals.when:
+            last = arrivals, arrivals.when, _intake(arrivals, slots, files, heard)
+        start, before = arrivals.start, arrivals.count
+        left = lib.fgc_rings_gather(rings, taken, out, found.size, last[2], start, seconds)
+        if arrivals.count > before:
+            arrivals.pending, arrivals.slots = True, slots
         return found[:left].tolist() if left else []
 
     def look(files: int, heard: int) -> list[Any] | None:
@@ -67,14 +72,14 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
     return RingCalls(hand, admit, wait, tell, take, want, gather, look)
 
 
-def _intake(intake: Intake, slots: NDArray[Any], files: int, heard: int) -> Any:
+def _intake(arrivals: Arrivals, slots: Sequence[Array], files: int, heard: int) -> Any:
     given = {
-        "when": ffi.from_buffer("double[]", intake.when),
+        "when": ffi.from_buffer("double[]", arrivals.when),
         "slots": ffi.from_buffer("char[]", slots[0]),
-        "arrivals": intake.arrivals.c,
+        "arrivals": arrivals.c,
     }
-    sizes = {"stride": slots.strides[0], "least": intake.least, "once": intake.once}
-    intake.slots = list(slots)
+    stride = address(slots[1]) - address(slots[0]) if len(slots) > 1 else 0
+    sizes = {"stride": stride, "least": arrivals.least, "once": arrivals.once}
     struct = ffi.new("fgc_intake *", given | sizes | {"files": files, "bell": heard})
     pointed_to[struct] = given
     return struct
