@@ -948,6 +948,8 @@ REASONS = {
     "Scheme.random_arrivals": "for recovery and others, which check",
     "Precise.check_stability": "for constructors",
     "Round.left_out": "takes nothing",
+    "Round.intake": "for engines, which give a buffer of their own",
+    "Round.follow": "takes nothing",
     "GroupedRound.left_out": "takes nothing",
     "codes.names": "takes nothing",
     "codes.register": "for the whole process: test_own_codes.py, test_registry.py",

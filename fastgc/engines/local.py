@@ -287,7 +287,8 @@ class _Processes:
             for each in self._handed:
                 each.clear()
         rings, wait = self._rings, seconds > 0
-        if not wait and rings.look is not None:
+        assert self._server is not None
+        if not wait and rings.look is not None and time.monotonic() < self._server.deadline:
             found = rings.look(self._files, self._heard)
             if found is not None:
                 return self._events(found)
@@ -301,7 +302,6 @@ class _Processes:
             news = rings.want(self.wanted) if wait else rings.take()
             if news:
                 return self._events(news)
-        assert self._server is not None
         until_late = self._server.deadline - time.monotonic()
         happened = self._selector.select(max(0.0, min(seconds, until_late, _LONGEST_WAIT)))
         told = [key.data for key, _ in happened]
