@@ -1758,6 +1758,28 @@ MUTANTS = [
     M("ring4", "rings", "atomic_fetch_sub(wanted, 1) == 1", "atomic_fetch_sub(wanted, 1) == 2"),
     M("ring5", "rings", "return (x > y) - (x < y);", "return 0 * (x > y);"),
     M("ring6", "rings", "count > FEW ? ~0u : bits", "count > FEW ? 1u : bits"),
+    M("ring7", "rings", "n.index == 0 && n.round == handed(r, n.worker)", "n.index == 0"),
+    M("ring8", "rings", "else if (n.round >= newest)", "else if (0)"),
+    M("ring9", "rings", "(into->once || state[1] <= 0)", "state[1] <= 0"),
+    M("ring10", "rings", "return others ? -1 :", "return 0 * others ? -1 :"),
+    M(
+        "ring11",
+        "arrivals round_and_encoder",
+        "a->state[1] -= a->weight[block];",
+        "a->state[1] -= 1;",
+    ),
+    M(
+        "ring12",
+        "faults fork_server",
+        "rings.look is not None and time.monotonic() < self._server.deadline",
+        "rings.look is not None",
+    ),
+    M(
+        "ring13",
+        "round_and_encoder",
+        "self._decodable = self._arrivals.enough\n        self._decide()",
+        "self._decodable = self._ready = self._arrivals.enough",
+    ),
     # ------------------------------------------------------------------ planning, command line
     M(
         "plan1",
