@@ -1,5 +1,6 @@
 /* Kernels on long vectors: their parts, shared among threads. Sums are taken part by part and added up in
  * order, and parts depend on lengths alone: no bit of a result depends on who did what. */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -284,6 +285,7 @@ typedef struct {
     int interrupted;
     double *time;
     int64_t *messages, *workers, *computations;
+    _Atomic double low, high; /* from when to when rounds are ready, as far as is known */
     atomic_int failed;
 } simulation;
 
@@ -296,9 +298,14 @@ static void simulate_piece(void *data, int piece)
     if (it->delays) {
         fgc_delays some = *it->delays;
         some.given = some.given ? some.given + lo * n : NULL;
+        double usual[] = {atomic_load_explicit(&it->low, memory_order_relaxed),
+                          atomic_load_explicit(&it->high, memory_order_relaxed)};
         status = fgc_simulate_part(it->plan, &some, it->first + lo, it->late, count, it->receive,
-                                   it->overhead, it->interrupted, it->time + lo, it->messages + lo,
-                                   it->workers + lo, it->computations + lo);
+                                   it->overhead, it->interrupted, usual, it->time + lo,
+                                   it->messages + lo, it->workers + lo, it->computations + lo);
+        /* Of two threads the last: what it takes to be usual costs time alone if it is not. */
+        atomic_store_explicit(&it->low, usual[0], memory_order_relaxed);
+        atomic_store_explicit(&it->high, usual[1], memory_order_relaxed);
     } else {
         status = fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late,
                                      count, it->receive, it->overhead, it->interrupted,
@@ -317,10 +324,14 @@ static fgc_status simulate_all(simulation *it)
     const int64_t sixteenth = (it->rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (it->rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
     /* Each round but the first begins where the one before it ended, unless all do with `late`. */
+    const int64_t work = it->rounds * it->plan->first[it->plan->workers]; /* a nanosecond or more each */
     it->part = it->interrupted ? up_to(LINE, even > full ? even : full) : it->rounds;
-    if (it->rounds) /* a message takes 1 to 3 nanoseconds, more where they are put in order */
-        fgc_pool_run(simulate_piece, it, pieces_of(it->rounds, it->part),
-                     2 * it->rounds * it->plan->first[it->plan->workers]);
+    if (it->rounds && !fgc_pool_helpers(pieces_of(it->rounds, it->part), work))
+        it->part = it->rounds;
+    it->low = INFINITY;
+    it->high = -INFINITY;
+    if (it->rounds)
+        fgc_pool_run(simulate_piece, it, pieces_of(it->rounds, it->part), work);
     return it->failed ? FGC_NO_MEMORY : FGC_OK;
 }
 
