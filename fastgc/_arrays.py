@@ -36,6 +36,8 @@ __all__ = [
     "is_half",
     "is_integer",
     "is_pairs",
+    "kind_of",
+    "lies_elsewhere",
     "name_of",
     "refuse_masks",
     "store",
@@ -158,6 +160,23 @@ def refuse_masks(what: str, array: Any) -> None:
         )
 
 
+def lies_elsewhere(array: Any) -> bool:
+    """Whether it is a tensor of PyTorch's whose memory is not the host's."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.device.type != "cpu"
+
+
+def kind_of(what: str, array: Any) -> NDArray[Any]:
+    """`as_array`; of what lies elsewhere an array of its dtype and shape that holds nothing."""
+    if not lies_elsewhere(array):
+        return as_array(what, array)
+    dtype = str(array.dtype).removeprefix("torch.")
+    try:
+        return np.broadcast_to(np.empty((), _dtype(dtype)), tuple(array.shape))
+    except TypeError:
+        raise TypeError(f"{what} cannot be of {array.dtype}, which NumPy does not have") from None
+
+
 def _is_bfloat16_tensor(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor) and array.dtype is torch.bfloat16
@@ -175,7 +194,11 @@ def as_rows(what: str, arrays: Any) -> NDArray[Any] | Sequence[Any]:
     if type(arrays) is np.ndarray:
         return arrays
     refuse_masks(what, arrays)
-    if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
+    if (
+        isinstance(arrays, (np.ndarray, list, tuple))
+        or lies_elsewhere(arrays)
+        or not _lends_memory(arrays)
+    ):
         return arrays  # type: ignore[no-any-return]
     return as_array(what, arrays)
 

@@ -13,10 +13,12 @@ from .._arrays import (
     as_rows,
     check_output,
     check_workers,
+    kind_of,
     view_of,
 )
 from ..errors import NotDecodableError
 from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
+from .devices import DeviceRound, bind_rows
 from .direct import decode_directly
 from .encoding import BoundEncoder, Encoder, encode
 from .format import unit_of
@@ -412,7 +414,7 @@ class Code(Precise, Recoverable):
             if partial is None:
                 self._vector_by(survivors, method)  # says how many are needed
             raise ValueError("there is no approximation without any message")
-        form = message_format(self, as_array("a message", given[0]), out, p)
+        form = message_format(self, kind_of("a message", given[0]), out, p)
         residual = 0.0
         if partial is None:
             vector = self._vector_by(survivors, method, form.unit)
@@ -457,7 +459,7 @@ class Code(Precise, Recoverable):
         given = as_rows("the messages", messages)
         if len(given) != checked.size or not checked.size:
             raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
-        form = message_format(self, as_array("a message", given[0]), out, p)
+        form = message_format(self, kind_of("a message", given[0]), out, p)
         wanted = self._empty_vector(checked.size, form.unit)
         coef = as_array("vector", vector)
         if coef.shape != wanted.shape or coef.dtype != wanted.dtype:
@@ -510,7 +512,7 @@ class Code(Precise, Recoverable):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        bound = BoundDecoder(self, messages, out, p, check_finite)
+        bound = bind_rows(self, messages, out, p, check_finite)
         self.warn_of_precision(bound.form)
         return bound
 
@@ -523,6 +525,7 @@ class Code(Precise, Recoverable):
         tracker: Watch | None = None,
         verify: bool | int = False,
         check_finite: bool = True,
+        device: Any = None,
     ) -> Round:
         """One iteration at the master: messages in, gradient out; reusable.
 
@@ -541,9 +544,13 @@ class Code(Precise, Recoverable):
             `Round`.
         check_finite : bool, default True
             Look for NaN and Inf in each message as it comes: see `Round`.
+        device : torch.device or str, optional
+            Where messages are, if they are tensors on another device than the CPU.
         """
-        found = Round(
-            self, p, dtype, message_dtype, tracker, verify=verify, check_finite=check_finite
-        )
+        named: Any = {"tracker": tracker, "verify": verify, "check_finite": check_finite}
+        if device is not None:
+            found: Round = DeviceRound(self, p, dtype, message_dtype, device=device, **named)
+        else:
+            found = Round(self, p, dtype, message_dtype, **named)
         self.warn_of_precision(found.form)
         return found

@@ -20,12 +20,15 @@ from .._arrays import (
     is_half,
     is_integer,
     is_pairs,
+    kind_of,
+    lies_elsewhere,
     view_of,
 )
 from ..errors import InstabilityWarning, NonFiniteMessageError
-from .format import Format, real_of, rescale, scaled_vector, square_norm
+from .format import Format, real_of, rescale, scaled_vector
 from .scheme import Scheme
 from .span import least_squares
+from .tensors import to_gradient
 from .trust import DOUBLE, Trust
 
 __all__ = [
@@ -292,7 +295,7 @@ def message_format(
         if out is None:
             p = max(1, code.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
         else:
-            p = view_of("out", out).size
+            p = (kind_of if lies_elsewhere(out) else view_of)("out", out).size
     form = code.format(p, dtype, sent)
     if form.message_size != message.size:
         raise ValueError(
@@ -312,6 +315,10 @@ def combine(
     check_finite: bool,
 ) -> NDArray[Any]:
     """The combination of messages by a decoding vector, which each of `Code.decode` ends in."""
+    if type(messages) is not np.ndarray and any(map(lies_elsewhere, messages)):
+        senders = list(_senders(code, survivors))
+        found: NDArray[Any] = to_gradient(form, senders, messages, vector, out, check_finite)
+        return found
     target: Any = None
     if out is not None:
         target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
@@ -416,14 +423,14 @@ def trust_of(
 def trust_of_sums(
     code: Scheme,
     gradient: NDArray[Any],
+    size: float,
     vector: NDArray[Any],
     survivors: NDArray[np.int64],
     norms: NDArray[np.float64],
     energies: NDArray[np.float64],
     form: Format,
 ) -> Trust:
-    """How far to trust a gradient, by the squared norms and energies of its messages."""
-    size = square_norm(gradient)
+    """How far to trust a gradient, by its squared norm and those and energies of its messages."""
     squares = np.abs(vector) ** 2
     if squares.ndim > 1:  # of all pieces
         squares = squares.sum(axis=1)

@@ -486,7 +486,7 @@ class Round:
         if self._watch is None:
             self._combine(vector, target)
         else:
-            gradient = self._combine(vector, np.empty_like(target))
+            gradient = self._combine(vector, self._output(None))
             predicted = self._trust(gradient, vector).relative_error
             self._watch.record(self.code, self.survivors, vector, self.form, predicted)
             target[:] = gradient
@@ -521,6 +521,9 @@ class Round:
         self._combine(vector, target)
         return Approximation(target if out is None else out, residual)
 
+    def _norm(self, gradient: NDArray[Any]) -> float:
+        return square_norm(gradient)
+
     def _output(self, out: Output | None) -> NDArray[Any]:
         self._require_fresh()
         form = self.form
@@ -543,18 +546,15 @@ class Round:
         messages counts; and where `receive` was told the energy of each message, as engines do,
         from those, so that cancellation inside messages counts, too. Decodes once more.
         """
-        target = self._output(None)
         vector = self._vector()
-        return self._trust(self._combine(vector, target), vector)
+        return self._trust(self._combine(vector, self._output(None)), vector)
 
     def _trust(self, gradient: NDArray[Any], vector: NDArray[Any]) -> Trust:
-        f = len(vector)
+        f, size = len(vector), self._norm(gradient)
+        norms, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
         if not self._check:
-            norms = np.array([square_norm(row) for row in self._rows.arrays])
-            self._arrivals.squares[:f] = (
-                norms * np.square(self._scales) if self.form.scaled else norms
-            )
-        squares, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
-        return trust_of_sums(
-            self.code, gradient, vector, self.survivors, squares, energies, self.form
-        )
+            norms[:] = [square_norm(row) for row in self._rows.arrays]
+            if self.form.scaled:
+                norms *= np.square(self._scales)
+        survivors, form = self.survivors, self.form
+        return trust_of_sums(self.code, gradient, size, vector, survivors, norms, energies, form)
