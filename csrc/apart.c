@@ -23,6 +23,17 @@ static int misplaced(const memory *it, uintptr_t row)
     return (row - it->lowest < it->extent) | (row % it->size != 0);
 }
 
+enum { CONTIGUOUS = 1 }; /* of an array's flags, as in C */
+
+/* Where this object has its numbers, if it is a vector as the first one is; else nowhere that is right. */
+static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memory *it)
+{
+    const int like = a->type == first->type && a->dtype == first->dtype && a->dimensions == 1 &&
+                     first->dimensions == 1 && a->shape[0] == first->shape[0] &&
+                     (a->flags & CONTIGUOUS);
+    return like ? (uintptr_t)a->data : it->lowest;
+}
+
 enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
 
 /* Rows and coefficients but those that are zero; how many, or -1 if one is misplaced, read or not. */
@@ -35,8 +46,9 @@ static int64_t choose(const fgc_apart *plan, const void *given, const memory *it
     int64_t used = 0;
     int wrong = 0;
     for (int64_t r = 0; r < count; r++) {
-        const uintptr_t row =
-            plan->stride ? (uintptr_t)given + (uintptr_t)(r * plan->stride) : table[r];
+        uintptr_t row = plan->stride ? (uintptr_t)given + (uintptr_t)(r * plan->stride) : table[r];
+        if (plan->objects)
+            row = data_of((const fgc_array *)row, (const fgc_array *)table[0], it);
         const double x = coef[step * r], y = coef[step * r + step - 1];
         wrong |= misplaced(it, row);
         rows[used] = row;

@@ -164,17 +164,30 @@ FGC_COMBINE_CHOSEN(half, float)
 FGC_COMBINE_CHOSEN(bfloat, float)
 #undef FGC_COMBINE_CHOSEN
 
+/* An array object, as NumPy has promised compiled code to lay it out, of CPython with one lock for all. */
+typedef struct {
+    intptr_t references;
+    const void *type;
+    const char *data;
+    int dimensions;
+    const intptr_t *shape, *strides;
+    const void *base, *dtype;
+    int flags;
+} fgc_array;
+
 /* Combinations of rows that are not known to be aligned, nor to lie apart from the output. */
 typedef struct {
     fgc_mode mode;
     int flags;
     const double *coef;
     int64_t stride; /* bytes from one row to the next; 0: they lie anywhere */
+    int objects;    /* whether addresses are those of Python's objects */
     int64_t extent, in_len, out_len;
 } fgc_apart;
 
 /* The same of rows whose first is at `rows`, or whose addresses are, of uintptr_t, if stride is 0. If one
- * is not aligned, or shares memory with `out`, FGC_MISPLACED is returned, and nothing written. */
+ * is not aligned, or shares memory with `out`, FGC_MISPLACED is returned, and nothing written; as where
+ * one of the objects is not a contiguous vector of the first one's type, dtype and length. */
 #define FGC_COMBINE_APART(kind, real)                                                              \
     fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
                                         int64_t count);

@@ -1,5 +1,7 @@
 """Calls that go straight to a kernel: they give and refuse what those do that look closely."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -10,7 +12,6 @@ from kernel_table import HALVES
 
 import fastgc
 from fastgc import ReedSolomon, kernels
-from fastgc.codes import direct
 from fastgc.kernels import EXPAND, PACKED, REAL, REAL_PART, Status
 
 MODES = {"real": REAL, "packed": PACKED, "real part": REAL_PART, "expand": EXPAND}
@@ -41,6 +42,7 @@ def three_ways(run, rows, out, count):
         "stacked": lambda: run.stacked(rows, out, count),
         "separate": lambda: run.separate(list(rows[:count]), out, count),
         "listed": lambda: run.listed(listed, out, count),
+        "objects": lambda: run.objects(list(rows[:count]), out, count),
     }
 
 
@@ -105,6 +107,7 @@ def test_no_byte_of_a_row_is_written(mode):
         out = room[at : at + size * made.itemsize].view(made)
         for way, arrays in (
             (partial(run.separate, two, out, 2), two),
+            (partial(run.objects, two, out, 2), two),
             (partial(run.listed, listed, out, 2), two),
             (partial(run.stacked, stacked, out, 2), [stacked]),
         ):
@@ -118,10 +121,10 @@ def test_no_byte_of_a_row_is_written(mode):
     for off in (1, 2, 3):
         begin = start + off
         rows = [room[begin + at : begin + at + length * row.itemsize].view(row) for at in (0, 32)]
-        assert run.separate(rows, out, 2) == Status.MISPLACED
+        assert run.separate(rows, out, 2) == run.objects(rows, out, 2) == Status.MISPLACED
         assert (out == 3).all()
     gaps = [np.zeros(2 * length, row)[::2], two[1]]
-    assert run.separate(gaps, out, 2) == Status.MISPLACED
+    assert run.separate(gaps, out, 2) == run.objects(gaps, out, 2) == Status.MISPLACED
     assert (out == 3).all()
 
 
@@ -226,12 +229,12 @@ FORMS = {
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("what", FORMS)
-def test_whatever_comes_is_taken_or_refused_alike(what, joined, monkeypatch):
+def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
     """After calls that prepared all, for arrays like these but for what is strange about them."""
-    if not joined:
-        monkeypatch.setattr(direct, "JOINED", 0)
+    if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
+        monkeypatch.setattr("fastgc.kernels.c.apart._KNOWN_LAYOUT", False)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
     outs = {
@@ -494,3 +497,13 @@ def test_no_encoder_takes_what_lies_in_its_message(code, dtype, sent):
         assert not room.any()
     encoder.add(int(first), np.ones(p, dtype))  # was not taken down
     assert encoder.energy > 0
+
+
+def test_the_first_call_of_a_process_may_decode_an_array():
+    script = (
+        "import numpy as np, fastgc\n"
+        "code = fastgc.ReedSolomon(5, stragglers=2)\n"
+        "for messages in (np.ones((3, 4)), [np.ones(4)] * 3):\n"
+        "    code.decode(np.array([0, 1, 3]), messages, np.empty(4))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -7,7 +7,6 @@ first: they are told None, and nothing was written that may not be then.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +19,6 @@ from .format import Format
 from .scheme import FORMATS_KEPT, Scheme
 
 __all__ = ["combinations", "decode_directly", "encode_directly", "output", "prepare_encoding"]
-
-# Bytes of separate messages that are put one after the other, at most: up to there a copy takes
-# less time than to ask each where it lies.
-JOINED = 1 << 17
-
-_dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
 
 
 class _Decoding(NamedTuple):
@@ -112,26 +105,10 @@ def decode_directly(
     buffer, fill, run, kind, shape = found
     if (target := output(out, kind, shape)) is None:
         return None
-    rows, combine = messages, run.stacked
-    if not stacked:
-        if not _alike(messages, dtype, (length,)):
-            return None
-        if f * messages[0].nbytes > JOINED:
-            combine = run.separate
-        else:
-            try:
-                rows = b"".join(messages)
-            except TypeError:  # there are gaps in one
-                return None
-            target = np.empty(shape, kind)  # for `out` may lie in a message
     buffer[:f] = survivors
     fill(f, method)
-    if combine(rows, target, f):
-        return None
-    if out is not None and target is not out:
-        out[:] = target
-        return out  # type: ignore[no-any-return]
-    return target
+    combine = run.stacked if stacked else run.objects
+    return None if combine(messages, target, f) else target
 
 
 def _prepare_decoding(
@@ -140,7 +117,8 @@ def _prepare_decoding(
     """What `decode_directly` needs for messages like this one, or None; kept for the thread."""
     form = message_format(code, message, None, size)
     own = code._thread_own
-    if getattr(own, "backend", None) is not kernels.choice.active or form.unit not in own.bound:
+    active = kernels.choice.active or kernels.choice.load()
+    if getattr(own, "backend", None) is not active or form.unit not in own.bound:
         code._bind_own(own, form.unit)
     _, survivors, vector, fill = own.bound[form.unit]
     run = None if code.gated else combinations(form, vector, bool(key[-1]))
@@ -184,11 +162,7 @@ def encode_directly(
         return None
     if (message := output(out, kind, shape)) is None:
         return None
-    combine = run.stacked
-    if type(partials) is list:
-        if not _alike(partials, dtype, (length,)):
-            return None
-        combine = run.separate
+    combine = run.objects if type(partials) is list else run.stacked
     return None if combine(partials, message, count) else message
 
 
@@ -212,13 +186,3 @@ def prepare_encoding(
         known.clear()
     key = kernels.choice.active, worker, index, len(coef), *row, message_dtype
     known[key] = _Encoding(run, form.message_dtype, (form.message_size,))
-
-
-def _alike(arrays: list[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Whether all are arrays of this dtype and shape."""
-    count = len(arrays)  # one question to all takes half the time of all to one
-    return (
-        [*map(type, arrays)].count(np.ndarray) == count
-        and [*map(_dtype_of, arrays)].count(dtype) == count
-        and [*map(_shape_of, arrays)].count(shape) == count
-    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from . import choice
 from . import numpy as plain
 from .cyclic import Status
-from .rows import INTEGER, PACKED, REAL, AddRow, Combinations, Rows, extent_of, kind_of
+from .rows import INTEGER, PACKED, REAL, AddRow, Combinations, Rows, alike, extent_of, kind_of
 
 __all__ = ["bind_add", "bind_apart"]
 
@@ -75,7 +75,10 @@ def bind_apart(
         flat = np.frombuffer(rows, np.uint8)[: count * length * dtype.itemsize]
         return separate([*flat.reshape(count, -1)], out, count)
 
-    return Combinations(stacked, separate, listed)
+    def objects(arrays: list[Any], out: NDArray[Any], count: int) -> int:
+        return separate(arrays, out, count) if alike(arrays) else Status.MISPLACED
+
+    return Combinations(stacked, separate, listed, objects)
 
 
 def bind_add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,11 +50,28 @@ class Combinations(NamedTuple):
         ``separate(arrays, out, count)``, of a sequence of so many arrays.
     listed : callable
         ``listed(rows, out, count)``, of the first ones of `Rows`.
+    objects : callable
+        ``objects(arrays, out, count)``, of a list of so many objects, the first of them an array;
+        ``MISPLACED`` where not all are contiguous vectors of its dtype and length.
     """
 
     stacked: Callable[[Any, NDArray[Any], int], int]
     separate: Callable[[Sequence[NDArray[Any]], NDArray[Any], int], int]
     listed: Callable[[Rows, NDArray[Any], int], int]
+    objects: Callable[[list[Any], NDArray[Any], int], int]
+
+
+_dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
+
+
+def alike(arrays: list[Any]) -> bool:
+    """Whether all are vectors of the first one's dtype and length."""
+    count, first = len(arrays), arrays[0]  # one question to all takes half the time of all to one
+    return (
+        [*map(type, arrays)].count(np.ndarray) == count
+        and [*map(_dtype_of, arrays)].count(first.dtype) == count
+        and [*map(_shape_of, arrays)].count((first.size,)) == count
+    )
 
 
 # Rows of these are combined by NumPy, whatever the backend.

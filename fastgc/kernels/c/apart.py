@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
 from ..cyclic import Status
-from ..rows import AddRow, Combinations, Rows, kind_of
+from ..rows import AddRow, Combinations, Rows, alike, kind_of
 from .decoding import pointed_to
 
 __all__ = ["bind_add", "bind_apart"]
@@ -21,6 +22,25 @@ _functions = {
     "half": ("float[]", lib.fgc_combine_apart_half, lib.fgc_add_apart_half),
     "bfloat": ("float[]", lib.fgc_combine_apart_bfloat, lib.fgc_add_apart_bfloat),
 }
+
+
+def _known_layout() -> bool:
+    """Whether arrays are laid out as csrc/fastgc.h has them: as in all NumPy of CPython so far."""
+    probe = np.empty((3, 4))[:, 1:]
+    if sys.implementation.name != "cpython":
+        return False
+    seen = ffi.cast("fgc_array *", id(probe))
+    numbers = (seen.type, seen.data, seen.dtype, seen.base)
+    same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
+    return (
+        tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
+        and seen.dimensions == probe.ndim
+        and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
+        and seen.flags == probe.flags.num
+    )
+
+
+_KNOWN_LAYOUT = _known_layout()
 
 
 def bind_apart(
@@ -43,9 +63,10 @@ def bind_apart(
     }
     stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
     anywhere = ffi.new("fgc_apart *", fields)
-    pointed_to[stack] = pointed_to[anywhere] = fields
+    given = ffi.new("fgc_apart *", fields | {"objects": True})
+    pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
     kind, function, _ = _functions[kind_of(dtype)]
-    real, pointers = ffi.typeof(kind), ffi.typeof("char *[]")
+    real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
     buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)
 
     def stacked(rows: Any, out: NDArray[Any], count: int) -> int:
@@ -61,10 +82,18 @@ def bind_apart(
     def listed(rows: Rows, out: NDArray[Any], count: int) -> int:
         addresses = rows.c
         if addresses is None:
-            addresses = rows.c = buffer("uintptr_t[]", rows.addresses)
+            addresses = rows.c = buffer(ids, rows.addresses)
         return function(anywhere, addresses, buffer(real, out), count)  # type: ignore[no-any-return]
 
-    return Combinations(stacked, separate, listed)
+    def objects(arrays: list[Any], out: NDArray[Any], count: int) -> int:
+        if not _KNOWN_LAYOUT:
+            return separate(arrays, out, count) if alike(arrays) else misplaced
+        # An array of objects holds their addresses; what each of them tells takes Python as long
+        # as it takes C to combine them.
+        table = np.fromiter(arrays, object, count)
+        return function(given, buffer(ids, table), buffer(real, out), count)  # type: ignore[no-any-return]
+
+    return Combinations(stacked, separate, listed, objects)
 
 
 def bind_add(
