@@ -1075,6 +1075,10 @@ static void run_sifted(fgc_rounds *r, const drawing *it, int64_t rounds)
     const int64_t epoch = r->sieve->alike ? EPOCH : LONG;
     double *const usual = it->usual;
     int64_t at = 0;
+    if (usual[0] == -INFINITY) { /* as was found before */
+        draw_rounds(r, it, 0, rounds);
+        return;
+    }
     if (!(usual[0] <= usual[1])) {
         at = FIRST < rounds ? FIRST : rounds;
         draw_rounds(r, it, 0, at);
@@ -1083,7 +1087,7 @@ static void run_sifted(fgc_rounds *r, const drawing *it, int64_t rounds)
     }
     while (at < rounds) {
         FGC_AT_LEVEL(fgc_set_sieve)(r->sieve, usual[0], usual[1]);
-        const int64_t end = at + epoch < rounds ? at + epoch : rounds;
+        const int64_t start = at, end = at + epoch < rounds ? at + epoch : rounds;
         double next[] = {INFINITY, -INFINITY};
         int64_t begun = 0;
         while (at < end) {
@@ -1101,12 +1105,13 @@ static void run_sifted(fgc_rounds *r, const drawing *it, int64_t rounds)
                 extend(next, it->to.time[at]);
             }
         }
-        if (5 * begun > 2 * epoch * r->plan->workers) { /* it is faster to draw all in order */
+        const int busy = 5 * begun > 2 * (at - start) * r->plan->workers;
+        usual[0] = busy ? -INFINITY : next[0];
+        usual[1] = busy ? INFINITY : next[1];
+        if (busy) { /* times of so many matter that it is faster to draw all, in order */
             draw_rounds(r, it, at, rounds - at);
             return;
         }
-        usual[0] = next[0];
-        usual[1] = next[1];
     }
 }
 
