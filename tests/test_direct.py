@@ -506,4 +506,4 @@ def test_the_first_call_of_a_process_may_decode_an_array():
         "for messages in (np.ones((3, 4)), [np.ones(4)] * 3):\n"
         "    code.decode(np.array([0, 1, 3]), messages, np.empty(4))\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-P", "-c", script], check=True)
