@@ -1,6 +1,7 @@
 """A JAX network with dropout on four coded workers: any one may be slow, or die, at any step."""
 
 import sys
+from functools import cache
 from itertools import pairwise
 
 import jax
@@ -20,12 +21,16 @@ def start(key, sizes=(64, 128, 10)):
     ]
 
 
-flat, unravel = ravel_pytree(start(jax.random.key(0)))
+@cache  # in its turn, not when the script is imported: ranks of torchrun fork, and JAX has threads
+def layout():
+    """All parameters as one vector, and the function that makes them of it again."""
+    with jax.ensure_compile_time_eval():
+        return ravel_pytree(start(jax.random.key(0)))
 
 
 def scores(theta, X, key=None):
     """Scores of the classes; with a key, half of the hidden units are dropped."""
-    (W, b), (V, c) = unravel(theta)
+    (W, b), (V, c) = layout()[1](theta)
     h = jax.nn.relu(X @ W + b)
     if key is not None:
         h = jnp.where(jax.random.bernoulli(key, 0.5, h.shape), 2 * h, 0)
@@ -47,7 +52,10 @@ def gradient(theta, X, y, partition, round):
 class Network:
     """What `fastgc.train` asks of a model."""
 
-    size = flat.size
+    @property
+    def size(self):
+        """Length of the vector."""
+        return layout()[0].size
 
     def initial(self, rng):
         """Where training starts."""
