@@ -1,7 +1,6 @@
 """A JAX network with dropout on four coded workers: any one may be slow, or die, at any step."""
 
 import sys
-from functools import cache
 from itertools import pairwise
 
 import jax
@@ -21,9 +20,9 @@ def start(key, sizes=(64, 128, 10)):
     ]
 
 
-@cache  # in its turn, not when the script is imported: ranks of torchrun fork, and JAX has threads
 def layout():
     """All parameters as one vector, and the function that makes them of it again."""
+    # Not when the script is imported: ranks of torchrun fork, and JAX has threads.
     with jax.ensure_compile_time_eval():
         return ravel_pytree(start(jax.random.key(0)))
 
