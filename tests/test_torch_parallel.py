@@ -320,7 +320,8 @@ def test_the_programs_own_random_numbers_are_left_alone():
     assert np.array_equal(np.random.rand(3), expected[1])  # noqa: NPY002
 
 
-def test_buffers_that_forward_changes():
+@pytest.mark.parametrize("engine", ["simulated", "local"])
+def test_buffers_that_forward_changes(engine):
     module = net(norm=True)
     before = {name: b.clone() for name, b in module.named_buffers()}
     with pytest.raises(RuntimeError, match=r"BatchNorm.*GroupNorm"), coded(module):
@@ -328,7 +329,7 @@ def test_buffers_that_forward_changes():
     for name, b in module.named_buffers():
         assert torch.equal(b, before[name])
     data, plain = samples(), copy.deepcopy(module)
-    with coded(module, data=data, buffers="mean", survivors=stragglers) as made:
+    with coded(module, data=data, buffers="mean", survivors=stragglers, engine=engine) as made:
         for _ in range(3):
             made.backward()
     for step in range(3):
@@ -422,12 +423,13 @@ def test_samplers():
             made.backward()
 
 
+@pytest.mark.parametrize("engine", ["simulated", "local"])
 @pytest.mark.parametrize(("dtype", "precision"), [("float16", 2e-3), ("bfloat16", 2e-2)])
-def test_halves_as_messages(dtype, precision):
+def test_halves_as_messages(dtype, precision, engine):
     pytest.importorskip("ml_dtypes")
     module = net()
     plain, data = copy.deepcopy(module), samples()
-    with coded(module, data=data, message_dtype=dtype) as made:
+    with coded(module, data=data, message_dtype=dtype, engine=engine) as made:
         result = made.backward()
     assert result.loss == pytest.approx(plain_step(plain, data, 0), rel=precision)
     for p, q in zip(module.parameters(), plain.parameters(), strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from worker_processes import pids, runs, wait_for_ends
 
-from fastgc import BinaryCode, ReedSolomon, Uncoded, WorkerFailedError
+from fastgc import BinaryCode, CyclicRepetition, ReedSolomon, Uncoded, WorkerFailedError
 
 torch = pytest.importorskip("torch")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -427,3 +427,42 @@ def test_a_master_that_is_killed_leaves_nothing(tmp_path):
         assert len(fetching) == 6
         program.kill()
     wait_for_ends(*workers, *fetching)
+
+
+# --------------------------------------------------------------------- what halves tell of losses
+
+
+@pytest.mark.filterwarnings("ignore:.*complex coefficients")
+@pytest.mark.parametrize("engine", ["simulated", "local"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "code",
+    [BinaryCode(4, stragglers=1), CyclicRepetition(4, stragglers=1), ReedSolomon(4, stragglers=1)],
+    ids=repr,
+)
+def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
+    pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((200, 5)), rng.standard_normal((200, 1)) + 20.0
+    data = torch.utils.data.TensorDataset(*(torch.from_numpy(a).float() for a in (x, y)))
+
+    def distances(module, batch):
+        off = (module(batch[0]) - batch[1]) ** 2
+        return off.sum(), len(off), -off.sum() / 3, 1e-3 * off.sum()
+
+    found = []
+    for message_dtype in (None, dtype):
+        torch.manual_seed(0)
+        # An odd number of parameters, and buffers that are sent too.
+        module = torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 1))
+        with CodedDataParallel(
+            module, distances, data, code, batch_size=180, engine=engine, reduction="sum",
+            buffers="mean", message_dtype=message_dtype, survivors=lambda round: range(4),
+        ) as coded:  # fmt: skip
+            result = coded.backward()
+        grads = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
+        numbers = [result.loss, *result.sums, *module[0].running_mean, *module[0].running_var]
+        found.append((grads, np.array([float(each) for each in numbers])))
+    (grads, exact), (rounded, numbers) = found
+    np.testing.assert_allclose(numbers, exact, rtol=1e-5, atol=1e-6)
+    assert 0 < float((rounded - grads).abs().max()) < 0.05 * float(grads.abs().max())

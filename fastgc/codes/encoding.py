@@ -217,6 +217,11 @@ class Encoder:
         """Where the message is written to."""
         return self._message
 
+    @property
+    def sums(self) -> NDArray[Any]:
+        """What is added up, and in the end rounded to the message, or that itself."""
+        return self._sums
+
     def add(self, partition: int, g: ArrayLike) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
         form = self._form

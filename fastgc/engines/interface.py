@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from ..codes import Code, GroupedRound, Round
+from ..codes.format import Format
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
 from ..kernels import Arrivals
@@ -208,6 +209,13 @@ class Computation(Protocol):
         self, theta: Array, shard: Any, out: Array, *, partition: int, round: int
     ) -> object:
         """Write a partial gradient, where one is asked for (`fastgc.engines.SimulatedCluster`)."""
+        ...
+
+    def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
+        """Change what was encoded, where it is (`fastgc.engines.SimulatedCluster`).
+
+        `sums` are what the message is rounded from.
+        """
         ...
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:

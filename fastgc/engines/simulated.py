@@ -288,7 +288,11 @@ class _Partials:
         encoder.reset()
         for j in self._cluster._code.partitions(worker, index).tolist():
             encoder.add(j, self._of(j))
-        return encoder.message(), encoder.energy
+        message = encoder.message()
+        finish = getattr(self._cluster._gradient, "finish", None)
+        if finish is not None:
+            finish(worker, self._cluster._form, encoder.sums, message)
+        return message, encoder.energy
 
     def _of(self, partition: int) -> Array:
         partial = self._known.get(partition)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from .._arrays import at_least
+from .._arrays import at_least, check_dtype, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.options import RoundKeywords
@@ -27,6 +27,7 @@ __all__ = ["CodedDataParallel", "Result"]
 
 _SAME = 1e-3  # relative difference of losses that should be equal
 _SAMPLES = 8  # that losses are tried on
+_PARTS = 3  # of a number that is sent in halves: of bfloat16 they have 24 bits
 
 
 class Result(NamedTuple):
@@ -174,6 +175,12 @@ class CodedDataParallel:
         self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
         changed, sums = self._try(code.k, buffers)
         self._buffers = [dict(module.named_buffers())[name] for name in changed]
+        message_dtype = options.get("message_dtype")
+        # So that losses are told as precisely as float32 does.
+        rounded = message_dtype is not None and is_half(
+            check_dtype(message_dtype, True, pairs=True)
+        )
+        parts = _PARTS if rounded and code.pieces == 1 else 1
         self._layout = Layout(
             sum(p.numel() for p in self._parameters),
             len(self._parameters),
@@ -181,6 +188,7 @@ class CodedDataParallel:
             sums,
             self._batches.size,
             ahead,
+            parts,
         )
         dtype = dtype_of(self._parameters)
         self._theta = np.zeros(self._layout.theta_size, dtype)
@@ -284,16 +292,15 @@ class CodedDataParallel:
                 "drawn from torch, NumPy or random",
                 error.suspects,
             ) from error
+        tail = self._layout.numbers_of(out)
         with torch.no_grad():
-            self._give(out, self._grads[at])
-        tail = out[self._layout.parameters :]
+            self._give(tail[1 + self._layout.sums :], self._grads[at])
         sums = tail[1 : 1 + self._layout.sums]
         return Result(float(tail[0]), tuple(sums.tolist()), report)
 
-    def _give(self, out: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
+    def _give(self, tail: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
         """Let `.grad` hold what was decoded, or more by it; add to buffers how they changed."""
         layout, added = self._layout, grads is not self._grads[0]
-        tail = out[layout.parameters + 1 + layout.sums :]
         # By how many partitions a parameter was used; where not by all, that is not known exactly.
         count = tail[: layout.tensors]
         used = count > 0.5

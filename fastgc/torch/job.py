@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..codes import Code
+from ..codes.format import Format
 from ..engines import Task
 from .batches import Feed, edges
 from .loading import Loader
@@ -35,7 +36,8 @@ class Layout(NamedTuple):
     Parameters: those of the module, buffers that forward changes, the step, the batch's indices,
     and those of batches to come.
     Messages: their gradients, the loss, further sums, whether each parameter was used, and how the
-    buffers have changed.
+    buffers have changed. All but the gradients may be in parts, one after another, of which each is
+    what those before it lack by their rounding; they begin where complex numbers do.
     """
 
     parameters: int
@@ -44,6 +46,7 @@ class Layout(NamedTuple):
     sums: int
     batch: int
     ahead: int  # batches
+    parts: int
 
     @property
     def theta_size(self) -> int:
@@ -53,7 +56,35 @@ class Layout(NamedTuple):
     @property
     def message_size(self) -> int:
         """Numbers that are decoded."""
-        return self.parameters + 1 + self.sums + self.tensors + self.buffers
+        return self._begin + self.parts * self._each
+
+    @property
+    def numbers(self) -> int:
+        """Those besides gradients, each counted once."""
+        return 1 + self.sums + self.tensors + self.buffers
+
+    @property
+    def _begin(self) -> int:
+        return self.parameters + (self.parameters % 2 if self.parts > 1 else 0)
+
+    @property
+    def _each(self) -> int:
+        return self.numbers + (self.numbers % 2 if self.parts > 1 else 0)
+
+    def put_numbers(self, message: Array, numbers: Array, scale: float = 1.0) -> None:
+        """Write what is not gradients, to be multiplied by `scale`."""
+        left = np.zeros(self._each)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found elsewhere
+            left[: len(numbers)] = numbers / scale
+            for at in range(self._begin, self._begin + self.parts * self._each, self._each):
+                message[at : at + self._each] = left
+                left -= message[at : at + self._each].astype(np.float64)
+
+    def numbers_of(self, message: Array) -> Array:
+        """The same of sums of messages, or what they are rounded from."""
+        parts = message[self._begin :][: self.parts * self._each].reshape(self.parts, self._each)
+        found: Array = parts.sum(axis=0, dtype=np.float64)
+        return found
 
     def put(self, theta: Array, step: int, indices: NDArray[np.int64]) -> None:
         """Write a step and indices, a row for each batch, behind parameters and buffers."""
@@ -88,7 +119,8 @@ def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tenso
             f"loss must return one number, the sum over the batch's samples, not a tensor of shape "
             f'{tuple(first.shape)}: reduction="sum"?'
         )
-    return first.reshape(()), [float(each) for each in sums]
+    further = [each.detach() if isinstance(each, torch.Tensor) else each for each in sums]
+    return first.reshape(()), [float(each) for each in further]
 
 
 def weights_losses(code: Code) -> bool:
@@ -152,6 +184,12 @@ class Job:
         """Length of what the master sends."""
         return self.layout.theta_size
 
+    def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
+        """Write to a message what is not gradients once more, more precisely than its rounding."""
+        if self.layout.parts > 1:
+            scale = form.scale(worker, message)
+            self.layout.put_numbers(message, self.layout.numbers_of(sums), scale)
+
     def __call__(
         self, theta: Array, shard: object, out: Array, *, partition: int, round: int
     ) -> None:
@@ -201,6 +239,11 @@ class Worker:
         self._encoders: list[Any] = []
         code = task.code
         self._direct = weights_losses(code)
+        self._job, self._number = job, number
+        self._form = form = code.format(task.size, task.dtype, task.message_dtype)
+        # Where a message is added up whose scale is not known before, or by several passes.
+        wide = form.scaled or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
+        self._sums = np.empty(form.length, form.sum_dtype) if wide else None
         for index in range(int(code.message_counts[number])):
             partitions = code.partitions(number, index).tolist()
             row = code.coefficients(number, index)
@@ -234,15 +277,21 @@ class Worker:
         self._replica.load(theta)
         self._replica.look_ahead(self._writes)
         if self._direct:
-            self._replica.write(self._slots[index], self._jobs[index])
-            return self._slots[index], math.nan
+            slot, sums = self._slots[index], self._sums
+            self._replica.write(slot if sums is None else sums, self._jobs[index])
+            if sums is not None:
+                self._form.finish(sums, slot)
+                self._job.finish(self._number, self._form, sums, slot)
+            return slot, math.nan
         encoder = self._encoders[index]
         encoder.reset()
         for partition, _ in self._jobs[index]:
             assert self._partial is not None
             self._replica.write(self._partial, [(partition, 1.0)])
             encoder.add(partition, self._partial)
-        return encoder.message(), encoder.energy
+        message: Array = encoder.message()
+        self._job.finish(self._number, self._form, encoder.sums, message)
+        return message, encoder.energy
 
 
 class _Replica:
@@ -337,7 +386,7 @@ class _Replica:
         flat, views = self._tensors(out)
         self._target = views.tensors if self._here is None else self._there.tensors
         self._used = [False] * len(self._parameters)
-        tail = np.zeros(layout.message_size - layout.parameters)
+        tail = np.zeros(layout.numbers)
         total = self._together(jobs, tail) if len(self._passes(jobs)) < len(jobs) else None
         if total is None:
             tail[:] = 0.0
@@ -351,7 +400,8 @@ class _Replica:
             flat[: layout.parameters].copy_(self._flat[1])
         weights = sum(weight for _, weight in jobs)
         tail[1 + layout.sums :][: layout.tensors] = np.multiply(self._used, weights)
-        out[layout.parameters :] = tail
+        out[layout.parameters :] = 0.0
+        layout.put_numbers(out, tail)
         self.partition, self._known = -1, True
 
     def _together(self, jobs: list[tuple[int, float]], tail: Array) -> torch.Tensor | None:
@@ -371,7 +421,11 @@ class _Replica:
             seed_all(self._job.seed, self.step, self.partition)
             old = self._set_buffers()
             loss, sums = self._losses([self.partition])
-            total = total + self._add(loss, sums, weight, tail)
+            weighted = self._add(loss, sums, weight, tail)
+            if not self._buffers:
+                total = total + weighted
+            elif weighted.requires_grad:  # while buffers are what forward left
+                torch.autograd.backward(weighted)
             self._note_buffers(old, weight, tail)
         return total
 
