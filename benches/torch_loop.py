@@ -1,15 +1,20 @@
 """A PyTorch module's step on coded workers beside DistributedDataParallel (gloo), in one run.
 
     python benches/torch_loop.py [--quick] [--runs 5]
+    python benches/torch_loop.py --where [--quick]
 
 Four processes with one thread each, a multilayer perceptron, SGD with momentum in the step; medians
 of runs that take turns. In "one asleep" a random one of the four sleeps 200 ms before each step; in
 "one dead" one process is killed before the steps that are timed, which DDP does not survive.
+
+``--where``: where a coded step's time goes, as the round's report and clocks around the calls tell
+it; and what some of it takes alone, in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import socket
@@ -126,10 +131,55 @@ def coded_times(size, code, asleep, dead, steps):
     return times
 
 
+def where(size, code, steps):
+    """Milliseconds of a step's parts, medians."""
+    module, data = network(size), samples(size)
+    optimizer, found = optimizer_of(module), []
+    with CodedDataParallel(module, loss, data, code, batch_size=BATCH) as coded:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            begin = time.perf_counter()
+            report = coded.backward().report
+            middle = time.perf_counter()
+            optimizer.step()
+            waited, decoded = report.wait_seconds, report.decode_seconds
+            both = middle - begin - waited - decoded
+            found.append((both, waited, decoded, time.perf_counter() - middle))
+    return [statistics.median(each) * 1e3 for each in zip(*found[3:], strict=True)]
+
+
+def alone(size, code, steps):
+    """Milliseconds of what a worker, and the master, do in a step, one after the other; medians."""
+    module, data, found = network(size), samples(size), []
+    theta, shared, message = (
+        np.zeros(sum(p.numel() for p in module.parameters()), np.float32) for _ in range(3)
+    )
+    share = round(BATCH * code.load / code.k)
+    messages = np.ones((code.threshold, theta.size), np.float32)
+    survivors = next(
+        each for each in itertools.combinations(range(code.n), code.threshold)
+        if code.decodable(each)
+    )  # fmt: skip
+    for _ in range(steps):
+        clock = [time.perf_counter()]
+        shared[:] = theta
+        clock.append(time.perf_counter())
+        module.zero_grad()
+        loss(module, data[:share]).backward()
+        clock.append(time.perf_counter())
+        np.concatenate([p.grad.numpy().reshape(-1) for p in module.parameters()], out=message)
+        clock.append(time.perf_counter())
+        code.decode(survivors, messages, out=theta)
+        clock.append(time.perf_counter())
+        found.append(np.diff(clock))
+    return [statistics.median(each) * 1e3 for each in zip(*found[3:], strict=True)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the smaller module, fewer steps")
     parser.add_argument("--runs", type=int, default=5, help="of each contestant")
+    parser.add_argument("--where", action="store_true", help="where a coded step's time goes")
     given = parser.parse_args()
     quick = given.quick
     torch.set_num_threads(1)
@@ -139,8 +189,29 @@ def main():
         "BinaryCode, s = 1": fastgc.BinaryCode(WORKERS, stragglers=1),
     }
     runs, steps = (1, 10) if quick else (given.runs, 20)
+    sizes = ["1M"] if quick else list(SIZES)
+    if given.where:
+        each = [(size, name, code) for size in sizes for name, code in codes.items()]
+        for title, names, measure in (
+            (
+                "Milliseconds of a step, medians.",
+                ["theta copied, workers told", "waited for workers", "decoded", "optimizer"],
+                where,
+            ),
+            (
+                "Milliseconds alone in one process, medians.",
+                ["theta copied", "a worker's forward and backward", "gradients copied", "decoded"],
+                alone,
+            ),
+        ):
+            table = [
+                [size, name, *(f"{ms:.1f}" for ms in measure(size, code, steps))]
+                for size, name, code in each
+            ]
+            print(markdown_table(title, ["parameters", "code", *names], table))
+        return
     table = []
-    for size in ["1M"] if quick else SIZES:
+    for size in sizes:
         for what in ("none", "one asleep", "one dead"):
             asleep, dead = what == "one asleep", what == "one dead"
             found = {name: [] for name in ("DDP", *codes)}
