@@ -175,6 +175,13 @@ SECTIONS = (
         "a random one for 200 ms before each step, dead one from the third step on.",
     ),
     Section(
+        "Deaths of ranks, and a step without any beside DistributedDataParallel",
+        "python benches/torch_deaths.py",
+        "Six ranks of one thread each; `--steps 1000 --deaths 40` takes longer. Errors are "
+        "relative to the gradient of the whole batch. Of what regrouping takes, 300 ms are those "
+        "in which a rank may answer that is there, but busy.",
+    ),
+    Section(
         "Near-exact decoding vectors",
         "python benches/near_exact.py",
         note="Errors are those of decoded gradients, messages being of float64; of exact vectors "

@@ -8,6 +8,7 @@ __all__ = [
     "CheckpointError",
     "CorruptMessageError",
     "InstabilityWarning",
+    "LeftOutError",
     "NonFiniteMessageError",
     "NotDecodableError",
     "UnstableCodeError",
@@ -95,6 +96,10 @@ class UnstableRoundError(ArithmeticError):
 
 class InstabilityWarning(UserWarning):
     """A code or a round loses more digits than it should."""
+
+
+class LeftOutError(RuntimeError):
+    """The other ranks went on without this one, which was late; what it computes is out of date."""
 
 
 class CheckpointError(ValueError):

@@ -153,6 +153,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "near_exact",
         "no_loss",
         "pairs",
+        "torch_deaths",
         "torch_loop",
         "vandermonde_orders",
         "vectors_by_code",

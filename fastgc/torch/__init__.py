@@ -1,7 +1,8 @@
 """PyTorch training scripts on workers that straggle, die or lie.
 
 `CodedDataParallel` computes a module's gradients on coded workers: a module, a loss, a dataset and
-a code. The optimizer, and all else of the loop, stays as it is.
+a code. The optimizer, and all else of the loop, stays as it is. `CodedAllReduce` is for scripts in
+which every rank trains: no step is lost when ranks die.
 """
 
 try:
@@ -12,6 +13,15 @@ except ImportError as error:
         f'fastgc.torch needs PyTorch and cloudpickle ({error}): pip install "fastgc[torch]"'
     ) from error
 
+from .all_reduce import Change, CodedAllReduce, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
+from .sampler import CodedSampler
 
-__all__ = ["CodedDataParallel", "Result"]
+__all__ = [
+    "Change",
+    "CodedAllReduce",
+    "CodedDataParallel",
+    "CodedSampler",
+    "Result",
+    "all_reduce_gradients",
+]

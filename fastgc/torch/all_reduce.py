@@ -1,0 +1,520 @@
+"""Gradients of the whole batch on every rank, also in the step in which some of them die.
+
+Decoding is an all-reduce: each rank scales its own gradient by its coefficient, and all sum up.
+When ranks die, the others scale the same gradients by the coefficients of those who are left, and
+sum up again.
+
+Why the copies of the module stay the same, to the last bit. Say that step t's all-reduce breaks.
+
+- A rank returns from step t only with a result, and the results of one all-reduce are the same bits
+  for all who have one: each number is summed up on one rank, and copied.
+- Nobody has a result of step t + 1 while one of the same view has none of step t, for a sum needs
+  all of them. So members of a view are one step apart at most.
+- A rank keeps its result of step t until it has that of step t + 1. The first thing that a new view
+  does is to compare steps: if any member has step t behind it, those that have not take its result.
+- If none has, they all-reduce anew, for another result of the same gradient, to rounding. Whoever
+  got the former one is not in this view. It can never again reduce with those that are, but after
+  `CodedAllReduce.join`, by which it gets all that they have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.distributed
+from numpy.typing import NDArray
+
+from .._arrays import check_real
+from ..codes import Code
+from ..errors import LeftOutError, NotDecodableError
+from .membership import BrokenGroupError, Members, View, own_store
+from .parameters import Vector, trainable
+from .sampler import CodedSampler, own_rank, real_row
+
+__all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
+
+dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+
+_SAME = 1e-3  # relative difference of gradients that should be equal
+_SUMS = 8  # room for as many
+_count = itertools.count()  # of this process, the same in all: they run the same program
+
+
+class Change(NamedTuple):
+    """A change of who takes part.
+
+    Attributes
+    ----------
+    step : int
+        In which this rank learned of it.
+    ranks : list of int
+        Who takes part from then on.
+    seconds : float
+        From when this rank knew of it until the new group could all-reduce.
+    """
+
+    step: int
+    ranks: list[int]
+    seconds: float
+
+
+class CodedAllReduce:
+    """Makes every ``.grad`` that of the whole batch, on all ranks, as long as enough are alive.
+
+    Each rank computes the gradient of the summed loss of its partitions' samples, which
+    `CodedSampler` gives it, and calls this between ``backward()`` and ``optimizer.step()``::
+
+        sampler = CodedSampler(dataset, code, batch_size=512)
+        loader = DataLoader(dataset, batch_sampler=sampler)
+        with CodedAllReduce(model, code, sampler=sampler, state=[optimizer]) as all_reduce:
+            while sampler.epoch < 10:
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    (cross_entropy(model(x), y, reduction="sum") / 512).backward()
+                    all_reduce()
+                    optimizer.step()
+
+    When a rank dies, or is late, the others agree on who is left, and add up the gradients that
+    they have already by other coefficients: the step is that of the whole batch, and nothing is
+    computed again. A rank that starts, or starts again, while the others are running gets all that
+    they have, and takes part from their step on.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        With parameters of one dtype, float32 or float64, and of the same values on all ranks. On
+        whatever device: messages are summed on the CPU.
+    code : Code
+        With real coefficients, and a worker for each rank. Where these are not all one, losses are
+        to be multiplied by ``CodedSampler.weights``.
+    sampler : CodedSampler, optional
+        Says which step is the first. One that joins is set to the others' step.
+    state : iterable
+        What else a rank that joins gets from another, besides the module's parameters and buffers:
+        optimizers, schedules and others with ``state_dict()`` and ``load_state_dict()``.
+    group : torch.distributed.ProcessGroup, optional
+        Ranks that take part. Default: all.
+    store : torch.distributed.Store, optional
+        By which they agree who does. Default: that of torchrun, else of ``init_process_group``,
+        with whose process all ranks end.
+    rank : int, optional
+        Default: that of torch.distributed or torchrun.
+    deadline : float
+        Seconds after which ranks that are alive, but hang, are given up.
+    settle : float
+        Seconds in which a rank has to answer when another died; a thread of it does, whatever it
+        computes.
+    partial : bool
+        Whether to go on with an approximation if too few ranks are left, the nearest to the whole
+        gradient, of which `residual` says how near.
+
+    Attributes
+    ----------
+    step : int
+        How many steps there were.
+    ranks : list of int
+        Who took part in the last one.
+    changes : list of Change
+        Of who takes part, beginning with this rank's start.
+    joined : bool
+        Whether it came to others that were running, and got what they have.
+    residual : float
+        Of the last step's decoding vector; 0 where it was exact.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit, or the code is not of as many workers as there are ranks.
+    RuntimeError
+        If parameters differ between ranks at the start, or if there is no store.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        code: Code,
+        *,
+        sampler: CodedSampler | None = None,
+        state: Iterable[Any] = (),
+        group: Any = None,
+        store: Any = None,
+        rank: int | None = None,
+        deadline: float = 60.0,
+        settle: float = 0.3,
+        partial: bool = False,
+    ) -> None:
+        self._module, self._code = module, code
+        self._parameters = trainable(module)
+        if sampler is not None and not isinstance(sampler, CodedSampler):
+            raise TypeError(f"sampler must be a CodedSampler, not {type(sampler).__name__}")
+        self._sampler, self._state = sampler, list(state)
+        for each in self._state:
+            if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+                raise TypeError(
+                    f"state must be of what has state_dict() and load_state_dict(), as optimizers "
+                    f"have, not {type(each).__name__}"
+                )
+        rank, world = _place(group, rank)
+        if isinstance(code, Code) and world not in (None, code.n):
+            raise ValueError(
+                f"a code of {code.n} workers needs {code.n} ranks "
+                f"(torchrun --nproc-per-node {code.n}), not {world}"
+            )
+        real_row(code, rank)
+        check_real("deadline", deadline, positive=True)
+        check_real("settle", settle, positive=True)
+        self.rank, self.step, self.residual = rank, 0, 0.0
+        self.ranks: list[int] = []
+        self.changes: list[Change] = []
+        self.joined = False
+        self._partial = partial
+        # The last step's result, and what becomes this one's: they change places.
+        self._kept, self._next = _Message(self._parameters), _Message(self._parameters)
+        store = own_store() if store is None else store
+        # Waits of the thread must not keep others of this process waiting, where that can be had.
+        store = store.clone() if hasattr(store, "clone") else store
+        name = "/".join(
+            (
+                "fastgc/all_reduce",
+                os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+                "world" if group is None else str(group.group_name),
+                str(next(_count)),
+            )
+        )
+        self._members = Members(
+            dist.PrefixStore(name, store), rank, code.n, code.decodable, deadline, settle
+        )
+        self._leave = weakref.finalize(self, self._members.close)
+        self.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._leave()
+
+    def join(self) -> None:
+        """Begin, or after a LeftOutError begin again, to take part.
+
+        If the others are running, the module, `state` and `sampler` become theirs.
+
+        Raises
+        ------
+        RuntimeError
+            If parameters differ between ranks that all begin.
+        ValueError
+            If the others' module, or state, is of another kind.
+        """
+        self._fresh, self._aligned, self._tried = True, 0, False
+        if self._sampler is not None:
+            self.step = self._sampler.step
+        self._members.join()
+        try:
+            self._in_some_view(lambda view: None)
+        except BaseException:
+            self._members.close()
+            raise
+
+    def close(self) -> None:
+        """Wait until all have the last step's result, and leave. A second call does nothing."""
+        if not self._leave.alive:
+            return
+        try:
+            with contextlib.suppress(RuntimeError):  # the others have left, or the store is gone
+                self._in_some_view(lambda view: view.sum(torch.zeros(1)))
+        finally:
+            self._leave()
+
+    def __call__(self, *sums: float) -> tuple[float, ...]:
+        """Let every ``.grad`` be that of the whole batch.
+
+        Parameters that no sample of the batch uses keep None.
+
+        Parameters
+        ----------
+        *sums : float
+            What else is to be summed over the whole batch: losses, hits; at most eight. Where the
+            code has weights, these are to be weighted, too.
+
+        Returns
+        -------
+        tuple of float
+            These, of the whole batch.
+
+        Raises
+        ------
+        NotDecodableError
+            If too few ranks are left. The gradients are as they were.
+        LeftOutError
+            If the others went on without this rank, which was late. `join` gets what they have.
+        RuntimeError
+            If the store is gone; in the first step, if gradients of the same samples differ.
+        """
+        if len(sums) > _SUMS:
+            raise ValueError(f"at most {_SUMS} sums may be given, not {len(sums)}")
+        done = self._in_some_view(lambda view: self._all_reduce(view, sums))
+        self._kept, self._next = self._next, self._kept
+        self.step += 1
+        if done is not None and not self._tried:
+            self._try(done, sums)
+        self._tried = True
+        self._kept.give(self._parameters)
+        return tuple(self._kept.sums[: len(sums)].tolist())
+
+    # ------------------------------------------------------------------------------------ the step
+
+    def _in_some_view(self, work: Callable[[View], None]) -> View | None:
+        """Do `work` in a view, or again in the next one, if that breaks.
+
+        Returns the view, or None if the others had a result of this step already.
+        """
+        while True:
+            view = self._members.view()
+            try:
+                if view.number != self._aligned and self._align(view):
+                    return None
+                work(view)
+                return view
+            except BrokenGroupError:
+                continue
+
+    def _all_reduce(self, view: View, sums: Sequence[float]) -> None:
+        coefficients, self.residual = self._coefficients(view.ranks)
+        own = float(coefficients[view.ranks.index(self.rank)])
+        self._next.take(self._parameters, own, sums)
+        view.sum(self._next.flat)
+
+    def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
+        """What ranks scale their messages by, and what that leaves out."""
+        try:
+            return self._code.decoding_vector(ranks), 0.0
+        except NotDecodableError as error:
+            if self._partial:
+                return self._code.best_vector(ranks)
+            gone = ", ".join(str(r) for r in range(self._code.n) if r not in ranks)
+            raise NotDecodableError(
+                f"too many ranks are gone ({gone}) for {self._code!r}: {error}", error.missing
+            ) from None
+
+    def _try(self, view: View, sums: Sequence[float]) -> None:
+        """Compare the first step's result to that of other ranks."""
+        ranks = list(view.ranks)
+        coefficients, _ = self._coefficients(ranks)
+        for at in np.argsort(-np.abs(coefficients)).tolist():
+            rest = [r for r in ranks if r != view.ranks[at]]
+            if self._code.decodable(rest):
+                ranks = rest
+        if self.residual or len(ranks) == len(view.ranks):
+            return
+        others = dict(zip(ranks, self._coefficients(ranks)[0].tolist(), strict=True))
+        self._next.take(self._parameters, others.get(self.rank, 0.0), sums)
+        try:
+            view.sum(self._next.flat)
+        except BrokenGroupError:
+            return  # all that got here have the result
+        mine, theirs = self._kept.gradient, self._next.gradient
+        if bool((mine - theirs).abs().max() > _SAME * mine.abs().max()):
+            self._until_all_know(view)
+            raise RuntimeError(
+                "gradients of the same samples differ between ranks: each must be of the sum over "
+                "its samples (not the mean, and divided by the same number on all ranks), times "
+                "CodedSampler.weights where the code has some, and without what ranks draw at "
+                "random by themselves (dropout, augmentation)"
+            )
+
+    # ------------------------------------------------------------------------------- after changes
+
+    def _align(self, view: View) -> bool:
+        """Let members of a new view have the same; whether this one got its step's result by it."""
+        rows = torch.zeros(4, self._code.n, dtype=torch.int64)
+        own = _fingerprint(self._parameters) if self._fresh else 0
+        size = self._next.gradient.numel()
+        rows[:, self.rank] = torch.tensor([self.step, self._fresh, size, own])
+        view.sum(rows)
+        steps, fresh, sizes, prints = rows.tolist()
+        running = [r for r in view.ranks if not fresh[r]]
+        if not running:
+            for what, values in (("sizes", sizes), ("parameters", prints), ("steps", steps)):
+                self._compare(view, what, values)
+        behind = False
+        if running:
+            newest = max(steps[r] for r in running)
+            source = next(r for r in running if steps[r] == newest)
+            behind = not self._fresh and self.step < newest
+            if any(steps[r] < newest for r in running):
+                mine = self.rank == source or self._fresh  # who joins may have to give it, too
+                view.copy((self._kept if mine else self._next).flat, source)
+            if any(fresh):
+                self._hand_over(view, source)
+        self._fresh, self._aligned, self.ranks = False, view.number, view.ranks
+        self.changes.append(Change(self.step, view.ranks, view.seconds))
+        return behind
+
+    def _compare(self, view: View, what: str, values: list[int]) -> None:
+        first = view.ranks[0]
+        other = next((r for r in view.ranks if values[r] != values[first]), None)
+        if other is not None:
+            self._until_all_know(view)
+            raise RuntimeError(
+                f"{what} of the module differ between ranks {first} and {other} at the start: "
+                "make it after torch.manual_seed(0) on all ranks, or load the same checkpoint"
+            )
+
+    def _until_all_know(self, view: View) -> None:
+        """Wait for those that are to raise the same error, and would else see this one leave."""
+        with contextlib.suppress(BrokenGroupError):
+            view.sum(torch.zeros(1))
+
+    def _hand_over(self, view: View, source: int) -> None:
+        """Let those that join have what `source` has."""
+        given = io.BytesIO()
+        if self.rank == source:
+            states = [each.state_dict() for each in (self._module, *self._state)]
+            torch.save((self.step, self._tried, states), given)
+        size = torch.tensor([given.tell()])
+        view.copy(size, source)
+        if self.rank == source:
+            payload = torch.frombuffer(given.getbuffer(), dtype=torch.uint8)
+        else:
+            payload = torch.empty(int(size), dtype=torch.uint8)
+        view.copy(payload, source)
+        if not self._fresh:
+            return
+        step, tried, states = torch.load(io.BytesIO(payload.numpy().data), weights_only=False)
+        if len(states) != 1 + len(self._state):
+            raise ValueError(
+                f"other ranks hand over the state of {len(states) - 1} objects, and this one has "
+                f"{len(self._state)}: give state= the same on all"
+            )
+        for each, found in zip((self._module, *self._state), states, strict=True):
+            each.load_state_dict(found)
+        self.step, self._tried, self.joined = step, tried, True
+        if self._sampler is not None:
+            self._sampler.step = step
+
+
+class _Message:
+    """What is summed up: gradients, which parameters were used, and further sums."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        size = sum(p.numel() for p in parameters)
+        self.flat = torch.zeros(size + len(parameters) + _SUMS, dtype=parameters[0].dtype)
+        self.gradient = self.flat[:size]
+        self.used, self.sums = self.flat[size:-_SUMS], self.flat[-_SUMS:]
+        self._tensors = Vector(self.flat, parameters).tensors
+
+    @torch.no_grad()
+    def take(
+        self, parameters: Sequence[torch.Tensor], coefficient: float, sums: Sequence[float]
+    ) -> None:
+        """Take gradients times a coefficient; of a coefficient 0 not even NaN."""
+        for p, mine in zip(parameters, self._tensors, strict=True):
+            grad = p.grad
+            if grad is None or coefficient == 0.0:
+                mine.zero_()
+            elif grad.device.type == "cpu" and not grad.is_sparse:
+                torch.mul(grad, coefficient, out=mine)
+            else:
+                mine.copy_(grad.to_dense() if grad.is_sparse else grad).mul_(coefficient)
+        self.used[:] = torch.tensor([p.grad is not None for p in parameters])
+        self.sums.zero_()
+        if coefficient != 0.0:
+            self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
+
+    @torch.no_grad()
+    def give(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Let `.grad` be the sum, where any rank used the parameter."""
+        for p, used, mine in zip(parameters, self.used.tolist(), self._tensors, strict=True):
+            if not used:
+                continue
+            if p.grad is None or p.grad.is_sparse:
+                p.grad = mine.to(p.device, copy=True)
+            else:
+                p.grad.copy_(mine)
+
+
+def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
+    """The number of this process among those that take part, and how many, where that is known."""
+    if group is not None:
+        return int(dist.get_rank(group)), int(dist.get_world_size(group))
+    if rank is not None:
+        return rank, None
+    if dist.is_initialized():
+        return int(dist.get_rank()), int(dist.get_world_size())
+    world = os.environ.get("WORLD_SIZE")
+    return own_rank(), None if world is None else int(world)
+
+
+@torch.no_grad()
+def _fingerprint(parameters: Sequence[torch.Tensor]) -> int:
+    found = 0
+    for p in parameters:
+        found = zlib.crc32(p.detach().cpu().contiguous().view(-1).numpy().data, found)
+    return found
+
+
+_made: dict[torch.nn.Module, CodedAllReduce] = {}
+
+
+def all_reduce_gradients(
+    module: torch.nn.Module,
+    code: Code,
+    group: Any = None,
+    *,
+    sums: Sequence[float] = (),
+    **options: Any,
+) -> tuple[float, ...]:
+    """Let every ``.grad`` be that of the whole batch: `CodedAllReduce` as one call.
+
+    To be called on all ranks, after each ``backward()``. The first call makes a `CodedAllReduce`
+    of the module, which is kept until the program ends, and each calls it. A rank that starts again
+    cannot join by it, since its first gradient is of parameters that are out of date.
+
+    Parameters
+    ----------
+    module, code, group
+        As of `CodedAllReduce`; the same in each call.
+    sums : sequence of float
+        What else is to be summed up over the whole batch.
+    **options
+        ``store``, ``rank``, ``deadline``, ``settle``, ``partial``, as of `CodedAllReduce`.
+
+    Returns
+    -------
+    tuple of float
+        The `sums`, of the whole batch.
+
+    Raises
+    ------
+    NotDecodableError, LeftOutError, RuntimeError, TypeError, ValueError
+        As `CodedAllReduce`.
+    """
+    found = _made.get(module)
+    if found is None:
+        found = CodedAllReduce(module, code, group=group, **options)
+        if found.joined:
+            found._leave()
+            raise LeftOutError(
+                "the other ranks are running, and this one's gradient is of parameters that are "
+                "out of date: make a CodedAllReduce before the loop, which gets what they have"
+            )
+        _made[module] = found
+    return found(*sums)

@@ -1,0 +1,176 @@
+"""Which samples each rank takes where every rank computes its own partitions of a batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from .._arrays import at_least, check_index
+from ..codes import Code
+from .batches import Batches, edges
+
+__all__ = ["CodedSampler", "own_rank", "real_row"]
+
+dist: Any = torch.distributed  # which exports less than it documents, for type checkers
+
+
+def own_rank() -> int:
+    """The rank of this process, as torch.distributed or torchrun knows it."""
+    if dist.is_initialized():
+        return int(dist.get_rank())
+    if "RANK" not in os.environ:
+        raise RuntimeError(
+            "this process has no rank: start it by torchrun, which gives it one, or give rank="
+        )
+    return int(os.environ["RANK"])
+
+
+def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Partitions of a rank, and what the gradients of their samples are multiplied by.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `code` is none, or one whose messages are not gradients of a weighted loss.
+    """
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    name, instead = type(code).__name__, f"take BinaryCode({code.n}, stragglers=...)"
+    if code.codes_data:
+        raise ValueError(
+            f"{name} codes the data, for gradients that are polynomials, which those of a module "
+            f"are not: {instead}"
+        )
+    if code.messages_per_worker > 1:
+        raise ValueError(
+            f"{name} has {code.messages_per_worker} messages of each worker, and a rank has one "
+            f"gradient: {instead}"
+        )
+    rank = check_index("rank", rank, code.n)
+    row = code.coefficients(rank)
+    if np.iscomplexobj(row) or row.ndim != 1:
+        raise ValueError(
+            f"{name} has complex coefficients, by which a loss cannot be weighted: {instead}"
+        )
+    return code.partitions(rank), row.astype(np.float64)
+
+
+class CodedSampler(Sampler[list[int]]):
+    """Batches of indices for one rank: the samples of its partitions of each global batch.
+
+    The ``batch_sampler`` of a `torch.utils.data.DataLoader`. All ranks go through the same order:
+    in each epoch a new permutation, cut into batches of `batch_size` samples (its incomplete end is
+    left out), and these into as many partitions as the code has. A rank takes those that the code
+    gives it, so that each sample is taken by as many ranks as compute its partition.
+
+    Parameters
+    ----------
+    dataset : map-style dataset
+        Of which only the length is asked for.
+    code : Code
+        One with real coefficients, a rank for each of its workers.
+    batch_size : int
+        Samples of a step, of all ranks together.
+    rank : int, optional
+        Default: that of torch.distributed or torchrun.
+    seed : int
+        Of the permutations; the same on all ranks.
+    order : iterable of int, optional
+        The order of samples in an epoch, in place of permutations, as
+        `fastgc.torch.CodedDataParallel` takes a ``sampler``.
+
+    Attributes
+    ----------
+    weights : (b,) Tensor
+        By what each sample's loss is to be multiplied: ``(losses * sampler.weights).sum()``. All
+        ones for codes of zeros and ones (`fastgc.BinaryCode`, `fastgc.FractionalRepetition`), whose
+        ranks just sum their losses.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit, or the code is complex or codes data.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> from fastgc.torch import CodedSampler
+    >>> code = fastgc.BinaryCode(4, stragglers=1)
+    >>> found = [CodedSampler(range(8), code, 8, rank, order=range(8)) for rank in range(4)]
+    >>> [next(iter(sampler)) for sampler in found]
+    [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7], [4, 5, 6, 7]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        code: Code,
+        batch_size: int,
+        rank: int | None = None,
+        *,
+        seed: int = 0,
+        order: Iterable[int] | None = None,
+    ) -> None:
+        partitions, row = real_row(code, own_rank() if rank is None else rank)
+        self._batches = Batches(dataset, batch_size, code.k, seed, order)
+        bounds = edges(self._batches.size, code.k)
+        parts = [range(bounds[j], bounds[j + 1]) for j in partitions.tolist()]
+        self._own = np.array([i for part in parts for i in part], np.int64)
+        counts = [len(part) for part in parts]
+        self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
+
+    @property
+    def step(self) -> int:
+        """How many global batches were taken, over all epochs; may be set, to go on from there.
+
+        A DataLoader with workers takes some ahead of those that it gives.
+        """
+        return self._batches.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._batches.load_state_dict(self._batches.state_dict() | {"step": step})
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch is of."""
+        return self.step // len(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the begin of an epoch; one that has begun already is gone on with.
+
+        Epochs follow each other also without.
+        """
+        if at_least("epoch", epoch, 0) != self.epoch:
+            self.step = epoch * len(self)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return self._batches.per_epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Batches until the end of the epoch."""
+        epoch = self.epoch
+        while self.epoch == epoch:
+            yield self._batches.take()[self._own].tolist()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` goes on from, also on other ranks and of other codes."""
+        return self._batches.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another was.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another dataset, batch size or seed.
+        """
+        self._batches.load_state_dict(state)

@@ -1,0 +1,722 @@
+"""`CodedAllReduce`: steps of the whole batch, whoever is killed, and copies that never differ.
+
+Ranks are forks of a process that is started for each test, since torch's threads do not survive a
+fork. No test asserts a time but that a job ends.
+"""
+
+import contextlib
+import os
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    FractionalRepetition,
+    LagrangeCode,
+    LeftOutError,
+    ReedSolomon,
+    Uncoded,
+)
+
+torch = pytest.importorskip("torch")
+cloudpickle = pytest.importorskip("cloudpickle")
+from fastgc.torch import CodedAllReduce, CodedSampler, all_reduce_gradients  # noqa: E402
+from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
+
+pytestmark = pytest.mark.any_backend
+# Processes cannot import a test module, but by chance: where the checkout is on the path.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+N, BATCH, SAMPLES, SEED = 6, 30, 100, 7
+PER_EPOCH = SAMPLES // BATCH
+SECONDS = 60.0  # for a job to end, on a machine that is busy with others
+EXACT = 1e-6  # relative error of a step
+
+
+def samples():
+    rng = np.random.default_rng(5)
+    x, y = (torch.from_numpy(rng.standard_normal((SAMPLES, m), np.float32)) for m in (20, 1))
+    return torch.utils.data.TensorDataset(x, y)
+
+
+def net(width=32):
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(20, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
+    )
+
+
+class Momentum:
+    """SGD with momentum: the first optimizer of torch's own that is made imports for seconds."""
+
+    def __init__(self, module):
+        self.parameters = list(module.parameters())
+        self.momentum = [torch.zeros_like(p) for p in self.parameters]
+        self.rate = 0.3 / len(self.parameters[0])
+
+    def zero_grad(self):
+        for p in self.parameters:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        for p, m in zip(self.parameters, self.momentum, strict=True):
+            m.mul_(0.9).add_(p.grad)
+            p.sub_(self.rate * m)
+
+    def state_dict(self):
+        return {"momentum": self.momentum}
+
+    def load_state_dict(self, state):
+        self.momentum = [m.clone() for m in state["momentum"]]
+
+
+def order(step):
+    """A step's samples: by definition, of the documentation."""
+    epoch, at = divmod(step, PER_EPOCH)
+    whole = np.random.default_rng((SEED, epoch)).permutation(SAMPLES)
+    return whole[at * BATCH : (at + 1) * BATCH]
+
+
+def losses(module, x, y):
+    return ((module(x) - y) ** 2).sum(1) / BATCH
+
+
+def flat(tensors):
+    return torch.cat([t.detach().reshape(-1) for t in tensors])
+
+
+def plain(steps, width=32):
+    """Parameters of the plain loop."""
+    module, data = net(width), samples()
+    optimizer = Momentum(module)
+    for step in range(steps):
+        optimizer.zero_grad()
+        losses(module, *data[order(step)]).sum().backward()
+        optimizer.step()
+    return flat(module.parameters())
+
+
+# -------------------------------------------------------------------------------- jobs of processes
+
+
+def keep_a_store():
+    """Port of a store in a process of its own: its threads would not survive the forks to come."""
+    read, write = os.pipe()
+    if not os.fork():
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        os.write(write, str(store.port).encode())
+        while True:
+            signal.pause()  # until the session is killed
+    return int(os.read(read, 10))
+
+
+class Ranks:
+    """Processes that each run ``train(rank, store, life)``."""
+
+    def __init__(self, train, folder):
+        self.train, self.folder, self.lives, self.pids = train, Path(folder), {}, {}
+        self.port = keep_a_store()
+        self.store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
+        for rank in range(N):
+            self.start(rank)
+
+    def start(self, rank):
+        life = self.lives[rank] = self.lives.get(rank, -1) + 1
+        self.pids[rank] = os.fork()
+        if self.pids[rank]:
+            return
+        try:
+            torch.set_num_threads(1)
+            store = torch.distributed.TCPStore("127.0.0.1", self.port, is_master=False)
+            try:
+                found = self.train(rank, store, life)
+            except Exception:
+                found = traceback.format_exc()
+            (self.folder / f"{rank}").write_bytes(pickle.dumps(found))
+        finally:
+            os._exit(0)
+
+    def signal(self, rank, number=signal.SIGKILL):
+        os.kill(self.pids[rank], number)
+        if number == signal.SIGKILL:
+            os.waitpid(self.pids.pop(rank), 0)
+
+    def until(self, key):
+        while not self.store.check([key]):
+            time.sleep(0.005)
+
+    def results(self):
+        for pid in self.pids.values():
+            os.waitpid(pid, 0)
+        return {int(p.name): pickle.loads(p.read_bytes()) for p in self.folder.glob("[0-9]*")}
+
+
+def launch(folder, train, director=None):
+    """Results of the ranks that end by themselves, while `director` makes trouble."""
+
+    def run():
+        ranks = Ranks(train, folder)
+        if director is not None:
+            director(ranks)
+        (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
+
+    (folder / "run").write_bytes(cloudpickle.dumps(run))
+    source = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
+    log = folder / "log"
+    with log.open("w") as output:
+        job = subprocess.Popen(
+            [sys.executable, "-P", "-c", source, str(folder / "run")],
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        try:
+            assert job.wait(SECONDS) == 0, log.read_text()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    return pickle.loads((folder / "results").read_bytes())
+
+
+def training(
+    code, steps, trouble=lambda moment, rank, step, life: None, width=32, comes_back=True, **options
+):
+    """What each rank does; tells how far off its worst step was, and what became of it."""
+
+    def train(rank, store, life):
+        module, data = net(width), samples()
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
+        worst, left_out = 0.0, 0
+        settings = {
+            "deadline": 30.0,
+            "settle": 1.5,
+            "sampler": sampler,
+            "state": [optimizer],
+            **options,
+        }
+        with CodedAllReduce(module, code, store=store, rank=rank, **settings) as all_reduce:
+            joined = all_reduce.joined
+            store.set(f"{rank}/life/{life}", b"")
+            while all_reduce.step < steps:
+                try:
+                    for x, y in loader:
+                        step = all_reduce.step
+                        if step == steps:
+                            break
+                        optimizer.zero_grad()
+                        loss = (losses(module, x, y) * sampler.weights).sum()
+                        loss.backward()
+                        store.set(f"{rank}/{step}", b"")
+                        trouble("before", rank, step, life)
+                        (total,) = all_reduce(loss.item())
+                        trouble("after", rank, step, life)
+                        whole = losses(module, *data[order(step)]).sum()
+                        truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+                        error = (flat(p.grad for p in module.parameters()) - truth).norm()
+                        worst = max(worst, float(error / truth.norm()))
+                        assert total == pytest.approx(whole.item(), rel=1e-5)
+                        optimizer.step()
+                except LeftOutError:
+                    if not comes_back:
+                        raise
+                    left_out += 1
+                    all_reduce.join()
+            trouble("end", rank, steps, life)
+        return {
+            "worst": worst,
+            "steps": all_reduce.step,
+            "theta": flat(module.parameters()).numpy(),
+            "momentum": flat(optimizer.momentum).numpy(),
+            "ranks": all_reduce.ranks,
+            "joined": joined,
+            "left out": left_out,
+            "changes": len(all_reduce.changes) - 1,
+        }
+
+    return train
+
+
+def check(results, steps, ranks=range(N), width=32):
+    """All have done all steps, each of the whole batch, and hold the same bits."""
+    assert sorted(results) == sorted(ranks)
+    for each in results.values():
+        assert isinstance(each, dict), each
+        assert each["steps"] == steps
+        assert each["worst"] <= EXACT
+    first = next(iter(results.values()))
+    for each in results.values():
+        assert np.array_equal(each["theta"], first["theta"])
+        assert np.array_equal(each["momentum"], first["momentum"])
+    truth = plain(steps, width).numpy()
+    assert abs(first["theta"] - truth).max() <= 1e-5 * abs(truth).max()
+
+
+def kill(rank, at, seconds=None):
+    """Trouble: one rank is killed at a moment of a step, in its first life, or some time later."""
+
+    def trouble(moment, r, step, life):
+        if (r, (moment, step), life) == (rank, at, 0):
+            if seconds is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
+
+    return trouble
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BinaryCode(N, stragglers=2),
+        BinaryCode(N, 9, stragglers=1),
+        FractionalRepetition(N, stragglers=1),
+        CyclicRepetition(N, stragglers=2),
+        Uncoded(N),
+    ],
+    ids=repr,
+)
+def test_steps_are_those_of_the_whole_batch(code, tmp_path):
+    check(launch(tmp_path, training(code, 12)), 12)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+def test_a_rank_that_is_killed_costs_no_step(rank, moment, tmp_path):
+    width = 100_000 if moment == "within" else 32  # the all-reduce takes some time
+    at = ("before" if moment == "within" else moment, 4)
+    seconds = 0.02 if moment == "within" else None
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, training(code, 8, kill(rank, at, seconds), width))
+    check(found, 8, set(range(N)) - {rank}, width)
+    for each in found.values():
+        assert each["ranks"] == [r for r in range(N) if r != rank]
+        assert (each["changes"], each["left out"]) == (1, 0)
+
+
+@pytest.mark.parametrize("at", [("before", 0), ("before", 7), ("after", 7), ("end", 8)])
+def test_a_rank_that_is_killed_in_the_first_or_the_last_step(at, tmp_path):
+    code = BinaryCode(N, stragglers=1)
+    check(launch(tmp_path, training(code, 8, kill(2, at))), 8, {0, 1, 3, 4, 5})
+
+
+def test_ranks_killed_at_random_instants_come_back(tmp_path):
+    deaths, between = 6, 30
+
+    def director(ranks):
+        rng = np.random.default_rng()
+        for death in range(deaths):
+            rank = int(rng.integers(N))
+            ranks.until(f"{rank}/{10 + between * death}")
+            time.sleep(0.1 * rng.random())
+            ranks.signal(rank)
+            time.sleep(rng.choice([0.0, 0.5]))  # before the others know, and after
+            ranks.start(rank)
+            ranks.until(f"{rank}/life/{ranks.lives[rank]}")
+
+    def slowly(moment, rank, step, life):
+        time.sleep(0.01)
+
+    steps = 20 + between * (deaths + 1)
+    found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
+    check(found, steps)
+    assert any(each["joined"] for each in found.values())
+    for each in found.values():
+        assert each["ranks"] == list(range(N))
+
+
+def test_two_at_once_and_one_more_later(tmp_path):
+    def trouble(moment, rank, step, life):
+        if (moment, step) == ("before", 3) and rank in (0, 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if (moment, step, rank) == ("after", 6, 5):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    # Three may be gone here, though only any two: those of one half have the same partitions.
+    found = launch(tmp_path, training(BinaryCode(N, stragglers=2), 9, trouble))
+    check(found, 9, {1, 2, 4})
+
+
+@pytest.mark.parametrize("how", ["stopped", "asleep"])
+def test_a_rank_that_hangs_is_left_out_and_may_come_back(how, tmp_path):
+    """Stopped as a whole, or in its own program, while its threads answer."""
+
+    def trouble(moment, rank, step, life):
+        time.sleep(0.02)
+        if (moment, rank, step) == ("before", 1, 5):
+            if how == "stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            else:
+                time.sleep(6.0)
+
+    def director(ranks):
+        ranks.until("0/12")
+        if how == "stopped":
+            ranks.signal(1, signal.SIGCONT)
+
+    train = training(BinaryCode(N, stragglers=1), 300, trouble, deadline=1.5)
+    found = launch(tmp_path, train, director)
+    check(found, 300)
+    assert [found[r]["left out"] for r in range(N)] == [0, 1, 0, 0, 0, 0]
+    assert {tuple(each["ranks"]) for each in found.values()} == {tuple(range(N))}
+
+
+def test_who_was_left_out_is_told(tmp_path):
+    def trouble(moment, rank, step, life):
+        if (moment, rank, step) == ("before", 1, 2):
+            time.sleep(4.0)
+
+    code = BinaryCode(N, stragglers=1)
+    found = launch(tmp_path, training(code, 4, trouble, comes_back=False, deadline=1.0))
+    assert "LeftOutError: rank 1 did not answer in time" in found.pop(1)
+    check(found, 4, {0, 2, 3, 4, 5})
+
+
+def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
+    """Ranks 2 and 5 lose a result that the others have: these are a step ahead."""
+
+    def train(rank, store, life):
+        summed = View.sum
+
+        def lost(view, tensor):
+            summed(view, tensor)
+            if tensor.is_floating_point() and tensor.numel() > 1:
+                calls.append(tensor[:100].clone())
+                if rank in (2, 5) and len(calls) == 4:
+                    view._members.failed(view.number)
+                    view._group = None
+                    raise BrokenGroupError
+
+        calls = []
+        View.sum = lost
+        found = training(BinaryCode(N, stragglers=1), 6)(rank, store, life)
+        return {**found, "calls": len(calls)} if isinstance(found, dict) else found
+
+    found = launch(tmp_path, train)
+    check(found, 6)
+    # One more than steps, to try the first. Nobody sums up a second time what the others have.
+    assert [found[r]["calls"] for r in range(N)] == [7] * N
+
+
+def test_too_many_deaths(tmp_path):
+    def trouble(moment, rank, step, life):
+        if (moment, step) == ("before", 3) and rank in (0, 1):  # which have the same partitions
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def train(rank, store, life):
+        return training(BinaryCode(N, stragglers=1), 6, trouble)(rank, store, life)
+
+    found = launch(tmp_path, train)
+    assert sorted(found) == [2, 3, 4, 5]
+    for each in found.values():
+        assert "NotDecodableError: too many ranks are gone (0, 1) for BinaryCode" in each
+
+
+def test_too_many_deaths_and_an_approximation(tmp_path):
+    def train(rank, store, life):
+        module, code = torch.nn.Linear(1, 1), BinaryCode(N, stragglers=1)
+        with CodedAllReduce(module, code, store=store, rank=rank, partial=True) as all_reduce:
+            found = []
+            for step in range(3):
+                for p in module.parameters():
+                    p.grad = torch.full_like(p, float(len(code.partitions(rank))))
+                if step == 1 and rank in (0, 1):
+                    os.kill(os.getpid(), signal.SIGKILL)
+                all_reduce()
+                found.append((float(module.weight.grad), all_reduce.residual))
+        return found
+
+    found = launch(tmp_path, train)
+    residual = BinaryCode(N, stragglers=1).best_vector([2, 3, 4, 5])[1]
+    for each in found.values():
+        assert each == [(6.0, 0.0), (4.0, residual), (4.0, residual)]
+
+
+def test_one_call(tmp_path):
+    def train(rank, store, life):
+        module, code = net(), BinaryCode(N, stragglers=1)
+        sampler = CodedSampler(samples(), code, BATCH, rank, seed=SEED)
+        optimizer, errors = Momentum(module), []
+        for batch in [*sampler, *sampler]:
+            if (rank, len(errors), life) == (5, 2, 0):
+                os.kill(os.getpid(), signal.SIGKILL)
+            optimizer.zero_grad()
+            losses(module, *samples()[batch]).sum().backward()
+            options = {"store": store, "rank": rank, "sums": (len(batch), 1.0)}
+            count, ranks = all_reduce_gradients(module, code, **options)
+            assert (count, ranks) == (BATCH, 3)  # one for each pair that has the same partitions
+            truth = net()
+            truth.load_state_dict(module.state_dict())
+            losses(truth, *samples()[order(len(errors))]).sum().backward()
+            mine, theirs = (flat(p.grad for p in m.parameters()) for m in (module, truth))
+            errors.append(float((mine - theirs).norm() / theirs.norm()))
+            optimizer.step()
+            time.sleep(0.2)
+        return errors
+
+    def director(ranks):
+        os.waitpid(ranks.pids[5], 0)
+        ranks.start(5)
+
+    found = launch(tmp_path, train, director)
+    assert "LeftOutError: the other ranks are running" in found.pop(5)
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    for errors in found.values():
+        assert len(errors) == 2 * PER_EPOCH
+        assert max(errors) <= EXACT
+
+
+def test_parameters_that_ranks_do_not_use(tmp_path):
+    """None stays None if nobody uses it; who did not use what others did gets theirs."""
+
+    def train(rank, store, life):
+        module, code = torch.nn.ParameterList(torch.zeros(3) for _ in range(4)), Uncoded(N)
+        table = torch.nn.Embedding(5, 2, sparse=True)
+        module.append(table.weight)
+        module[3].requires_grad_(False)
+        with CodedAllReduce(module, code, store=store, rank=rank) as all_reduce:
+            module[0].sum().backward()
+            if rank == 2:
+                (5 * module[1].sum()).backward()
+            table(torch.tensor([rank % 2])).sum().backward()
+            all_reduce()
+        return [None if p.grad is None else p.grad.tolist() for p in module]
+
+    for each in launch(tmp_path, train).values():
+        rows = [[3.0] * 2, [3.0] * 2, [0.0] * 2, [0.0] * 2, [0.0] * 2]
+        assert each == [[6.0] * 3, [5.0] * 3, None, None, rows]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "error"),
+    [
+        ("parameters", "parameters of the module differ between ranks 0 and 4 at the start"),
+        ("module", "sizes of the module differ between ranks 0 and 4"),
+        ("steps", "steps of the module differ between ranks 0 and 4"),
+        ("random", "gradients of the same samples differ between ranks"),
+        ("mean", "gradients of the same samples differ between ranks"),
+    ],
+)
+def test_ranks_that_do_not_fit_together(mistake, error, tmp_path):
+    def train(rank, store, life):
+        uneven = BinaryCode(N, stragglers=3)  # with loads of 3 and 6
+        code = uneven if mistake == "mean" else BinaryCode(N, stragglers=1)
+        module, odd = net(), rank == 4
+        if odd and mistake == "parameters":
+            module[0].weight.data[0, 0] += 1e-3
+        if odd and mistake == "module":
+            module = net(16)
+        sampler = CodedSampler(samples(), code, BATCH, rank, seed=SEED)
+        sampler.step = int(odd and mistake == "steps")
+        with CodedAllReduce(module, code, store=store, rank=rank, sampler=sampler) as all_reduce:
+            x, y = samples()[next(iter(sampler))]
+            torch.manual_seed(rank)
+            if mistake == "random":
+                x = x + torch.randn(x.shape)
+            loss = losses(module, x, y)
+            (loss.mean() if mistake == "mean" else loss.sum()).backward()
+            all_reduce()
+
+    for each in launch(tmp_path, train).values():
+        assert error in each
+
+
+def test_what_is_told_before_anything_starts(monkeypatch):
+    code = BinaryCode(4, stragglers=1)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    with pytest.raises(ValueError, match=r"4 workers needs 4 ranks .*--nproc-per-node 4.*, not 6"):
+        CodedAllReduce(net(), code)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(RuntimeError, match=r"no store .* torchrun, or give store="):
+        CodedAllReduce(net(), code)
+    for wrong, error in [
+        ({"sampler": [0]}, "sampler must be a CodedSampler, not list"),
+        ({"state": [3]}, "as optimizers have, not int"),
+        ({"deadline": 0.0}, "deadline must be positive"),
+        ({"settle": "soon"}, "settle must be a real number"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=error):
+            CodedAllReduce(net(), code, **wrong)
+    with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module"):
+        CodedAllReduce(net, code)
+    monkeypatch.delenv("RANK")
+    with pytest.raises(RuntimeError, match="no rank: start it by torchrun"):
+        CodedAllReduce(net(), code)
+
+
+@pytest.mark.parametrize("make", [CodedAllReduce, CodedSampler])
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ReedSolomon(6, stragglers=2), "ReedSolomon has complex coefficients, .* BinaryCode"),
+        (LagrangeCode(9, 2, load=2), "codes the data"),
+        (3, "code must be a code"),
+    ],
+    ids=repr,
+)
+def test_codes_that_do_not_fit(make, code, error):
+    first = net() if make is CodedAllReduce else samples()
+    arguments = {"rank": 0} | ({"batch_size": 40} if make is CodedSampler else {})
+    with pytest.raises((TypeError, ValueError), match=error):
+        make(first, code=code, **arguments)
+
+
+# ------------------------------------------------------------------------------------- the sampler
+
+
+@pytest.mark.parametrize(
+    "code", [BinaryCode(N, 9, stragglers=1), CyclicRepetition(N, stragglers=2)], ids=repr
+)
+def test_samplers_of_all_ranks_go_through_an_epoch_once(code):
+    """Each partition by those ranks whose it is, and all partitions of an epoch once."""
+    made = [CodedSampler(samples(), code, BATCH, rank, seed=SEED) for rank in range(N)]
+    for epoch in range(2):
+        steps = list(zip(*made, strict=True))
+        assert len(steps) == len(made[0]) == PER_EPOCH
+        seen = []
+        for at, batches in enumerate(steps):
+            parts = np.array_split(order(epoch * PER_EPOCH + at), code.k)
+            assert {len(part) for part in parts} <= {BATCH // code.k, -(-BATCH // code.k)}
+            for rank, (sampler, batch) in enumerate(zip(made, batches, strict=True)):
+                # Partitions are cut where CodedDataParallel cuts them.
+                cuts = [BATCH * j // code.k for j in range(code.k + 1)]
+                whole = order(epoch * PER_EPOCH + at)
+                own = [whole[cuts[j] : cuts[j + 1]] for j in code.partitions(rank)]
+                assert batch == np.concatenate(own).tolist()
+                weights = np.repeat(code.coefficients(rank), [len(part) for part in own])
+                np.testing.assert_allclose(sampler.weights, weights, rtol=1e-6)
+            assert set().union(*batches) == set(whole.tolist())
+            seen += set().union(*batches)
+        assert len(seen) == len(set(seen)) == PER_EPOCH * BATCH
+
+
+def test_a_sampler_goes_on_in_mid_epoch_and_from_the_epoch_that_is_set():
+    code = BinaryCode(N, stragglers=1)
+
+    def make(**keywords):
+        return CodedSampler(samples(), code, BATCH, 3, **{"seed": SEED, **keywords})
+
+    whole = [batch for sampler in [make()] for _ in range(3) for batch in sampler]
+    assert len({tuple(batch) for batch in whole}) == 3 * PER_EPOCH
+    started = make()
+    batches = iter(started)
+    assert [next(batches) for _ in range(2)] == whole[:2]
+    again = make()
+    again.load_state_dict(started.state_dict())
+    assert again.step == 2
+    again.set_epoch(0)  # which it is in
+    assert list(again) == whole[2:3]
+    assert again.epoch == 1
+    again.set_epoch(2)
+    assert list(again) == whole[6:]
+    again.set_epoch(1)
+    assert list(again) == whole[3:6]
+    again.step = 4
+    assert list(again) == whole[4:6]
+    with pytest.raises(ValueError, match="seed = 7, not 8"):
+        make(seed=8).load_state_dict(started.state_dict())
+    with pytest.raises(ValueError, match="step must be at least 0"):
+        again.step = -1
+    given = make(order=range(60))
+    assert len(given) == 2
+    assert [len(batch) for batch in given] == [10, 10]
+    for wrong, error in [
+        ({"rank": N}, "rank 6 does not exist"),
+        ({"batch_size": 5}, "batch_size must be at least 6"),
+        ({"dataset": iter([])}, "map-style"),
+    ]:
+        arguments = {"dataset": samples(), "code": code, "batch_size": BATCH, "rank": 0, **wrong}
+        with pytest.raises((TypeError, ValueError), match=error):
+            CodedSampler(**arguments)
+
+
+def test_a_loader_with_workers_of_its_own():
+    data = samples()
+    sampler = CodedSampler(data, BinaryCode(N, stragglers=1), BATCH, 0, seed=SEED)
+    loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, num_workers=1)
+    for step, (x, _) in enumerate(loader):
+        assert torch.equal(x, data[order(step)[:10]][0])
+    assert sampler.step == PER_EPOCH
+
+
+def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
+    """By one agent of torchrun for each rank; the process of the last one is killed."""
+    pytest.importorskip("sklearn")
+    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_all_reduce.py"
+    text, place = example.read_text(encoding="utf-8"), "            optimizer.zero_grad()\n"
+    death = "            import os; all_reduce.step == 25 and os.kill(os.getpid(), 9)\n"
+    assert place in text
+    (tmp_path / "dies.py").write_text(text.replace(place, death + place), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log, agents = tmp_path / "log", []
+    with log.open("w") as output:
+        for rank in range(N):
+            where = f"--nnodes={N} --node-rank={rank} --nproc-per-node=1 --master-port={port}"
+            script = str(tmp_path / "dies.py" if rank == N - 1 else example)
+            command = ["-m", "torch.distributed.run", *where.split(), script]
+            environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
+            agents.append(
+                subprocess.Popen(
+                    [sys.executable, *command],
+                    stdout=output,
+                    stderr=output,
+                    env=environment | {"OMP_NUM_THREADS": "1"},
+                    start_new_session=True,
+                )
+            )
+    # Not the agents' end: they wait for minutes for the one whose process was killed.
+    try:
+        until = time.monotonic() + 2 * SECONDS
+        while "60: loss" not in log.read_text() and time.monotonic() < until:
+            time.sleep(0.1)
+    finally:
+        for agent in agents:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(agent.pid, signal.SIGKILL)
+            agent.wait()
+    found = re.findall(r"^(\d+): loss ([\d.]+), ranks (.*)$", log.read_text(), re.M)
+    assert [step for step, *_ in found] == ["20", "40", "60"], log.read_text()
+    whole = list(range(N))
+    assert [ranks for *_, ranks in found] == [str(whole), str(whole[:-1]), str(whole[:-1])]
+    for (_, mean, _), truth in zip(found, lines_of_the_plain_loop(), strict=True):
+        assert float(mean) == pytest.approx(truth, abs=2e-4)
+
+
+def lines_of_the_plain_loop(steps=60, size=240):
+    torch.manual_seed(0)
+    digits = fastgc.data.load("digits")
+    x = torch.from_numpy(digits.X_train).float()
+    y = torch.from_numpy(digits.y_train).long()
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
+    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
+    for step in range(steps):
+        epoch, at = divmod(step, len(x) // size)
+        part = np.random.default_rng((0, epoch)).permutation(len(x))[at * size : (at + 1) * size]
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(x[part]), y[part])
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 19:
+            yield loss.item()
