@@ -194,7 +194,7 @@ def main():
     ]
     head = ["killed", "steps", "lost", "largest error of a step", "regroup, ms", "longest"]
     head += ["group of one who joins, ms", "copies the same"]
-    print(markdown_table("With faults.", head, [row]))
+    print(markdown_table("With faults.", head, [[str(each) for each in row]]))
 
 
 if __name__ == "__main__":

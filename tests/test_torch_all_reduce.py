@@ -516,21 +516,23 @@ def test_parameters_that_ranks_do_not_use(tmp_path):
 )
 def test_ranks_that_do_not_fit_together(mistake, error, tmp_path):
     def train(rank, store, life):
-        uneven = BinaryCode(N, stragglers=3)  # with loads of 3 and 6
-        code = uneven if mistake == "mean" else BinaryCode(N, stragglers=1)
+        code = BinaryCode(N, stragglers=1)
+        size = BATCH
+        if mistake == "mean":  # found where ranks have more samples, or fewer
+            code, size = CyclicRepetition(N, stragglers=2), BATCH + 1
         module, odd = net(), rank == 4
         if odd and mistake == "parameters":
             module[0].weight.data[0, 0] += 1e-3
         if odd and mistake == "module":
             module = net(16)
-        sampler = CodedSampler(samples(), code, BATCH, rank, seed=SEED)
+        sampler = CodedSampler(samples(), code, size, rank, seed=SEED)
         sampler.step = int(odd and mistake == "steps")
         with CodedAllReduce(module, code, store=store, rank=rank, sampler=sampler) as all_reduce:
             x, y = samples()[next(iter(sampler))]
             torch.manual_seed(rank)
             if mistake == "random":
                 x = x + torch.randn(x.shape)
-            loss = losses(module, x, y)
+            loss = losses(module, x, y) * sampler.weights
             (loss.mean() if mistake == "mean" else loss.sum()).backward()
             all_reduce()
 
