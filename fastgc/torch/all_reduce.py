@@ -354,6 +354,11 @@ class CodedAllReduce:
         if not running:
             for what, values in (("sizes", sizes), ("parameters", prints), ("steps", steps)):
                 self._compare(view, what, values)
+        elif sizes[self.rank] != sizes[running[0]]:
+            raise ValueError(
+                f"this rank's module has {size} trainable parameters, and that of those who are "
+                f"running {sizes[running[0]]}"
+            )
         behind = False
         if running:
             newest = max(steps[r] for r in running)
