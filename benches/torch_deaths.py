@@ -92,6 +92,7 @@ def coded(rank, port, width, steps, truth, found):
     all_reduce = CodedAllReduce(
         module, code, sampler=sampler, state=[optimizer], store=store, rank=rank
     )
+    store.add("in", 1)
     with all_reduce:
         while all_reduce.step < steps:
             for own in sampler:
@@ -152,6 +153,8 @@ def coded_run(width, steps, deaths):
         processes[rank].join()
         processes[rank] = start(rank)
         killed += 1
+        while store.add("in", 0) < RANKS + killed and processes[rank].is_alive():
+            time.sleep(0.01)
     for process in processes:
         process.join()
     return [found.get() for _ in range(found.qsize())], killed
@@ -191,10 +194,10 @@ def main():
         f"{statistics.median(lost) * 1e3:.0f}" if lost else "–",
         f"{max(lost) * 1e3:.0f}" if lost else "–",
         f"{statistics.median(joins) * 1e3:.0f}" if joins else "–",
-        "yes" if len(results) == RANKS and len({r[5] for r in results}) == 1 else "no",
+        f"{len(results)}, {'yes' if len({r[5] for r in results}) == 1 else 'no'}",
     ]
     head = ["killed", "steps", "lost", "largest error of a step", "regroup, ms", "longest"]
-    head += ["group of one who joins, ms", "copies the same"]
+    head += ["group of one who joins, ms", "ranks at the end, copies the same"]
     print(markdown_table("With faults.", head, [[str(each) for each in row]]))
 
 
