@@ -1,7 +1,6 @@
 """Whole trainings by `fastgc.torch.CodedDataParallel`, whose workers are killed at random."""
 
 import contextlib
-import io
 import multiprocessing
 import os
 import pickle
@@ -25,7 +24,7 @@ from torch.nn import functional  # noqa: E402
 from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.batches import Batches  # noqa: E402
 from fastgc.torch.job import seed_all  # noqa: E402
-from fastgc.torch.pickling import Pickler  # noqa: E402
+from fastgc.torch.pickling import pickled  # noqa: E402
 
 pytestmark = pytest.mark.any_backend
 # Workers cannot import a test module, but by chance: where the checkout is on the path.
@@ -184,10 +183,10 @@ def tensors():
 
 @pytest.mark.parametrize("apart", [None, "writable", "read-only"])
 def test_tensors_in_pickles(apart):
-    given, buffers, file = tensors(), [], io.BytesIO()
-    Pickler(file, 5, buffer_callback=apart and buffers.append).dump([given, given[0]])
+    given, buffers = tensors(), []
+    stored = pickled([given, given[0]], apart and buffers.append)
     raw = [bytearray(b.raw()) if apart == "writable" else bytes(b.raw()) for b in buffers]
-    found, again = pickle.loads(file.getvalue(), buffers=raw)
+    found, again = pickle.loads(stored, buffers=raw)
     assert again is found[0]
     for mine, theirs in zip(found, given, strict=True):
         assert (mine.dtype, mine.shape, type(mine)) == (theirs.dtype, theirs.shape, type(theirs))

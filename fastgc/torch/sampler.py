@@ -159,7 +159,7 @@ class CodedSampler(Sampler[list[int]]):
         """Batches until the end of the epoch."""
         epoch = self.epoch
         while self.epoch == epoch:
-            yield self._batches.take()[self._own].tolist()
+            yield self._batches.take()[0, self._own].tolist()
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` goes on from, also on other ranks and of other codes."""
