@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import test_simulate as lines
 from numpy.typing import NDArray
 
 import fastgc
@@ -373,8 +374,6 @@ def rounds() -> None:
 
 def simulations() -> None:
     """Print how simulations fare beside lines of NumPy, draws included."""
-    import test_simulate as lines
-
     body = []
     for n, s in lines.SIZES:
         for name in lines.CODES:
