@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-import test_simulate as lines
 from numpy.typing import NDArray
 
 import fastgc
@@ -374,6 +373,9 @@ def rounds() -> None:
 
 def simulations() -> None:
     """Print how simulations fare beside lines of NumPy, draws included."""
+    sys.path.insert(0, str(HERE))  # which benches/report.py leaves out
+    import test_simulate as lines
+
     body = []
     for n, s in lines.SIZES:
         for name in lines.CODES:
