@@ -364,6 +364,44 @@ SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_double), double, double)
 SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_half), half, uint16_t)
 SQUARE_SUM(FGC_AT_LEVEL(fgc_square_sum_part_bfloat), bfloat, uint16_t)
 
+/* From this size of what is read and written on, complex sums of real rows are written past the caches:
+ * 0.8 to 0.95 times the time, of 3 rows and of 13. Real sums are not: 0.7 to 1.4 times. */
+enum { APART_BYTES = CACHED_BYTES };
+
+/* The parts of `len` complex sums, HALF apart, side by side; how many of them are written, and what is not
+ * finite is told in `bad`. */
+#if defined(__SSE2__)
+static FGC_INLINE int64_t stream_double(double *to, const double *u, int64_t len, int *bad)
+{
+    __m128d found = _mm_setzero_pd();
+    for (int64_t t = 0; t < len; t++) {
+        const __m128d v = _mm_set_pd(u[HALF + t], u[t]);
+        found = _mm_or_pd(found, _mm_sub_pd(v, v));
+        _mm_stream_pd(to + 2 * t, v);
+    }
+    _mm_sfence();
+    *bad |= _mm_movemask_epi8(_mm_cmpeq_epi32(_mm_castpd_si128(found), _mm_setzero_si128())) != 0xffff;
+    return len;
+}
+
+static FGC_INLINE int64_t stream_float(float *to, const double *u, int64_t len, int *bad)
+{
+    __m128 found = _mm_setzero_ps();
+    for (int64_t t = 0; t + 1 < len; t += 2) {
+        const __m128 x = _mm_cvtpd_ps(_mm_loadu_pd(u + t)), y = _mm_cvtpd_ps(_mm_loadu_pd(u + HALF + t));
+        const __m128 v = _mm_unpacklo_ps(x, y);
+        found = _mm_or_ps(found, _mm_sub_ps(v, v));
+        _mm_stream_ps(to + 2 * t, v);
+    }
+    _mm_sfence();
+    *bad |= _mm_movemask_epi8(_mm_cmpeq_epi32(_mm_castps_si128(found), _mm_setzero_si128())) != 0xffff;
+    return len - len % 2;
+}
+#else
+#define stream_double(to, u, len, bad) ((int64_t)0)
+#define stream_float(to, u, len, bad) ((int64_t)0)
+#endif
+
 #define ROW double
 #define OUT double
 #include "combine.inc"

@@ -303,6 +303,37 @@ def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, 
             assert np.isnan(encode())
 
 
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_complex_sums_of_rows_from_memory(dtype, split, at_each_level, split_over):
+    """Where they lie changes no bit, nothing is written beyond them, and all are looked at."""
+    split_over(2 if split else 1)
+    rng = np.random.default_rng(7)
+    size = 700_001  # beyond caches, with `out`
+    coef = rng.standard_normal(2) + 1j * rng.standard_normal(2)
+    arrays = [rng.standard_normal(size).astype(dtype) for _ in range(2)]
+    kind = np.result_type(dtype, np.complex64)
+    truth = sum(c * row for c, row in zip(coef, arrays, strict=True))
+    for _ in at_each_level():
+        found = []
+        for beyond in (0, 1):  # of 16 bytes or not
+            canary = np.full(2 * size + 64, 7, dtype)
+            start = -canary.ctypes.data % 64 // canary.itemsize + 16 + beyond
+            out = canary[start : start + 2 * size].view(kind)
+            rows = kernels.Rows.of(arrays, size, np.dtype(dtype))
+            assert kernels.combine(kernels.EXPAND, rows, coef, out, check=True)
+            assert (canary[:start] == 7).all()
+            assert (canary[start + 2 * size :] == 7).all()
+            found.append(out)
+        np.testing.assert_array_equal(*found)
+        assert np.abs(found[0] - truth).max() <= 16 * np.finfo(dtype).eps
+        for at, bad in ((0, np.nan), (8191, np.inf), (size // 2, -np.inf), (size - 1, np.nan)):
+            before, arrays[1][at] = arrays[1][at], bad
+            rows = kernels.Rows.of(arrays, size, np.dtype(dtype))
+            assert not kernels.combine(kernels.EXPAND, rows, coef, found[0], check=True)
+            arrays[1][at] = before
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
 def test_square_sums_of_a_vector_that_is_bound(dtype, size):
