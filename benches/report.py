@@ -49,6 +49,11 @@ def _bench(title: str, *names: str, note: str = "") -> Section:
 
 SECTIONS = (
     Section(
+        "At a glance",
+        "python benches/glance.py",
+        "The README's table. Calls take turns; the others find their matrices made.",
+    ),
+    Section(
         "Codes side by side",
         "fastgc codes -n 24 -s 5 --markdown",
         "An even load, at which LCC-MMC-2 exists, too.",

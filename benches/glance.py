@@ -1,0 +1,170 @@
+"""Eight calls beside what a person would pick instead: ``python benches/glance.py``, the README's table.
+
+Each call as users make it, checked as it is by default; the others find their matrices made. They
+take turns, on all threads, and of each the best of the medians of its turns counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fastgc
+from fastgc.engines import LocalCluster
+from fastgc.optimizers import AMSGrad
+from fastgc.progress import markdown_table
+
+sys.path.insert(0, str(Path(__file__).parent))  # which benches/report.py leaves out
+import no_loss
+import test_simulate
+from no_loss import Call, filled
+
+
+class Row(NamedTuple):
+    """A call, and the best of others that do the same."""
+
+    what: str
+    mine: Call
+    name: str
+    others: list[Call]
+
+
+def vectors(n: int, s: int, neighbours: bool) -> Row:
+    """Weights of the survivors, by their rows of B elsewhere."""
+    code = fastgc.ReedSolomon(n, stragglers=s)
+    survivors = np.arange(n - s)
+    if not neighbours:
+        survivors = np.sort(np.random.default_rng(0).permutation(n)[: n - s])
+    rows, ones = code.matrix()[survivors].T, np.ones(code.k, complex)
+    what = f"weights of {n - s} of {n} messages" + (", the worst case" if neighbours else "")
+    return Row(
+        what,
+        lambda: code.decoding_vector(survivors),
+        "`np.linalg.lstsq`",
+        [lambda: np.linalg.lstsq(rows, ones)],
+    )
+
+
+def decoding(p: int) -> Row:
+    """A gradient from messages that have come."""
+    calls, others = no_loss.decode(True, 68, p, np.float64)
+    name = "the best of `np.matmul`, `np.dot`, `torch.mv`"
+    return Row(f"a gradient of {p:,} from 68 messages", calls["decode"], name, others)
+
+
+def encoding(p: int) -> Row:
+    """A worker's message."""
+    calls, others = no_loss.encode(True, 13, p, np.float64)
+    return Row(f"a message of {p:,} from 13 partial gradients", calls["encode"], "the same", others)
+
+
+def systems(m: int, columns: int) -> Row:
+    """Vandermonde systems on the circle."""
+    nodes = np.exp(2j * np.pi * np.arange(m) / m)
+    values = np.random.default_rng(0).standard_normal((m, columns)) + 0j
+    return Row(
+        f"a Vandermonde system of {m}, {columns} right-hand sides",
+        lambda: fastgc.vandermonde.solve(nodes, values),
+        "`np.linalg.solve`",
+        [lambda: np.linalg.solve(np.vander(nodes, increasing=True), values)],
+    )
+
+
+def steps(p: int) -> Row:
+    """A step of AMSGrad."""
+    gradient = filled(1, p, np.float32)[0] * np.float32(1e-3)
+    optimizer = AMSGrad(1e-3)
+    optimizer.reset(np.ones(p, np.float32))
+    others = no_loss.torch_steps("Adam", {"amsgrad": True}, gradient) if no_loss.torch else []
+    name = "the best of `torch.optim.Adam`, fused or not"
+    return Row(f"a step of AMSGrad, {p:,} floats", lambda: optimizer.step(gradient), name, others)
+
+
+def simulations() -> Row:
+    """Times of many rounds."""
+    code = fastgc.ReedSolomon(80, stragglers=12)
+    late, draw = test_simulate.LAWS["exponential"]
+    count = 10_000
+
+    def lines() -> Any:
+        times = draw(np.random.default_rng(0), (count, 80))
+        return test_simulate.ready("rs", code, times).mean()
+
+    return Row(
+        "10,000 simulated rounds of 80 workers",
+        lambda: fastgc.simulation.simulate(code, late, cost=test_simulate.COST, rounds=count),
+        "two lines of NumPy",
+        [lines],
+    )
+
+
+def ones(theta: Any, shard: Any, out: Any) -> None:
+    """A gradient that takes no longer than it must."""
+    out.fill(1.0)
+
+
+def elsewhere(theta: Any) -> Any:
+    """The same for an executor."""
+    return np.ones(theta.size)
+
+
+def rounds(n: int, p: int, stack: ExitStack) -> Row:
+    """A round on local processes: parameters out, the sum of all gradients back."""
+    code = fastgc.Uncoded(n)
+    theta, total = np.zeros(p), np.empty(p)
+    executor = ProcessPoolExecutor(n, get_context("spawn"))
+    stack.callback(executor.shutdown)
+    list(executor.map(elsewhere, [theta] * 4 * n))  # all of them start
+    cluster = stack.enter_context(LocalCluster(code, [0] * n, ones, p))
+    return Row(
+        f"a round of {n} local processes, {p:,} parameters",
+        lambda: cluster.step(theta, total),
+        "`ProcessPoolExecutor.map`",
+        [lambda: sum(executor.map(elsewhere, [theta] * n))],
+    )
+
+
+def rows(quick: bool, stack: ExitStack) -> Iterator[Row]:
+    """All, or the same ones at small sizes."""
+    yield vectors(20 if quick else 80, 4 if quick else 12, False)
+    yield vectors(20 if quick else 1000, 4 if quick else 100, True)
+    yield decoding(1000 if quick else 100_000)
+    yield encoding(1000 if quick else 100_000)
+    yield rounds(2 if quick else 16, 100 if quick else 10_000, stack)
+    yield steps(1000 if quick else 1_000_000)
+    yield systems(8 if quick else 64, 16)
+    yield simulations()
+
+
+def time_of(seconds: float) -> str:
+    """In milliseconds from a tenth of one on."""
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.1f} µs"
+
+
+def main(words: list[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
+    given = parser.parse_args(words)
+    body = []
+    with ExitStack() as stack:
+        for row in rows(given.quick, stack):
+            if not row.others:
+                continue
+            mine, *others = no_loss.race([row.mine, *row.others], 2 if given.quick else 5)
+            best = min(others)
+            body.append([row.what, time_of(mine), row.name, time_of(best), f"{best / mine:.1f}"])
+    head = ["", "fastgc", "instead", "takes", "times as long"]
+    print(markdown_table("", head, body).strip())
+
+
+if __name__ == "__main__":
+    main()
