@@ -1,7 +1,8 @@
-"""Eight calls beside what a person would pick instead: ``python benches/glance.py``, the README's table.
+"""The README's table: eight calls beside what a person would pick instead.
 
-Each call as users make it, checked as it is by default; the others find their matrices made. They
-take turns, on all threads, and of each the best of the medians of its turns counts.
+Run as ``python benches/glance.py``, on an idle machine; ``--quick`` shows that all runs. Calls are
+as users make them, checked as they are by default; the others find their matrices made. They take
+turns, on all threads, and of each the best of the medians of its turns counts.
 """
 
 from __future__ import annotations
