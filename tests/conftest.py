@@ -26,6 +26,7 @@ for name in (
     "code_table",
     "examples",
     "half_messages",
+    "pages",
     "remote",
     "worker_processes",
 ):

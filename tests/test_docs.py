@@ -1,0 +1,199 @@
+"""Pages of the documentation: their code runs, their links hold, their figures are so."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from pages import ROOT, RUN, SHOWN, blocks, markdown
+
+import fastgc
+
+pytest.importorskip("markdown_it")
+
+pytestmark = pytest.mark.any_backend
+
+DOCS = ROOT / "docs"
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+    if not {"_build", "generated"} & set(path.relative_to(DOCS).parts)
+}
+PROJECT = "https://github.com/gradient-coding/fastgc"
+
+
+def printed(command, folder):
+    """Exit status of a command, and all that it wrote."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def run(page, folder):
+    command = [sys.executable, "-P", str(ROOT / "tests" / "pages.py"), str(page)]
+    return printed([*command, "--folder", str(folder)], folder)
+
+
+def texts(picture):
+    """What a picture of Matplotlib says, up to numbers on axes, which rounding may move."""
+    return Counter(re.findall("<!-- (.*) -->", picture.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs(page, tmp_path):
+    status, shown = run(ROOT / page, tmp_path)
+    assert status == 0, shown
+    for picture in tmp_path.glob("*.svg"):
+        if (ROOT / page).with_name(picture.name).exists():  # which the page shows
+            assert texts(picture) == texts((ROOT / page).with_name(picture.name))
+    missing = {name for block in blocks(PAGES[page]) for name in block.missing}
+    if missing:
+        pytest.skip(f"all has run that does not need {', '.join(sorted(missing))}")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_run_or_says_why(page):
+    assert list(unsaid(PAGES[page])) == []
+
+
+def unsaid(text):
+    """Lines of blocks that are not run, and do not say why."""
+    for block in blocks(text):
+        if block.language not in RUN | SHOWN and not block.reason:
+            yield block.line, block.language
+
+
+def test_what_is_not_run_is_seen():
+    page = "```py\n1 / 0\n```\n\n    also code\n\n<!-- not run: hours -->\n```zsh\nls\n```\n"
+    assert list(unsaid(page)) == [(2, "py"), (5, "")]
+
+
+BROKEN = {
+    "Text.\n\n```python\nx = 1\n\n1 / 0\n```\n": "page.md:6: ZeroDivisionError",
+    "```python\n# own.py\nx = 1\n```\n\n```python\nimport own\nassert own.x == 2\n```\n": (
+        "page.md:8: AssertionError"
+    ),
+    "- ```sh\n  true\n  false\n  true\n  ```\n": "page.md:2: exit status 1",
+    "```python\nx = 1\n```\n~~~{code-cell} ipython3\n:tags: [hide-input]\nassert x == 2\n~~~\n": (
+        "page.md:6: AssertionError"
+    ),
+    "````{note}\n```python\nassert False\n```\n````\n": "page.md:3: AssertionError",
+    "```{code-cell}\n---\ntags: [raises-exception]\n---\n1 + 1\n```\n": "nothing was raised",
+    "```python\n1 +\n```\n": "page.md:2: SyntaxError",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_fault_is_found_where_it_is(text, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    status, shown = run(page, tmp_path)
+    assert status == 1
+    assert BROKEN[text] in shown
+
+
+def test_what_is_said_before_a_block_holds_for_it_alone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- not run: it would fail -->\n```python\n1 / 0\n```\n"
+        "<!-- needs: a_module_that_is_not_there -->\n```sh\nfalse\n```\n"
+        "```{code-cell}\n:tags: [raises-exception]\n1 / 0\n```\n"
+        "```sh\npython -c 'import fastgc; print(2 * 21)'\n```\n"
+        "```python\nprint(6 * 111)\n```\n",
+        encoding="utf-8",
+    )
+    status, shown = run(page, tmp_path)
+    assert status == 0, shown
+    assert "page.md:7: left out, as there is no a_module_that_is_not_there" in shown
+    assert "\n42\n" in shown
+    assert "666\n" in shown
+    assert [block.reason for block in blocks(page.read_text())][:2] == ["it would fail", None]
+
+
+# --------------------------------------------------------------------------------------- links
+
+
+def links(text):
+    for token, line in markdown(text):
+        for part in token.children or ():
+            if target := part.attrs.get("href") or part.attrs.get("src"):
+                yield line, unquote(target)
+
+
+def anchors(text):
+    """Of headings, as GitHub and MyST call them, and of labels, as ``(label)=``."""
+    tokens = [token for token, _ in markdown(text)]
+    for heading, inline in pairwise(tokens):
+        if heading.type == "heading_open":
+            title = "".join(part.content for part in inline.children)
+            yield re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+    yield from re.findall(r"^\(([\w-]+)\)=$", text, re.M)
+
+
+def broken_links(page, text):
+    for line, target in links(text):
+        file, _, anchor = target.partition("#")
+        if inside := re.match(rf"{PROJECT}/(?:blob|tree)/main/(.*)", file):
+            there = (ROOT / inside[1]).exists()
+        elif re.match(r"[a-z]+:", file):
+            continue  # sphinx-build -b linkcheck
+        else:
+            path = (ROOT / page).parent / file if file else ROOT / page
+            there = path.exists()
+            if there and anchor and path.suffix == ".md":
+                there = anchor in set(anchors(path.read_text(encoding="utf-8") if file else text))
+        if not there:
+            yield line, target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_hold(page):
+    assert list(broken_links(page, PAGES[page])) == []
+
+
+def test_broken_links_are_seen():
+    files = f"{PROJECT}/blob/main/fastgc"
+    text = (
+        "# A heading: two\n\n[a](#a-heading-two) [b](#a-heading) [c](nowhere.md) ![d](no.svg)\n"
+        f"[e]({files}/codes/base.py) [f]({files}/codes/x.py)\n"
+        "[g](near_exact.md#nearly-zero-is-enough) [h](near_exact.md#nearly)\n"
+    )
+    found = [target for _, target in broken_links("docs/page.md", text)]
+    assert found == [
+        *("#a-heading", "nowhere.md", "no.svg"),
+        *(f"{files}/codes/x.py", "near_exact.md#nearly"),
+    ]
+
+
+# ------------------------------------------------------------------------------------- figures
+
+
+def test_figures_of_the_page_on_near_exact_decoding():
+    """Each within a factor of three, as rows of B and sets of neighbours are what they are."""
+    text = PAGES["docs/near_exact.md"]
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("|")]
+    assert len(rows) == 2 + 7
+    for size, share, *said in rows[2:]:
+        n, s = map(int, size.split(", "))
+        assert float(share) == pytest.approx(s / n, abs=2e-3)
+        if n > 1000:
+            continue  # takes long
+        code = fastgc.ReedSolomon(n, stragglers=s)
+        survivors = np.setdiff1d(np.arange(n), code.rings()[0][:s])
+        found = [
+            fastgc.stability.measured_error(code, survivors, method=method).relative
+            for method in ("locator", "auto")
+        ]
+        found.append(2.0 ** (-53 * (1 - s / n)))
+        assert np.abs(np.log(np.divide(found, [*map(float, said)]))).max() < np.log(3)
