@@ -32,7 +32,7 @@ RUN = {"python", "sh"}
 SHOWN = {"text", "console", "diff", "toml", "yaml", "bibtex", "c", "cmake"}
 COMMENT = re.compile(r"<!--\s*(not run|needs):\s*(.*?)\s*-->", re.S)
 # What MyST takes out of a directive before its content: lines of :key: value, or YAML.
-OPTIONS = re.compile(r"\A(?:---\n.*?\n---\n|(?:[ \t]*:[\w-]+:.*\n)+)", re.S)
+OPTIONS = re.compile(r"\A(?:---\n(?s:.*?)\n---\n|(?:[ \t]*:[\w-]+:.*\n)+)")
 
 
 @dataclass(frozen=True)

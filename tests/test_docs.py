@@ -149,9 +149,9 @@ def broken_links(page, text):
         elif re.match(r"[a-z]+:", file):
             continue  # sphinx-build -b linkcheck
         else:
-            path = (ROOT / page).parent / file if file else ROOT / page
+            path = (ROOT / page).parent / file
             there = path.exists()
-            if there and anchor and path.suffix == ".md":
+            if there and anchor and (not file or path.suffix == ".md"):
                 there = anchor in set(anchors(path.read_text(encoding="utf-8") if file else text))
         if not there:
             yield line, target
