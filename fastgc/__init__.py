@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .kernels import backend, backends, use_backend
     from .training import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LAZY = {
     "BinaryCode": "codes",

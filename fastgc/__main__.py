@@ -10,7 +10,9 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as error:
-        sys.exit(f'fastgc: the command needs {error.name}: pip install "fastgc[cli]"')
+        from ._extras import pip_install
+
+        sys.exit(f"fastgc: the command needs {error.name}: {pip_install('cli')}")
     from .cli import app
 
     # so that module:Class finds files of the current folder, as `python -m` does

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from ._extras import pip_install
+
 __all__ = [
     "GRADIENT_DTYPES",
     "PAIRS",
@@ -122,7 +124,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise ImportError(
-                "bfloat16 is no dtype of NumPy's own: pip install ml_dtypes"
+                f"bfloat16 is no dtype of NumPy's own: {pip_install('half')}"
             ) from None
         dtype = ml_dtypes.bfloat16
     if isinstance(dtype, str) and dtype == "float64x2":

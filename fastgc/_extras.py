@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
-__all__ = ["ray", "scipy"]
+__all__ = ["pip_install", "ray", "scipy"]
+
+DISTRIBUTION = "gradient-coding"
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra, as it works here.
+
+    By name, for pip takes what is installed already. A checkout that is not installed, but is
+    imported from where it lies, is named by its folder.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    what = DISTRIBUTION
+    try:
+        distribution(DISTRIBUTION)
+    except PackageNotFoundError:
+        checkout = Path(__file__).parents[1]
+        if _is_checkout(checkout):
+            what = "." if checkout.samefile(".") else str(checkout)
+    return f'pip install "{what}[{extra}]"'
+
+
+def _is_checkout(folder: Path) -> bool:
+    try:
+        text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return f'name = "{DISTRIBUTION}"' in text
 
 
 def ray() -> Any:
@@ -13,7 +42,7 @@ def ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ImportError('the Ray engine needs Ray: pip install "fastgc[ray]"') from error
+        raise ImportError(f"the Ray engine needs Ray: {pip_install('ray')}") from error
 
 
 def scipy(module: str) -> Any:
@@ -21,4 +50,4 @@ def scipy(module: str) -> Any:
     try:
         return importlib.import_module(f"scipy.{module}")
     except ImportError as error:
-        raise ImportError('closed forms need SciPy: pip install "fastgc[planning]"') from error
+        raise ImportError(f"closed forms need SciPy: {pip_install('planning')}") from error

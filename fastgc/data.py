@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._arrays import at_least, refuse_masks
+from ._extras import pip_install
 
 __all__ = ["TASKS", "Dataset", "MiniBatches", "glyphs", "load", "partition", "read_idx"]
 
@@ -457,10 +458,9 @@ def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def _digits() -> tuple[NDArray[Any], ...]:
-    missing = 'the digits come with scikit-learn: pip install "fastgc[train]"'
     package = importlib.util.find_spec("sklearn")
     if package is None:
-        raise ImportError(missing)
+        raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}")
     # The file is read without importing the package, which takes two seconds, most of a short
     # run, in every rank of a job.
     for folder in package.submodule_search_locations or ():
@@ -471,7 +471,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(missing) from error
+        raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}") from error
     pixels, labels = load_digits(return_X_y=True)
     return pixels / 16, labels
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._extras import pip_install
 from .history import MISCLASSIFIED
 from .panels import Line, Panel
 
@@ -534,7 +535,7 @@ def _new_figure(width: float = 7, height: float = 4.5) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('pictures need matplotlib: pip install "fastgc[plot]"') from error
+        raise ImportError(f"pictures need matplotlib: {pip_install('plot')}") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

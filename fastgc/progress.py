@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._extras import pip_install
+
 try:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Table
 except ImportError as error:
-    raise ImportError('progress bars need rich: pip install "fastgc[cli]"') from error
+    raise ImportError(f"progress bars need rich: {pip_install('cli')}") from error
 
 from .history import MISCLASSIFIED
 

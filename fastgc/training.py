@@ -114,7 +114,7 @@ def train(
     name : str, optional
         What to call the run.
     progress : bool
-        Show a progress bar (needs ``fastgc[cli]``).
+        Show a progress bar (needs ``gradient-coding[cli]``).
     callback : callable, optional
         Called with each `Record`, evaluated or not.
     batch : int, optional

@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from strength import much
 
 from fastgc import data
+from fastgc._extras import pip_install
 from fastgc.data import Dataset, MiniBatches, load, partition, read_idx
 
 pytestmark = pytest.mark.any_backend
@@ -332,7 +334,7 @@ def test_digits_are_read_without_importing_scikit_learn():
 def test_digits_without_scikit_learn(monkeypatch, missing):
     monkeypatch.setattr(Path, "exists", lambda path: False)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=r'pip install "fastgc\[train\]"'):
+    with pytest.raises(ImportError, match=re.escape(pip_install("train"))):
         load("digits")
 
 

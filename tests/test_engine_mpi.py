@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from fastgc import ReedSolomon, Uncoded
+from fastgc._extras import pip_install
 from fastgc.engines import LocalCluster
 
 BESIDE = Path(sys.executable).with_name("mpiexec")
@@ -23,7 +24,9 @@ MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
 pytestmark = [
     pytest.mark.any_backend,  # the master's backend is the workers', which the conformance tests
-    pytest.mark.skipif(find_spec("mpi4py") is None or MPIEXEC is None, reason="needs fastgc[mpi]"),
+    pytest.mark.skipif(
+        find_spec("mpi4py") is None or MPIEXEC is None, reason="needs the extra mpi"
+    ),
 ]
 
 SECONDS = 100.0  # for a job to end, on a machine that is busy with others
@@ -545,4 +548,4 @@ def test_what_is_missing_is_named():
     source = "import sys; sys.modules['mpi4py'] = None; import fastgc.engines.mpi"
     done = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert "ImportError" in done.stderr
-    assert 'pip install "fastgc[mpi]"' in done.stderr
+    assert pip_install("mpi") in done.stderr

@@ -7,6 +7,7 @@ to end or to be somebody else's happens in programs of their own.
 import contextlib
 import gc
 import os
+import re
 import shutil
 import signal
 import socket
@@ -488,7 +489,7 @@ def test_constructor_refuses(change, error, match):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"fastgc\[ray\]"):
+    with pytest.raises(ImportError, match=re.escape(_extras.pip_install("ray"))):
         RayCluster(Uncoded(1), [1.0], np.multiply, 1)
     monkeypatch.undo()
     assert _extras.ray() is ray

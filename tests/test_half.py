@@ -26,6 +26,7 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc._arrays import unit_roundoff
+from fastgc._extras import pip_install
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 CODES = [
@@ -325,7 +326,7 @@ def test_bfloat16_by_name():
     )
     run = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert run.stderr.splitlines()[-1].startswith("ImportError: bfloat16")
-    assert "pip install ml_dtypes" in run.stderr
+    assert pip_install("half") in run.stderr
 
 
 def fill(theta, shard, out):

@@ -1,5 +1,6 @@
 """Pictures: what is drawn is what happened, and the axes suit it."""
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
+from fastgc._extras import pip_install
 
 pytestmark = pytest.mark.any_backend
 
@@ -186,7 +188,7 @@ def test_without_matplotlib(tmp_path, monkeypatch):
         lambda: plotting.error_curves([FAST]),
         lambda: plotting.save_error_curves([FAST], tmp_path / "a.png"),
     ):
-        with pytest.raises(ImportError, match=r'pip install "fastgc\[plot\]"'):
+        with pytest.raises(ImportError, match=re.escape(pip_install("plot"))):
             draw()
 
 

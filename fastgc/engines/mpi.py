@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
+from .._extras import pip_install
 from ..codes import Code
 from .interface import Event, Gradient, Kind, Task
 from .master import Master
@@ -38,7 +39,7 @@ try:
     from mpi4py.run import set_abort_status
 except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library
     raise ImportError(
-        f'the MPI engine needs mpi4py and MPI ({error}): pip install "fastgc[mpi]"'
+        f"the MPI engine needs mpi4py and MPI ({error}): {pip_install('mpi')}"
     ) from error
 
 __all__ = ["MPICluster"]

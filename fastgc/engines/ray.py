@@ -68,7 +68,7 @@ class RayCluster(Master):
     Raises
     ------
     ImportError
-        Without Ray (``fastgc[ray]``).
+        Without Ray (``gradient-coding[ray]``).
     ConnectionError
         If there is no Ray at the address.
     TypeError, ValueError

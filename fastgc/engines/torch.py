@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
+from .._extras import pip_install
 from ..codes import Code
 from .fork_server import end_with
 from .interface import Computation, Event, Gradient, Kind, Task
@@ -38,9 +39,7 @@ try:
     import torch
     import torch.distributed
 except ImportError as error:
-    raise ImportError(
-        f'this engine needs PyTorch ({error}): pip install "fastgc[torch]"'
-    ) from error
+    raise ImportError(f"this engine needs PyTorch ({error}): {pip_install('torch')}") from error
 
 __all__ = ["TorchCluster"]
 

@@ -213,7 +213,7 @@ def plan(
     rounds, seed, interrupted
         As in `fastgc.simulation.simulate`.
     progress : bool
-        Show a progress bar (needs ``fastgc[cli]``).
+        Show a progress bar (needs ``gradient-coding[cli]``).
 
     Returns
     -------

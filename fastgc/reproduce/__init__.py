@@ -48,7 +48,7 @@ def reproduce(
         What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it. Default: what
         each of them says.
     progress : bool
-        Show a progress bar for each figure (needs ``fastgc[cli]``).
+        Show a progress bar for each figure (needs ``gradient-coding[cli]``).
 
     Yields
     ------

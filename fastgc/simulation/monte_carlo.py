@@ -145,7 +145,7 @@ def simulate(
         (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
         codes that have a rule which it knows, and do not wait.
     progress : bool
-        Show a progress bar (needs ``fastgc[cli]``).
+        Show a progress bar (needs ``gradient-coding[cli]``).
 
     Returns
     -------

@@ -5,12 +5,14 @@ a code. The optimizer, and all else of the loop, stays as it is. `CodedAllReduce
 which every rank trains: no step is lost when ranks die.
 """
 
+from .._extras import pip_install as _pip_install
+
 try:
     import cloudpickle as _cloudpickle  # noqa: F401
     import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f'fastgc.torch needs PyTorch and cloudpickle ({error}): pip install "fastgc[torch]"'
+        f"fastgc.torch needs PyTorch and cloudpickle ({error}): {_pip_install('torch')}"
     ) from error
 
 from .all_reduce import Change, CodedAllReduce, all_reduce_gradients

@@ -1,0 +1,70 @@
+"""What is missing is named by the command that installs it."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from fastgc import _extras
+
+pytestmark = pytest.mark.any_backend
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout that fastgc would be imported from, and that is not installed."""
+
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "gradient-coding"\n')
+    monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(_extras, "__file__", str(tmp_path / "fastgc" / "_extras.py"))
+    return tmp_path
+
+
+def test_what_is_installed_is_called_by_its_name(checkout, monkeypatch):
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr(metadata, "distribution", {"gradient-coding": "installed"}.__getitem__)
+    assert _extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
+
+
+def test_a_checkout_is_called_by_its_folder(checkout, monkeypatch):
+    assert _extras.pip_install("mpi") == f'pip install "{checkout}[mpi]"'
+    monkeypatch.chdir(checkout)
+    assert _extras.pip_install("ray") == 'pip install ".[ray]"'
+
+
+@pytest.mark.parametrize("content", [None, '[project]\nname = "theirs"\n'])
+def test_another_folder_is_no_checkout(checkout, content, monkeypatch):
+    monkeypatch.chdir(checkout)
+    (checkout / "pyproject.toml").unlink()
+    if content is not None:
+        (checkout / "pyproject.toml").write_text(content)
+    assert _extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
+
+
+def test_messages_name_extras_that_there_are():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "fastgc").rglob("*.py")]
+    named = {extra for text in sources for extra in re.findall(r"pip_install\('(\w+)'\)", text)}
+    assert named == {"cli", "half", "mpi", "plot", "planning", "ray", "torch", "train"}
+    assert named <= EXTRAS.keys()
+    # no sentence names a distribution by itself, which may be another project's
+    assert not [text for text in sources if re.search(r"pip install [\w\"'](?!\{)", text)]
+    assert not [text for text in sources if "fastgc[" in text]
+
+
+def test_extras_refer_to_this_distribution():
+    refers = [each for extra in EXTRAS.values() for each in extra if re.match(r"[\w-]+\[", each)]
+    assert len(refers) >= 4
+    for each in refers:
+        name, inner = re.fullmatch(r"([\w-]+)\[([\w,-]+)\]", each).groups()
+        assert name == "gradient-coding"
+        assert EXTRAS.keys() >= set(inner.split(","))
