@@ -5,6 +5,7 @@ Read from the source, so that what is imported for type checkers only counts, to
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,19 @@ def test_files_are_short(package, most):
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > most
     }
     assert long == {}
+
+
+def test_what_looks_after_the_installation_needs_only_python():
+    """It has to work where fastgc is damaged, or another package of that name is there."""
+    used = set()
+    for path in (PACKAGE.parent / "gradient_coding").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                used.add(node.module.partition(".")[0])
+    assert "importlib" in used
+    assert used <= sys.stdlib_module_names
 
 
 def test_a_newcomer_finds_the_decoder():

@@ -1,0 +1,310 @@
+"""`gradient-coding doctor` beside a distribution that has the same files, and elsewhere.
+
+In an environment of its own, with a wheel of some of the files that are tested here, and one of a
+stranger's package.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import fastgc
+import gradient_coding
+from gradient_coding.__main__ import main
+
+pytest.importorskip("ensurepip", reason="needs pip in a new environment")
+pytestmark = [pytest.mark.any_backend, pytest.mark.xdist_group("doctor")]
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSION = fastgc.__version__
+FOREIGN = {
+    "fastgc/__init__.py": "points = 'of a cloud'\n",
+    "fastgc/lidar.py": "def main():\n    print('clouds')\n",
+}
+
+
+def wheel(folder, name, version, files, scripts=(), summary=""):
+    """A wheel of Python files: a zip with a list of what is in it."""
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    commands = "".join(f"{command} = {entry}\n" for command, entry in dict(scripts).items())
+    files = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        f"Summary: {summary}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{commands}",
+    }
+    record = [
+        f"{path},sha256={encoded.rstrip(b'=').decode()},{len(content.encode())}"
+        for path, content in files.items()
+        for encoded in [base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest())]
+    ]
+    made = folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+        archive.writestr(f"{info}/RECORD", "\n".join([*record, f"{info}/RECORD,,", ""]))
+    return made
+
+
+def our_files():
+    """As many as the command needs to say what it lacks."""
+    return {
+        f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8")
+        for module in (fastgc, gradient_coding)
+        for path in Path(module.__file__).parent.glob("*.py")
+    }
+
+
+def write(folder):
+    """The same as a checkout."""
+    for name, content in our_files().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    (folder / "pyproject.toml").write_text('[project]\nname = "gradient-coding"\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An environment with pip, and a folder of wheels."""
+    folder = tmp_path_factory.mktemp("doctor")
+    venv.create(folder / "env", with_pip=True, symlinks=True)
+    (folder / "wheels").mkdir()
+    wheel(folder / "wheels", "gradient-coding", VERSION, our_files(), PROJECT["scripts"])
+    theirs = {"fastgc": "fastgc.lidar:main"}
+    wheel(folder / "wheels", "fastgc", "0.2.0", FOREIGN, theirs, "Clouds of points")
+    return folder
+
+
+@pytest.fixture
+def env(made, tmp_path):
+    """The environment, with neither distribution; programs run in a folder without files."""
+    root, wheels = made / "env", made / "wheels"
+    (site,) = root.glob("lib/python*/site-packages")
+    for left in [*site.glob("*fastgc*"), *site.glob("*gradient_coding*")]:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for command in ("fastgc", "gradient-coding"):
+        (root / "bin" / command).unlink(missing_ok=True)
+    (tmp_path / "empty").mkdir()
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP_"))}
+    variables |= {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",
+    }
+
+    def run(command, cwd=tmp_path / "empty", status=0, **more):
+        """Output of a command of the environment, which ends with a status."""
+        program, *words = shlex.split(command)
+        done = subprocess.run(
+            [root / "bin" / program, *words],
+            cwd=cwd,
+            env={**variables, **more},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def install(*names):
+        for name in names:
+            run(f"python -m pip install --quiet --no-deps {name}")
+
+    def uninstall(name):
+        run(f"python -m pip uninstall --quiet --yes {name}")
+
+    def repair(told):
+        """Follow what the doctor says; whatever was wrong, all is well then."""
+        commands = told.partition("To repair it:\n")[2].strip().splitlines()
+        assert commands
+        for command in commands:
+            run(command.strip())  # which begins with the environment's own Python
+        assert run("gradient-coding doctor").splitlines()[1:] == ["Nothing is wrong."]
+        assert VERSION in run("python -c 'import fastgc; print(fastgc.__version__)'")
+        assert 'pip install "gradient-coding[cli]"' in run("fastgc", status=1)
+
+    return SimpleNamespace(
+        run=run, install=install, uninstall=uninstall, repair=repair, root=root, site=site
+    )
+
+
+def test_all_is_well(env):
+    env.install("gradient-coding")
+    told = env.run("gradient-coding doctor").splitlines()
+    assert told == [
+        f"gradient-coding {VERSION} is installed in {env.site}.",
+        "Nothing is wrong.",
+    ]
+    assert env.run("gradient-coding --version").strip() == f"gradient-coding {VERSION}"
+    assert "doctor" in env.run("gradient-coding")
+    # what is missing for the command is called by the distribution's name
+    assert 'pip install "gradient-coding[cli]"' in env.run("fastgc", status=1)
+
+
+def test_a_stranger_that_came_after_ours(env):
+    env.install("gradient-coding", "fastgc")
+    assert env.run("python -c 'import fastgc; print(fastgc.points)'").strip() == "of a cloud"
+    told = env.run("gradient-coding doctor", status=1)
+    assert told == env.run("python -m gradient_coding doctor", status=1)
+    assert 'fastgc 0.2.0 is installed there, too: "Clouds of points".\n' in told
+    assert "Problem: fastgc 0.2.0 and gradient-coding have files of the same names" in told
+    (line,) = re.findall("^Problem: 2 files are of fastgc 0.2.0: (.*)$", told, re.M)
+    assert {*line.rstrip(".").split(", ")} == {
+        str(env.site / "fastgc" / "__init__.py"),
+        str(env.root / "bin" / "fastgc"),
+    }
+    env.repair(told)
+    assert not (env.site / "fastgc" / "lidar.py").exists()
+
+
+def test_a_stranger_that_was_there_before(env):
+    env.install("fastgc", "gradient-coding")
+    told = env.run("gradient-coding doctor", status=1)
+    # no file is another's yet; the next upgrade of either would be it
+    assert re.findall("^Problem: (.{15})", told, re.M) == ["fastgc 0.2.0 an"]
+    env.repair(told)
+
+
+def test_a_stranger_that_is_gone_again(env):
+    env.install("gradient-coding", "fastgc")
+    env.uninstall("fastgc")
+    env.run("python -c 'import fastgc'")  # which says nothing
+    told = env.run("gradient-coding doctor", status=1)
+    (line,) = re.findall("^Problem: (.*)$", told, re.M)
+    assert line.startswith("2 files are missing: ")
+    assert str(env.site / "fastgc" / "__init__.py") in line
+    assert str(env.root / "bin" / "fastgc") in line
+    assert "uninstall" not in told
+    env.repair(told)
+
+
+def test_files_that_were_changed(env):
+    env.install("gradient-coding")
+    for name in ("errors", "data", "models", "costs"):
+        with open(env.site / "fastgc" / f"{name}.py", "a") as file:
+            file.write("\n")
+    told = env.run("gradient-coding doctor", status=1)
+    assert "Problem: 4 files are not as installed: " in told
+    assert "and 1 more.\n" in told
+    env.repair(told)
+
+
+def test_another_folder_that_comes_first(env, tmp_path):
+    env.install("gradient-coding")
+    (tmp_path / "fastgc").mkdir()
+    (tmp_path / "fastgc" / "__init__.py").touch()
+    told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
+    (line,) = re.findall("^Problem: (.*)$", told, re.M)
+    assert f"imports fastgc from {tmp_path / 'fastgc'}, not from {env.site / 'fastgc'}" in line
+    assert "the current folder" in line
+    assert "To repair it" not in told  # nothing that is installed is wrong
+    assert "PYTHONPATH" in env.run("gradient-coding doctor", status=1, PYTHONPATH=str(tmp_path))
+    env.run("gradient-coding doctor", cwd=tmp_path)  # the command does not look there
+    env.run("python -P -m gradient_coding doctor", cwd=tmp_path)
+
+
+def test_an_editable_install(env, tmp_path):
+    checkout = write(tmp_path / "checkout")
+    files = {"_gradient_coding.pth": f"{checkout}\n"}
+    made = wheel(tmp_path, "gradient-coding", VERSION, files, PROJECT["scripts"])
+    env.install(made)
+    (info,) = env.site.glob("gradient_coding-*.dist-info")
+    origin = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(origin))
+    # an installer would have listed what we wrote
+    record = re.sub(r"(direct_url\.json),.*", r"\1,,", (info / "RECORD").read_text())
+    (info / "RECORD").write_text(record)
+    told = env.run("gradient-coding doctor")
+    assert f"It is an editable install of {checkout}.\nNothing is wrong." in told
+    env.install("fastgc")
+    told = env.run("gradient-coding doctor", status=1)
+    assert f"Problem: 1 file is of fastgc 0.2.0: {env.root / 'bin' / 'fastgc'}." in told
+    env.uninstall("fastgc")
+    told = env.run("gradient-coding doctor", status=1)
+    assert f"Problem: 1 file is missing: {env.root / 'bin' / 'fastgc'}." in told
+    assert told.rstrip().endswith(f"--force-reinstall --no-deps --editable {checkout}")
+
+
+def test_it_is_repaired_from_where_it_came(env, tmp_path):
+    env.install("gradient-coding")
+    (info,) = env.site.glob("gradient_coding-*.dist-info")
+    (env.site / "fastgc" / "__init__.py").unlink()
+    url, folder = "https://example.org/x", tmp_path.as_uri()
+    for origin, again in (
+        ({"url": f"{folder}/x.whl", "archive_info": {}}, f"gradient-coding=={VERSION}"),  # is gone
+        ({"url": url, "archive_info": {}}, url),
+        ({"url": url, "vcs_info": {"vcs": "git", "commit_id": "abc"}}, f"git+{url}@abc"),
+        ({"url": folder, "dir_info": {}}, str(tmp_path)),
+    ):
+        (info / "direct_url.json").write_text(json.dumps(origin))
+        told = env.run("gradient-coding doctor", status=1)
+        assert shlex.split(told.splitlines()[-1])[-3:] == ["--force-reinstall", "--no-deps", again]
+    (info / "INSTALLER").write_text("uv\n")
+    command = shlex.split(env.run("gradient-coding doctor", status=1).splitlines()[-1])
+    assert command[:4] == ["uv", "pip", "install", "--python"]
+    assert Path(command[4]).parent == env.root / "bin"
+
+
+def test_folders_of_packages(env, tmp_path):
+    """`pip install --target`, whose list of files has its commands in another folder."""
+    env.run(f"python -m pip install --quiet --no-deps --target {tmp_path / 'to'} gradient-coding")
+    told = env.run("python -m gradient_coding doctor", PYTHONPATH=str(tmp_path / "to"))
+    assert "Nothing is wrong." in told
+    (tmp_path / "to" / "bin" / "fastgc").write_text("another")
+    told = env.run("python -m gradient_coding doctor", PYTHONPATH=str(tmp_path / "to"), status=1)
+    assert f"1 file is not as installed: {tmp_path / 'to' / 'bin' / 'fastgc'}" in told
+
+
+def test_a_checkout_that_is_not_installed(env, tmp_path):
+    write(tmp_path)
+    assert env.run("python -m gradient_coding doctor", cwd=tmp_path).splitlines() == [
+        "gradient-coding is not installed.",
+        f"Python imports fastgc from the checkout {tmp_path}.",
+        "Nothing is wrong.",
+    ]
+    assert "not installed" in env.run("python -m gradient_coding --version", cwd=tmp_path)
+    env.install("fastgc")
+    told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
+    assert "Problem: The command fastgc is that of fastgc 0.2.0." in told
+    (tmp_path / "pyproject.toml").unlink()
+    told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
+    assert f"The package fastgc in {tmp_path / 'fastgc'} is not that of gradient-coding" in told
+    shutil.rmtree(tmp_path / "fastgc")
+    env.uninstall("fastgc")
+    told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
+    assert "Problem: Python finds no package fastgc." in told
+    assert told.rstrip().endswith("-m pip install gradient-coding")
+
+
+def test_it_needs_nothing_and_imports_little():
+    source = (
+        "import sys; before = {*sys.modules}; import gradient_coding;"
+        "print(sorted({*sys.modules} - before));"
+        "import gradient_coding.__main__; print('fastgc' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines() == ["['gradient_coding']", "False False"]
+
+
+def test_status_in_this_very_environment(capsys):
+    status = main(["doctor"])
+    assert status == ("Problem: " in (told := capsys.readouterr().out))
+    assert ("Nothing is wrong." in told) != status
