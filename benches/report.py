@@ -28,6 +28,7 @@ import numpy as np
 from fastgc import __version__, kernels, plotting
 from fastgc.kernels import threads
 from fastgc.panels import Line, Panel
+from fastgc.plotting import frames
 
 HERE = Path(__file__).parent
 
@@ -351,14 +352,14 @@ def _draw_scaling(found: Mapping[str, tuple[Any, Any, float]], path: Path) -> No
     panel = Panel(title, "n", "time (s)", lines, log_x=True, log_y=True)
     figure = plotting.panel_figure([panel])
     figure.axes[0].legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
-    plotting._save(figure, path)
+    plotting.save(figure, path)
 
 
 def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
-    figure = plotting._new_figure(7, 1 + 0.25 * len(shares))
+    figure = frames.new_figure(7, 1 + 0.25 * len(shares))
     ax = figure.add_subplot()
     kinds = list(dict.fromkeys(name.rsplit(", ", 1)[1] for name in shares))
-    colour = dict(zip(kinds, cycle(plotting._COLOURS), strict=False))
+    colour = dict(zip(kinds, cycle(frames.COLOURS), strict=False))
     bars = ax.barh(
         list(shares),
         list(shares.values()),
@@ -370,9 +371,9 @@ def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
     ax.invert_yaxis()
     ax.set_xlim(right=1.1 * max(1, *shares.values()))
     ax.set_xlabel("of the measured read bandwidth")
-    plotting._percent(ax.xaxis)
-    plotting._plain_frame(ax)
-    plotting._save(figure, path)
+    frames.percent_axis(ax.xaxis)
+    frames.plain_frame(ax)
+    plotting.save(figure, path)
 
 
 def main(words: Sequence[str] | None = None) -> int:

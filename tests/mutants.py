@@ -1132,8 +1132,8 @@ MUTANTS = [
     M(
         "plot1",
         "plotting",
-        "_plain_decades(ax.yaxis, percent=percent)",
-        "_plain_decades(ax.yaxis, percent=True)",
+        "plain_decades(ax.yaxis, percent=percent)",
+        "plain_decades(ax.yaxis, percent=True)",
     ),
     M(
         "plot2",

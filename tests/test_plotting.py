@@ -7,9 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import fastgc
+
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._extras import pip_install
+from fastgc.plotting import frames
 
 pytestmark = pytest.mark.any_backend
 
@@ -210,7 +213,7 @@ def rows_of(names, sizes, errors):
 
 def test_stability_lines_are_the_errors():
     rows = rows_of(["a", "b"], [8, 16, 32], [1e-16, 1e-9, np.inf])
-    ax = plotting._new_figure().add_subplot()
+    ax = frames.new_figure().add_subplot()
     plotting.stability_curves(rows, ax)
     first, second = (container.lines[0].get_xydata() for container in ax.containers)
     np.testing.assert_allclose(first[:, 0], [8, 16, 32], rtol=0.02)
@@ -223,7 +226,7 @@ def test_stability_lines_are_the_errors():
     looks = {c.lines[0].get_color() for c in ax.containers}
     assert len(looks) == 2
     awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
-    plotting.stability_curves([awful], plotting._new_figure().add_subplot())
+    plotting.stability_curves([awful], frames.new_figure().add_subplot())
     with pytest.raises(ValueError, match="nothing to draw"):
         plotting.stability_figure(rows, [])
     # a code that one panel lacks keeps its looks in the other, and its place in the legend
@@ -473,3 +476,166 @@ def test_nothing_spent():
     for histories in ([], [spending("a", [], [], 1, 1, 1)]):
         with pytest.raises(ValueError, match="nothing to draw"):
             plotting.spending_panels(histories)
+
+
+# ---------------------------------------------------------------------------- codes and rounds
+
+
+def cells(ax):
+    """Which cells of an assignment are not white, and the colours of all."""
+    image = np.asarray(ax.images[0].get_array())
+    return (image < 1).any(axis=-1), image
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.BinaryCode(8, stragglers=3),
+        fastgc.ReedSolomon(9, 6, stragglers=2),
+        fastgc.CyclicRepetition(7, stragglers=2),
+        fastgc.YeAbbe(6, stragglers=1, reduce=2),
+        fastgc.Uncoded(5),
+        fastgc.LagrangeCode(6, load=2),
+        fastgc.RandomAssignment(6, load=3, seed=1),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_assignment_shows_who_computes_what(code):
+    ax = plotting.assignment(code)
+    shown, _ = cells(ax)
+    held = np.zeros((code.n, code.shard_count), dtype=bool)
+    for worker in range(code.n):
+        held[worker, code.partitions(worker)] = True
+    np.testing.assert_array_equal(shown, held)
+    assert f"n = {code.n} workers" in ax.get_title()
+    assert ax.get_ylabel() == "worker"
+    ax.figure.canvas.draw()
+
+
+def test_assignment_writes_and_colours_coefficients():
+    B = np.array([[1.0, -0.5, 0], [0, 1, 0.25], [0.5, 0, -1]])
+    ax = plotting.assignment(fastgc.LinearCode(B))
+    texts = {text.get_position(): text.get_text() for text in ax.texts}
+    assert texts[1, 0] == "\N{MINUS SIGN}0.5"  # column, row
+    assert texts[2, 1] == "0.25"
+    assert len(texts) == np.count_nonzero(B)
+    _, image = cells(ax)
+    assert image[0, 0, 2] > image[0, 0, 0]  # positive: blue
+    assert image[0, 1, 0] > image[0, 1, 2]  # negative: orange
+    assert image[1, 2].sum() > image[0, 0].sum()  # smaller: paler
+    assert len(ax.figure.axes) == 2  # with a scale
+
+
+def test_assignment_colours_angles():
+    code = fastgc.ReedSolomon(5, stragglers=1)
+    ax = plotting.assignment(code)
+    _, image = cells(ax)
+    coefficient = dict(zip(code.partitions(2).tolist(), code.coefficients(2), strict=True))
+    for column, value in coefficient.items():
+        [text] = [t.get_text() for t in ax.texts if t.get_position() == (column, 2)]
+        size, angle = text.replace("\N{MINUS SIGN}", "-").split("\n\N{ANGLE}")
+        assert float(size) == pytest.approx(abs(value), rel=0.06)
+        assert float(angle[:-1]) == pytest.approx(np.degrees(np.angle(value)), abs=0.51)
+    one, other = (image[2, column] for column in coefficient)
+    assert np.abs(one - other).max() > 0.1
+    assert "angle" in ax.figure.axes[1].get_ylabel()
+
+
+def test_assignment_of_equal_coefficients_says_so():
+    ax = plotting.assignment(fastgc.BinaryCode(30, stragglers=4))
+    assert ax.get_title().endswith("all coefficients are 1")
+    assert not ax.texts  # too many to write
+    assert len(ax.figure.axes) == 1
+
+
+def test_assignment_of_many_workers():
+    code = fastgc.FractionalRepetition(5000, stragglers=499)
+    ax = plotting.assignment(code)
+    shown, image = cells(ax)
+    assert max(image.shape) <= 600
+    assert shown.mean() == pytest.approx(0.1, abs=0.01)
+    assert ax.get_xlim() == (-0.5, 4999.5)
+    assert ax.get_ylim() == (4999.5, -0.5)
+
+
+def segments(collection):
+    """Row, begin and end of each bar."""
+    found = []
+    for path in collection.get_paths():
+        (left, low), (right, high) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+        found.append((round((low + high) / 2), left, right))
+    return found
+
+
+def report(number, received, arrivals, wait, decode):
+    return SimpleNamespace(
+        round=number, received=received, arrivals=arrivals, wait_seconds=wait, decode_seconds=decode
+    )
+
+
+def test_timeline_shows_who_is_waited_for():
+    code = fastgc.BinaryCode(3, stragglers=1)
+    rounds = [report(0, [2, 0], [1.0, 2.0], 2.0, 0.5), report(1, [1, 2], [3.0, 4.0], 4.0, 0.0)]
+    ax = plotting.timeline(rounds, code)
+    used, unused = map(segments, ax.collections)
+    assert sorted(used) == [(0, 0, 2), (1, 2.5, 5.5), (2, 0, 1), (2, 2.5, 6.5)]
+    assert sorted(unused) == [(0, 2.5, 6.5), (1, 0, 2)]
+    dots, *lines = ax.lines
+    np.testing.assert_array_equal(dots.get_xydata(), [[1, 2], [2, 0], [5.5, 1], [6.5, 2]])
+    assert [line.get_xdata()[0] for line in lines] == [2, 6.5]
+    assert [text.get_text() for text in ax.texts] == ["round 0", "round 1"]
+    assert ax.get_xlabel() == "time (s)"
+    ax.figure.canvas.draw()
+    ax = plotting.timeline(report(0, [2], [0.25], 0.25, 0.0), code)
+    assert ax.get_xlabel() == "time (ms)"
+    assert segments(ax.collections[0]) == [(2, 0, 250)]
+    assert not ax.texts
+
+
+def test_timeline_of_several_messages():
+    """A worker whose later messages are not needed is at work until the round is over."""
+    code = fastgc.Uncoded(2, 4, load=2)
+    assert list(code.message_counts) == [2, 2]
+    ax = plotting.timeline(report(0, [0, 2, 3], [1.0, 2.0, 3.0], 3.0, 0.0), code)
+    used, unused = map(segments, ax.collections)
+    assert used == [(0, 0, 1), (1, 0, 3)]
+    assert unused == [(0, 1, 3)]
+
+
+def test_timeline_of_a_run():
+    code = fastgc.BinaryCode(6, stragglers=2)
+    late = fastgc.delays.Exponential(2.0)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((24, 2)), np.arange(24) % 2
+    data = fastgc.data.Dataset("two", X[:12], y[:12], X[12:], y[12:])
+    run = fastgc.train(code, data, rounds=4, engine="simulated", delays=late, evaluate_every=4)
+    ax = plotting.timeline(run, code)
+    lines = [line.get_xdata()[0] for line in ax.lines[1:]]
+    np.testing.assert_allclose(lines, [record.time for record in run.rounds])
+    two = plotting.timeline(run.rounds[1:3], code)
+    assert [text.get_text() for text in two.texts] == ["round 2", "round 3"]
+    first = run.rounds[1]
+    assert two.lines[1].get_xdata()[0] == pytest.approx(first.wait)
+    assert len(segments(two.collections[0])) == sum(len(r.survivors) for r in run.rounds[1:3])
+
+
+def test_timeline_refuses_what_it_cannot_draw():
+    code = fastgc.BinaryCode(3, stragglers=1)
+    with pytest.raises(ValueError, match="there is no round"):
+        plotting.timeline([], code)
+    with pytest.raises(ValueError, match="round 4 does not say when its messages arrived"):
+        plotting.timeline(report(4, [1], [], 1.0, 0.0), code)
+    with pytest.raises(ValueError, match=r"has message 3, but BinaryCode.* has 3 messages"):
+        plotting.timeline(report(0, [3], [1.0], 1.0, 0.0), code)
+
+
+def test_pictures_are_saved(tmp_path):
+    from matplotlib.figure import Figure
+
+    ax = Figure().subfigures(1, 2)[0].add_subplot()
+    assert plotting.assignment(fastgc.Uncoded(3), ax) is ax
+    plotting.save(ax, tmp_path / "a.svg")
+    plotting.save(ax.figure, tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    with pytest.raises(ValueError, match="must end in"):
+        plotting.save(ax, tmp_path / "a.bmp")

@@ -6,26 +6,34 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._extras import pip_install
-from .history import MISCLASSIFIED
-from .panels import Line, Panel
+from ..history import MISCLASSIFIED
+from ..panels import Line, Panel
+from .frames import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    MORE_COLOURS,
+    check_path,
+    new_figure,
+    percent_axis,
+    plain_decades,
+    plain_frame,
+    save,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from .history import History, Record
-    from .stability import CircleValues, StabilityRow, StabilityTracker
+    from ..history import History, Record
+    from ..stability import CircleValues, StabilityRow, StabilityTracker
 
 __all__ = [
-    "check_path",
     "circle_curves",
     "error_curves",
     "panel_figure",
@@ -40,13 +48,6 @@ __all__ = [
     "tracking_curves",
 ]
 
-_SUFFIXES = (".png", ".svg", ".pdf")
-# Okabe and Ito's palette, which colour-blind readers tell apart; the dashes serve print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MORE_COLOURS = (*_COLOURS, "#999999", "#882255", "#999933", "#332288")
-_DASHES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
-_DECADE = 10.0
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _WIDE = 4.0  # a span from which on a logarithmic axis shows more
 
@@ -114,8 +115,8 @@ def error_curves(
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
     if ax is None:
-        ax = _new_figure().add_subplot()
-    for (name, x, y), colour, dash in zip(curves, cycle(_COLOURS), cycle(_DASHES), strict=False):
+        ax = new_figure().add_subplot()
+    for (name, x, y), colour, dash in zip(curves, cycle(COLOURS), cycle(DASHES), strict=False):
         label = name if x else f"{name} (not tested)"
         # The dot marks where a run ends, and is all there is to see of one tested round.
         ax.plot(x, y, dash, color=colour, label=label, marker="o", markersize=4, markevery=[-1])
@@ -123,21 +124,21 @@ def error_curves(
     errors = [error for _, _, y in curves for error in y]
     if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
         ax.set_yscale("log")
-        _plain_decades(ax.yaxis, percent=percent)
+        plain_decades(ax.yaxis, percent=percent)
     else:
         ax.set_ylim(bottom=0)
         if percent:
-            _percent(ax.yaxis)
+            percent_axis(ax.yaxis)
     if log_x is None:
         log_x = max(ends) > _WIDE * min(ends) > 0
     if log_x:
         ax.set_xscale("log")
-        _plain_decades(ax.xaxis, percent=False)
+        plain_decades(ax.xaxis, percent=False)
     else:
         ax.set_xlim(left=0)
     ax.set_xlabel("wall-clock time (s)" if time_axis else "round")
     ax.set_ylabel(f"test {measures.pop()}")
-    _plain_frame(ax)
+    plain_frame(ax)
     ax.legend(frameon=False)
     return ax
 
@@ -160,9 +161,9 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
         If matplotlib is not installed.
     """
     check_path(path)
-    figure = _new_figure()
+    figure = new_figure()
     error_curves(histories, figure.add_subplot())
-    _save(figure, path)
+    save(figure, path)
 
 
 def stability_curves(
@@ -186,7 +187,7 @@ def stability_curves(
     names : sequence of str, optional
         Codes, in the order of their colours. Default: those of the rows.
     """
-    styles = zip(cycle(_MORE_COLOURS), cycle(_MARKERS), cycle(_DASHES), strict=False)
+    styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
         mine = [row for row in rows if row.code == name]
@@ -217,7 +218,7 @@ def stability_curves(
     ax.set_xticks([], minor=True)
     ax.set_xlabel("workers n" if against == "n" else "silent workers s")
     ax.set_ylabel("relative error of the gradient")
-    _plain_frame(ax)
+    plain_frame(ax)
     return ax
 
 
@@ -244,7 +245,7 @@ def stability_figure(
     ]
     if not parts or not all(rows for part in parts for rows in part):
         raise ValueError("nothing to draw: none of the codes exists for the sizes of the picture")
-    figure = _new_figure(11, 1.5 + 4 * len(parts))
+    figure = new_figure(11, 1.5 + 4 * len(parts))
     axes = figure.subplots(len(parts), 2, sharey=True, squeeze=False)
     names = list(dict.fromkeys(row.code for row in [*by_workers, *by_stragglers]))
     for pattern, (left, right), (workers, stragglers) in zip(patterns, axes, parts, strict=True):
@@ -280,7 +281,7 @@ def save_stability_curves(
     """
     check_path(path)
     figure = stability_figure(by_workers, by_stragglers)
-    _save(figure, path)
+    save(figure, path)
 
 
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
@@ -296,7 +297,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
         Where to draw; else a new figure, ``ax.figure``.
     """
     if ax is None:
-        ax = _new_figure().add_subplot()
+        ax = new_figure().add_subplot()
     place = np.arange(values.lost.size)
     steps = np.diff(values.lost.astype(np.int8), prepend=0, append=0)
     label = "stragglers"
@@ -304,7 +305,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
         ax.axvspan(start - 0.5, end - 0.5, color="0.9", zorder=0, label=label)
         label = "_stragglers"
     curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
-    for (name, logs), colour, dash in zip(curves, _COLOURS[1::-1], ("--", "-"), strict=False):
+    for (name, logs), colour, dash in zip(curves, COLOURS[1::-1], ("--", "-"), strict=False):
         shown = np.where(np.isfinite(logs), logs, np.nan)
         ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name)
     ax.axhline(0, color="0.4", linewidth=0.8, linestyle=":", zorder=1)
@@ -313,7 +314,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("place i on the circle")
     ax.set_ylabel("n |p(α$^i$)|")
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
-    _plain_frame(ax)
+    plain_frame(ax)
     ax.legend(frameon=False, loc="lower center")
     return ax
 
@@ -321,9 +322,9 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
 def save_circle_curves(values: CircleValues, path: str | os.PathLike[str]) -> None:
     """Write the picture that `circle_curves` draws to a file, as `save_error_curves` does."""
     check_path(path)
-    figure = _new_figure()
+    figure = new_figure()
     circle_curves(values, figure.add_subplot())
-    _save(figure, path)
+    save(figure, path)
 
 
 def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
@@ -343,10 +344,10 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")
     if ax is None:
-        ax = _new_figure().add_subplot()
+        ax = new_figure().add_subplot()
     from matplotlib.ticker import MaxNLocator
 
-    for (name, tracker), colour in zip(tracks.items(), cycle(_COLOURS), strict=False):
+    for (name, tracker), colour in zip(tracks.items(), cycle(COLOURS), strict=False):
         rounds = [each for each in tracker.rounds if math.isfinite(each.predicted)]
         ax.plot(
             [each.round for each in rounds],
@@ -370,7 +371,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     ax.set_title("lines: predicted, dots: measured", fontsize="medium")
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
-    _plain_frame(ax)
+    plain_frame(ax)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
@@ -380,9 +381,9 @@ def save_tracking_curves(
 ) -> None:
     """Write the picture that `tracking_curves` draws to a file, as `save_error_curves` does."""
     check_path(path)
-    figure = _new_figure()
+    figure = new_figure()
     tracking_curves(tracks, figure.add_subplot())
-    _save(figure, path)
+    save(figure, path)
 
 
 def panel_figure(panels: Sequence[Panel]) -> Figure:
@@ -404,7 +405,7 @@ def panel_figure(panels: Sequence[Panel]) -> Figure:
         raise ValueError("nothing to draw: the figure has no panel")
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure = _new_figure(6.5 * columns, 4.5 * rows)
+    figure = new_figure(6.5 * columns, 4.5 * rows)
     for place, panel in enumerate(panels, start=1):
         _draw_panel(panel, figure.add_subplot(rows, columns, place))
     return figure
@@ -421,11 +422,11 @@ def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
         If matplotlib is not installed.
     """
     check_path(path)
-    _save(panel_figure(panels), path)
+    save(panel_figure(panels), path)
 
 
 def _draw_panel(panel: Panel, ax: Axes) -> None:
-    looks = zip(cycle(_MORE_COLOURS), cycle(_DASHES), cycle(_MARKERS), strict=False)
+    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
     look = dict(zip(dict.fromkeys(line.label for line in panel.lines), looks, strict=False))
     in_legend: set[str] = set()
     for line in panel.lines:
@@ -434,14 +435,14 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
         _draw_line(line, label, look[line.label], ax)
     if panel.log_x:
         ax.set_xscale("log")
-        _plain_decades(ax.xaxis, percent=False)
+        plain_decades(ax.xaxis, percent=False)
     if panel.log_y:
         ax.set_yscale("log")
-        _plain_decades(ax.yaxis, percent=False)
+        plain_decades(ax.yaxis, percent=False)
     ax.set_title(panel.title, fontsize="medium")
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
-    _plain_frame(ax)
+    plain_frame(ax)
     ax.legend(frameon=False, fontsize="small")
 
 
@@ -515,13 +516,6 @@ def spending_panels(
     ]
 
 
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise what `save_error_curves` would, before the runs it is to draw are there."""
-    if Path(path).suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
-    _new_figure()
-
-
 def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]]:
     x, y = [], []
     for number, tested in enumerate(history.rounds, start=1):
@@ -529,47 +523,3 @@ def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]
             x.append(tested.time if time_axis else float(number))
             y.append(tested.test_error)
     return x, y
-
-
-def _new_figure(width: float = 7, height: float = 4.5) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"pictures need matplotlib: {pip_install('plot')}") from error
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    from matplotlib import rc_context
-
-    kind = Path(path).suffix[1:].lower()
-    dated = {"svg": "Date", "pdf": "CreationDate"}
-    # the same picture is the same file
-    with rc_context({"svg.hashsalt": "fastgc"}):
-        metadata = {dated[kind]: None} if kind in dated else None
-        figure.savefig(path, format=kind, dpi=200, metadata=metadata)
-
-
-def _plain_frame(ax: Axes) -> None:
-    """A pale grid behind what is drawn, and no frame above and to the right."""
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _percent(axis: Axis) -> None:
-    axis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-
-
-def _plain_decades(axis: Axis, percent: bool) -> None:
-    """Put ticks at 1, 2, 5 of each decade, as plain numbers; at 1 where decades are many."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    crowded = high > _DECADE**4 * low
-    axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
-    axis.set_minor_formatter(NullFormatter())
-    if percent:
-        _percent(axis)
-    else:
-        axis.set_major_formatter(lambda value, _: f"{value:g}")

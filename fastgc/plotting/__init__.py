@@ -1,0 +1,39 @@
+"""Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
+
+from .._listing import listing
+from .curves import (
+    circle_curves,
+    error_curves,
+    panel_figure,
+    save_circle_curves,
+    save_error_curves,
+    save_panels,
+    save_stability_curves,
+    save_tracking_curves,
+    spending_panels,
+    stability_curves,
+    stability_figure,
+    tracking_curves,
+)
+from .frames import check_path, save
+from .rounds import assignment, timeline
+
+__all__ = [
+    "assignment",
+    "check_path",
+    "circle_curves",
+    "error_curves",
+    "panel_figure",
+    "save",
+    "save_circle_curves",
+    "save_error_curves",
+    "save_panels",
+    "save_stability_curves",
+    "save_tracking_curves",
+    "spending_panels",
+    "stability_curves",
+    "stability_figure",
+    "timeline",
+    "tracking_curves",
+]
+__dir__ = listing(__all__)

@@ -1,0 +1,113 @@
+"""What all pictures share: colours, axes that are easy to read, and files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._extras import pip_install
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "MARKERS",
+    "MORE_COLOURS",
+    "check_path",
+    "new_figure",
+    "percent_axis",
+    "plain_decades",
+    "plain_frame",
+    "save",
+]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+# Okabe and Ito's palette, which colour-blind readers tell apart; the dashes serve print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MORE_COLOURS = (*COLOURS, "#999999", "#882255", "#999933", "#332288")
+DASHES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+_DECADE = 10.0
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Raise what `save` would, before that which it is to draw is there.
+
+    Raises
+    ------
+    ValueError
+        If the name does not end in ``.png``, ``.svg`` or ``.pdf``.
+    ImportError
+        If matplotlib is not installed.
+    """
+    if Path(path).suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
+    new_figure()
+
+
+def new_figure(width: float = 7, height: float = 4.5) -> Figure:
+    """A figure of this size in inches that pyplot does not know of."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(f"pictures need matplotlib: {pip_install('plot')}") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
+    """Write a picture to a file. The same picture gives the same file.
+
+    Parameters
+    ----------
+    picture : matplotlib Axes or Figure
+        What functions of this module return; of axes, the whole figure is written.
+    path : str or path
+        Ends in ``.png``, ``.svg`` or ``.pdf``, which is the format.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is another one.
+    ImportError
+        If matplotlib is not installed.
+    """
+    check_path(path)
+    from matplotlib import rc_context
+
+    kind = Path(path).suffix[1:].lower()
+    dated = {"svg": "Date", "pdf": "CreationDate"}
+    with rc_context({"svg.hashsalt": "fastgc"}):
+        metadata = {dated[kind]: None} if kind in dated else None
+        whole: Any = picture.figure  # of axes perhaps a part of the figure, whose figure is all
+        whole.figure.savefig(path, format=kind, dpi=200, metadata=metadata)
+
+
+def plain_frame(ax: Axes) -> None:
+    """A pale grid behind what is drawn, and no frame above and to the right."""
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def percent_axis(axis: Axis) -> None:
+    """Write the axis's fractions in percent."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+
+
+def plain_decades(axis: Axis, percent: bool) -> None:
+    """Put ticks at 1, 2, 5 of each decade, as plain numbers; at 1 where decades are many."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    crowded = high > _DECADE**4 * low
+    axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
+    axis.set_minor_formatter(NullFormatter())
+    if percent:
+        percent_axis(axis)
+    else:
+        axis.set_major_formatter(lambda value, _: f"{value:g}")

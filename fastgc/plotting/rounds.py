@@ -1,0 +1,348 @@
+"""Pictures of a code and of its rounds: who computes what, and who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .frames import COLOURS, new_figure, plain_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..codes import Code
+    from ..engines import RoundReport
+    from ..history import History, Record
+
+__all__ = ["assignment", "timeline"]
+
+Array = NDArray[Any]
+
+_MOST = 600  # rows and columns of a picture: more would be narrower than a pixel
+_WRITTEN = 12  # workers and partitions up to which coefficients are written out
+_RULED = 40  # up to which cells are apart
+_TICKS = 12, 24  # that there is room for, across and down
+_PALE = 0.3  # ink of the smallest coefficients
+_POSITIVE, _NEGATIVE = COLOURS[0], COLOURS[4]  # in grey, the one is dark and the other light
+_USED, _UNUSED, _DECODED = COLOURS[0], "0.82", COLOURS[1]
+_BAR = 0.38  # half a worker's bar, in rows
+_LABELLED = 8  # rounds up to which each is named
+
+
+def assignment(code: Code, ax: Axes | None = None) -> Axes:
+    """Draw the encoding matrix: which worker computes which partitions, with which coefficients.
+
+    A row is a worker, a column a partition. Colour is the coefficient: of real ones the sign and
+    the size, of complex ones the angle, and paler where they are smaller.
+    Up to 12 workers and partitions the numbers are written out, complex ones as size and angle.
+
+    Parameters
+    ----------
+    code : Code
+        Of many workers or partitions about 600 of each are shown, evenly spaced. Where a gradient
+        is sent in pieces, the coefficients are those of the first piece.
+    ax : matplotlib Axes, optional
+        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> ax = fastgc.plotting.assignment(fastgc.ReedSolomon(8, stragglers=2))
+    >>> fastgc.plotting.save(ax, "assignment.svg")  # doctest: +SKIP
+    """
+    workers, columns = code.n, code.shard_count
+    if ax is None:
+        small = max(workers, columns) <= _WRITTEN
+        ax = new_figure(6.4 if small else 5.6, 5 if small else 4.4).add_subplot()
+    rows = np.unique(np.linspace(0, workers - 1, min(workers, _MOST)).astype(np.int64))
+    grid = _coefficients(code, rows, min(columns, _MOST))
+    ink = np.abs(grid)
+    largest = ink.max(initial=0.0) or 1.0
+    ax.imshow(
+        _colours(grid / largest),
+        extent=(-0.5, columns - 0.5, workers - 0.5, -0.5),
+        aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
+        interpolation="none",
+    )
+    if max(workers, columns) <= _WRITTEN:
+        for row, column in zip(*np.nonzero(ink), strict=True):
+            _write_number(ax, column, row, grid[row, column], largest)
+    if max(workers, columns) <= _RULED:
+        ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(workers + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=1.5)
+        ax.tick_params(which="minor", length=0)
+    for axis, count, most in zip((ax.xaxis, ax.yaxis), (columns, workers), _TICKS, strict=True):
+        _whole_ticks(axis, count, most)
+    ax.set_xlabel("coded block of data" if code.codes_data else "partition")
+    ax.set_ylabel("worker")
+    title = f"{type(code).__name__}: n = {workers} workers, load w = {code.load}"
+    values = grid[ink > 0]
+    if values.size and (values == values[0]).all():
+        title += f"\nall coefficients are {_number(values[0])}"
+    elif np.iscomplexobj(grid):
+        _key(ax, largest, "complex")
+    else:
+        _key(ax, largest, "signed" if (values < 0).any() else "positive")
+    ax.set_title(title, fontsize="medium")
+    return ax
+
+
+def _coefficients(code: Code, rows: Array, columns: int) -> Array:
+    """Coefficients of these workers; of partitions that share a column, the largest."""
+    grid = np.zeros((rows.size, columns), np.complex128 if code.is_complex else np.float64)
+    for line, worker in zip(grid, rows.tolist(), strict=True):
+        held, values = code.partitions(worker), code.coefficients(worker)
+        if values.ndim == 2:
+            values = values[:, 0]
+        order = np.argsort(np.abs(values), kind="stable")  # the last of equal columns stays
+        line[held[order] * columns // code.shard_count] = values[order]
+    return grid
+
+
+def _colours(values: Array) -> Array:
+    """Red, green and blue of coefficients, of size 1 at most; 0 is white."""
+    ink = np.abs(values)
+    strength = np.where(ink > 0, _PALE + (1 - _PALE) * ink, 0.0)[..., np.newaxis]
+    if np.iscomplexobj(values):
+        pure = _hue(np.angle(values))
+    else:
+        from matplotlib.colors import to_rgb
+
+        positive = (values > 0)[..., np.newaxis]
+        pure = np.where(positive, to_rgb(_POSITIVE), to_rgb(_NEGATIVE))
+    mixed: Array = 1 - strength * (1 - pure)
+    return mixed
+
+
+def _hue(angle: Array) -> Array:
+    """A colour for each angle, the same for angles that differ by a whole turn."""
+    thirds = np.array([0, 2, -2]) * np.pi / 3
+    colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
+    return colour
+
+
+def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
+    dark = _colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
+    ax.text(
+        column,
+        row,
+        _number(value),
+        ha="center",
+        va="center",
+        fontsize="x-small",
+        color="white" if dark else "black",
+    )
+
+
+def _number(value: Any) -> str:
+    """A coefficient in a few characters; of complex ones size and angle."""
+    size = abs(value)
+    text = f"{size:.0f}" if 100 <= size < 10_000 else f"{size:.2g}"
+    if np.iscomplexobj(value):
+        text += f"\n\N{ANGLE}{np.degrees(np.angle(value)):.0f}°"
+    elif value < 0:
+        text = f"-{text}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _whole_ticks(axis: Any, count: int, most: int) -> None:
+    """Ticks at whole numbers below this count: at all, at every second, or at round ones."""
+    from matplotlib.ticker import MaxNLocator
+
+    if count <= 2 * most:
+        axis.set_ticks(np.arange(0, count, 1 if count <= most else 2))
+    else:
+        axis.set_major_locator(MaxNLocator(8, integer=True))
+
+
+def _key(ax: Axes, largest: float, kind: str) -> None:
+    """What the colours mean, beside the picture: of "complex", "signed" or "positive" numbers."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    if kind == "complex":
+        low, high, label = -180.0, 180.0, "angle of the coefficient (°); pale: small"
+        shades = _hue(np.linspace(-np.pi, np.pi, 256))
+    else:
+        low, high, label = -largest if kind == "signed" else 0.0, largest, "coefficient"
+        shades = _colours(np.linspace(low / high, 1, 256))
+    colours = ListedColormap([tuple(each) for each in shades])
+    shown = ScalarMappable(Normalize(low, high), colours)
+    figure: Any = ax.figure
+    bar = figure.colorbar(shown, ax=ax, label=label, shrink=0.7)
+    if kind == "complex":
+        bar.set_ticks([-180, -90, 0, 90, 180])
+
+
+class _Shown(NamedTuple):
+    """A round on the axis of time, in seconds."""
+
+    number: int
+    begin: float
+    ready: float
+    end: float
+    received: Array
+    arrivals: Array
+
+
+def timeline(
+    rounds: History | Record | RoundReport | Iterable[Record | RoundReport],
+    code: Code,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw who was at work when, whose messages were used, and when the gradient was decoded.
+
+    A row is a worker. A dark bar leads from the moment when the parameters are handed out to the
+    moment when the master has the message, a dot. A pale bar is a worker that was not waited for.
+    A line across all rows is where the messages suffice and the gradient is decoded.
+
+    Parameters
+    ----------
+    rounds : History, Record, RoundReport, or several of the latter two
+        What `fastgc.train` returns, of any engine, or some of its ``rounds``; or what a cluster's
+        ``step`` returns.
+    code : Code
+        The code of these rounds.
+    ax : matplotlib Axes, optional
+        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no round, or one that does not say when its messages arrived, or one with
+        messages that the code does not have.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.BinaryCode(12, stragglers=3)
+    >>> late = fastgc.delays.Exponential(0.01)
+    >>> run = fastgc.train(code, rounds=3, engine="simulated", delays=late)
+    >>> ax = fastgc.plotting.timeline(run, code)
+    >>> ax = fastgc.plotting.timeline(run.rounds[0], code)
+    """
+    shown = _laid_out(rounds)
+    sender = np.repeat(np.arange(code.n), code.message_counts)
+    for each in shown:
+        if each.received.size and not 0 <= each.received.min() <= each.received.max() < sender.size:
+            raise ValueError(
+                f"round {each.number} has message {each.received.max()}, but {code!r} has "
+                f"{sender.size} messages, numbered from 0: give the code of these rounds"
+            )
+    if ax is None:
+        ax = new_figure(7, max(2.6, 1.4 + 0.16 * min(code.n, 40))).add_subplot()
+    long = shown[-1].end - shown[0].begin
+    unit, per_second = ("s", 1.0) if long >= 1 else ("ms", 1e3)
+    begin = shown[0].begin
+    used: list[tuple[int, float, float]] = []
+    unused: list[tuple[int, float, float]] = []
+    dots: list[tuple[float, int]] = []
+    for each in shown:
+        start, ready = (per_second * (t - begin) for t in (each.begin, each.ready))
+        arrived = start + per_second * each.arrivals
+        workers = sender[each.received]
+        dots += zip(arrived.tolist(), workers.tolist(), strict=True)
+        heard = np.bincount(workers, minlength=code.n)
+        for worker, count in enumerate(code.message_counts):
+            last = float(arrived[workers == worker].max()) if heard[worker] else start
+            if heard[worker]:
+                used.append((worker, start, last))
+            if heard[worker] < count:
+                unused.append((worker, last, max(ready, last)))
+    _bars(ax, used, _USED, "at work, its message is used")
+    _bars(ax, unused, _UNUSED, "at work, not waited for")
+    ax.plot(
+        *zip(*dots, strict=True),
+        ".",
+        color="black",
+        markersize=4,
+        zorder=3,
+        label="message arrives",
+    )
+    for at, each in enumerate(shown):
+        label = "messages suffice: decoded" if at == 0 else "_decoded"
+        ready = per_second * (each.ready - begin)
+        ax.axvline(ready, color=_DECODED, linewidth=1.4, label=label)
+        if 1 < len(shown) <= _LABELLED:
+            middle = per_second * ((each.begin + each.ready) / 2 - begin)
+            ax.text(
+                middle,
+                1.01,
+                f"round {each.number}",
+                transform=ax.get_xaxis_transform(),
+                ha="center",
+                va="bottom",
+                fontsize="small",
+            )
+    ax.set_xlim(0, 1.02 * per_second * long)
+    ax.set_ylim(code.n - 0.4, -0.6)
+    _whole_ticks(ax.yaxis, code.n, _TICKS[1])
+    ax.set_xlabel(f"time ({unit})")
+    ax.set_ylabel("worker")
+    plain_frame(ax)
+    ax.grid(False, axis="y")
+    ax.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    return ax
+
+
+def _laid_out(rounds: Any) -> list[_Shown]:
+    """Rounds one after another on the axis of time."""
+    if hasattr(rounds, "rounds"):
+        rounds = rounds.rounds
+    given: list[Any] = [rounds] if hasattr(rounds, "received") else list(rounds)
+    if not given:
+        raise ValueError("nothing to draw: there is no round")
+    shown: list[_Shown] = []
+    previous = None
+    for each in given:
+        if not len(each.received) or len(each.received) != len(each.arrivals):
+            raise ValueError(f"round {each.round} does not say when its messages arrived")
+        record = hasattr(each, "wait")  # and no report
+        wait = each.wait if record else each.wait_seconds
+        length = wait + (each.decode if record else each.decode_seconds)
+        if record and previous is not None and each.round == previous.round + 1:
+            length = max(length, each.time - previous.time)  # the update, too
+        begin = shown[-1].end if shown else 0.0
+        shown.append(
+            _Shown(
+                each.round,
+                begin,
+                begin + wait,
+                begin + length,
+                np.asarray(each.received, dtype=np.int64),
+                np.asarray(each.arrivals, dtype=np.float64),
+            )
+        )
+        previous = each
+    return shown
+
+
+def _bars(ax: Axes, bars: list[tuple[int, float, float]], colour: str, label: str) -> None:
+    """Bars of workers from one time to another, as one object: there may be thousands."""
+    from matplotlib.collections import PolyCollection
+
+    corners = [
+        [(left, row - _BAR), (right, row - _BAR), (right, row + _BAR), (left, row + _BAR)]
+        for row, left, right in bars
+    ]
+    if corners:
+        ax.add_collection(PolyCollection(corners, facecolor=colour, linewidth=0, label=label))
