@@ -960,6 +960,7 @@ REASONS = {
     "History.spent": "of a history, which fastgc.train makes: test_training.py",
     "History.to_dict": "takes nothing",
     "Record": "made by fastgc.train",
+    "Dataset.by_label": "takes nothing",
     "history.equal_error": "of histories, which fastgc.train makes: test_training.py",
     "history.equal_loss": "of histories, which fastgc.train makes: test_training.py",
     "history.read_json": "of files, damaged or not: test_training.py",
