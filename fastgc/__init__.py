@@ -32,10 +32,16 @@ if TYPE_CHECKING:
         LinearCode,
         RandomAssignment,
         ReedSolomon,
+        Round,
+        Trust,
         Uncoded,
         YeAbbe,
     )
+    from .data import Dataset
+    from .engines import LocalCluster, SimulatedCluster
+    from .history import History, Record
     from .kernels import backend, backends, use_backend
+    from .stability import StabilityTracker
     from .training import train
 
 __version__ = "0.2.0"
@@ -45,12 +51,20 @@ _LAZY = {
     "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
+    "Dataset": "data",
     "FractionalRepetition": "codes",
     "Grouped": "codes",
+    "History": "history",
     "LagrangeCode": "codes",
     "LinearCode": "codes",
+    "LocalCluster": "engines",
     "RandomAssignment": "codes",
+    "Record": "history",
     "ReedSolomon": "codes",
+    "Round": "codes",
+    "SimulatedCluster": "engines",
+    "StabilityTracker": "stability",
+    "Trust": "codes",
     "Uncoded": "codes",
     "YeAbbe": "codes",
     "backend": "kernels",
@@ -84,16 +98,24 @@ __all__ = [
     "CorruptMessageError",
     "CouponCollector",
     "CyclicRepetition",
+    "Dataset",
     "FractionalRepetition",
     "Grouped",
+    "History",
     "InstabilityWarning",
     "LagrangeCode",
     "LeftOutError",
     "LinearCode",
+    "LocalCluster",
     "NonFiniteMessageError",
     "NotDecodableError",
     "RandomAssignment",
+    "Record",
     "ReedSolomon",
+    "Round",
+    "SimulatedCluster",
+    "StabilityTracker",
+    "Trust",
     "Uncoded",
     "UnstableCodeError",
     "UnstableRoundError",
@@ -118,4 +140,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_MODULES})
+    return sorted([*__all__, *_MODULES, "__version__"])

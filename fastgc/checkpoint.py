@@ -32,12 +32,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ._listing import listing
 from .codes import Code
 from .data import Dataset
 from .delays.interface import described
 from .errors import CheckpointError
 
 __all__ = ["Checkpoint", "describe", "digest", "read", "write"]
+__dir__ = listing(__all__)
 
 MAGIC = b"fastgc checkpoint\n"
 VERSION = 1

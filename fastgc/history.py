@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ._listing import listing
+
 __all__ = [
     "MISCLASSIFIED",
     "History",
@@ -22,6 +24,7 @@ __all__ = [
     "read_json",
     "write_json",
 ]
+__dir__ = listing(__all__)
 
 MISCLASSIFIED = "error"  # the measure that is a fraction, shown in percent
 

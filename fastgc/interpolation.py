@@ -35,6 +35,7 @@ from ._arrays import (
     check_output,
     check_workers,
 )
+from ._listing import listing
 from .kernels import Status
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "roots_of_unity",
     "weights",
 ]
+__dir__ = listing(__all__)
 
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 _FARTHEST = 2.0**240  # of points from nodes: four such factors stay within a double

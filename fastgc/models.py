@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import Output, as_array, at_least, check_real, view_of
+from ._listing import listing
 
 __all__ = [
     "MLP",
@@ -21,6 +22,7 @@ __all__ = [
     "SoftmaxRegression",
     "least_squares_gradient",
 ]
+__dir__ = listing(__all__)
 
 Array = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]

@@ -53,9 +53,11 @@ from ._arrays import (
     check_numbers,
     check_output,
 )
+from ._listing import listing
 from ._twofold import Pair, two_product, two_sum
 
 __all__ = ["leja_order", "roots_order", "solve"]
+__dir__ = listing(__all__)
 
 _INT64 = np.dtype(np.int64)
 _AUTO: Literal["auto"] = "auto"

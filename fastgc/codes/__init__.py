@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from .._listing import listing
 from .base import Code, Recovery
 from .binary import BinaryCode
 from .catalogue import make, names, register
@@ -49,6 +50,7 @@ __all__ = [
     "names",
     "register",
 ]
+__dir__ = listing([*__all__, "conformance"])
 
 
 def __getattr__(name: str) -> Any:

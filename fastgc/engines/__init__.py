@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 
+from .._listing import listing
 from .interface import Cluster, RoundReport, Task
 from .local import LocalCluster
 from .options import RoundOptions
@@ -20,6 +21,7 @@ __all__ = [
     "Task",
     "find_engine",
 ]
+__dir__ = listing(__all__)
 
 # By the modules that they are in.
 ENGINES = {

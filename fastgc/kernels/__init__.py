@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from .._listing import listing
 from . import choice, threads
 from .apart import bind_add, bind_apart
 from .arrivals import Arrivals, Enough
@@ -144,6 +145,7 @@ __all__ = [
     "use_backend",
     "whitened",
 ]
+__dir__ = listing([*__all__, *choice.NAMES])
 
 
 if not TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Gradient methods for the master, and schedules of their learning rates."""
 
+from .._listing import listing
 from .adaptive import CADA, GCADA
 from .descent import SGD, AMSGrad, Nesterov, Optimizer
 from .schedules import CosineDecay, StepDecay
@@ -14,3 +15,4 @@ __all__ = [
     "Optimizer",
     "StepDecay",
 ]
+__dir__ = listing(__all__)

@@ -1,5 +1,6 @@
 """Which code, which load: all of them ranked, the best threshold, loads for workers that differ."""
 
+from .._listing import listing
 from .assign import Assigned, assign
 from .live import Recording, measured_rounds, record
 from .loads import (
@@ -53,3 +54,4 @@ __all__ = [
     "record",
     "round_time",
 ]
+__dir__ = listing(__all__)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from .._listing import listing
 from . import charalambides, halbawi, li, ozfatura, zhu
 from .figure import ROUNDS, Figure, Row
 
 __all__ = ["FIGURES", "Figure", "Row", "reproduce"]
+__dir__ = listing(__all__)
 
 FIGURES: dict[str, Callable[..., Figure]] = {
     "halbawi-2": halbawi.figure_2,

@@ -1,5 +1,6 @@
 """How long rounds take: Monte Carlo for any code, and the closed forms of the papers."""
 
+from .._listing import listing
 from .closed_forms import (
     AdaptiveLoads,
     adaptive_loads,
@@ -50,3 +51,4 @@ __all__ = [
     "total_cdf",
     "total_mean",
 ]
+__dir__ = listing(__all__)

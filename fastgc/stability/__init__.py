@@ -1,5 +1,6 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
+from .._listing import listing
 from .bounds import amplification, error_bound, residual
 from .circle import CircleValues, circle_values
 from .measured import MeasuredError, measured_error
@@ -31,3 +32,4 @@ __all__ = [
     "write_csv",
     "write_jsonl",
 ]
+__dir__ = listing(__all__)

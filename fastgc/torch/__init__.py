@@ -15,6 +15,7 @@ except ImportError as error:
         f"fastgc.torch needs PyTorch and cloudpickle ({error}): {_pip_install('torch')}"
     ) from error
 
+from .._listing import listing
 from .all_reduce import Change, CodedAllReduce, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
 from .sampler import CodedSampler
@@ -27,3 +28,4 @@ __all__ = [
     "Result",
     "all_reduce_gradients",
 ]
+__dir__ = listing(__all__)
