@@ -1,0 +1,195 @@
+"""What the files beside the packages say of the project holds."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import fastgc
+
+pytestmark = pytest.mark.any_backend
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------ versions
+
+
+def test_the_version_is_written_once():
+    """In the package; pyproject.toml says where, and the build reads it from there."""
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert re.findall('^__version__ = "(.*)"$', read("fastgc/__init__.py"), re.M) == [
+        fastgc.__version__
+    ]
+
+
+def test_versions_in_the_changelog():
+    found = re.findall(r"^## \[(.*)\] - (.*)$", read("CHANGELOG.md"), re.M)
+    versions = [tuple(map(int, version.split("."))) for version, _ in found]
+    days = [date.fromisoformat(day) for _, day in found]
+    assert found[0][0] == fastgc.__version__
+    assert sorted(versions, reverse=True) == versions
+    assert sorted(days, reverse=True) == days
+    kinds = set(re.findall(r"^### (.*)$", read("CHANGELOG.md"), re.M))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_what_is_installed_is_what_the_project_says():
+    try:
+        ours = metadata.distribution("gradient-coding")
+    except metadata.PackageNotFoundError:
+        pytest.skip("fastgc is imported from a checkout that is not installed")
+    assert ours.version == fastgc.__version__
+    commands = {each.name: each.value for each in ours.entry_points.select(group="console_scripts")}
+    assert commands == PROJECT["scripts"]
+    assert set(ours.metadata.get_all("Provides-Extra")) == EXTRAS.keys()
+    for package in ("fastgc", "gradient_coding"):
+        folder = Path(__import__(package).__file__).parent
+        assert (folder / "py.typed").exists()
+
+
+# ------------------------------------------------------------------------------ citation
+
+
+def test_citation():
+    text = read("CITATION.cff")
+    assert re.findall("^version: (.*)$", text, re.M) == [fastgc.__version__]
+    released = re.search(rf"^## \[{fastgc.__version__}\] - (.*)$", read("CHANGELOG.md"), re.M)[1]
+    assert re.findall("^date-released: (.*)$", text, re.M) == [released]
+    assert f"license: {PROJECT['license']}" in text
+    # the papers that figures are reproduced of
+    for name in ("Halbawi", "Charalambides", "Mousavi Kalan", "Ozfatura", "Zhu"):
+        assert text.count(f"family-names: {name}\n") == 1
+    for name in re.findall(r"(?<=notes: )[\w, ]+$", text, re.M):
+        for each in re.findall(r"\b[A-Z]\w+", name):
+            assert hasattr(fastgc, each) or hasattr(fastgc.optimizers, each)
+
+
+def test_citation_is_of_its_format():
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load(read("CITATION.cff"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= cited.keys()
+    assert len(cited["references"]) == 5
+    for each in cited["references"]:
+        assert {"type", "title", "authors", "year"} <= each.keys()
+        assert all(author.keys() >= {"family-names", "given-names"} for author in each["authors"])
+
+
+# -------------------------------------------------------------------------------- guides
+
+GUIDE = read("CONTRIBUTING.md")
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", GUIDE, flags=re.M | re.S))
+BLOCKS = "".join(re.findall(r"^```sh\n(.*?)^```", GUIDE, re.M | re.S)).splitlines()
+COMMANDS = [
+    *BLOCKS,
+    *(each for each in INLINE if re.match(r"(\w+=\S+ )*(\.venv/bin/\w+|\.ci/\w+)( |$)", each)),
+]
+
+
+def there_is(path):
+    # what a source distribution leaves out is not missed there
+    return (ROOT / path).exists() or (path.startswith(".ci/") and not (ROOT / ".ci").exists())
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_files_that_are_named_exist(name):
+    text = read(name)
+    named = re.findall(r"`([\w.]+/[\w./]*|[A-Z]+\.(?:md|cff))`", text)
+    named += re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert [path for path in named if not there_is(path)] == []
+
+
+def test_folders_of_the_guide_are_all_there_are():
+    table = GUIDE.partition("## Where things are")[2].partition("\n## ")[0]
+    packages = {path.parent.name for path in (ROOT / "fastgc").glob("*/__init__.py")}
+    assert [name for name in sorted(packages) if f"`fastgc/{name}/`" not in table] == []
+
+
+def shown(*words):
+    """What a command of Python says of itself."""
+    done = subprocess.run(
+        [sys.executable, *words, "--help"],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_the_guide_exist(command):
+    """Their files, modules, extras and options do; what they do is tested elsewhere."""
+    words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
+    program, *rest = words
+    options = [word for word in rest if word.startswith("--")]
+    if program.startswith(".ci/"):
+        assert there_is(program)
+        assert all(f"{word})" in read(program) for word in rest if there_is(program))
+    elif program.endswith("/pip"):
+        (wanted,) = re.findall(r"\.\[(.*)\]$", rest[-1])
+        assert EXTRAS.keys() >= set(wanted.split(","))
+    elif program.endswith("/pytest"):
+        assert all((ROOT / word).exists() for word in rest if "/" in word)
+        known = {*re.findall('"(--[a-z]+)"', read("tests/conftest.py")), "--benchmark-only"}
+        assert known >= set(options)
+    elif program.endswith("/python") and rest[0] == "-m" and rest[1] != "venv":
+        assert all(option in shown("-m", rest[1]) for option in options)
+    elif program.endswith("/python"):
+        assert all(option in shown(rest[0]) for option in options)
+    else:
+        assert program in ("python3", ".venv/bin/fastgc", ".venv/bin/ruff", ".venv/bin/mypy")
+
+
+def test_a_code_of_the_guide_is_checked_as_it_says():
+    (command,) = (each for each in BLOCKS if "fastgc.codes.conformance" in each)
+    done = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "engines run it: simulated" in done.stdout
+
+
+# ------------------------------------------------------------------------------ security
+
+
+def test_where_pickles_are_read():
+    """SECURITY.md says what is unpickled: what the master sends, and what ranks hand over."""
+    folder = Path(fastgc.__file__).parent
+    sources = {
+        str(path.relative_to(folder).with_suffix("")): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.py")
+    }
+    reading = {
+        name
+        for name, text in sources.items()
+        if re.search(r"\b(pickle\.loads?|torch\.load)\(", text)
+    }
+    assert reading == {
+        "codes/conformance/__init__",
+        "codes/conformance/engines",
+        "engines/memory",
+        "engines/mpi",
+        "engines/torch",
+        "torch/all_reduce",
+        "torch/job",
+    }
+    for text in sources.values():
+        for call in re.findall(r"np\.load\((.*)\)", text):
+            assert "allow_pickle=False" in call
