@@ -23,11 +23,11 @@ __all__ = ["LinearCode"]
 class LinearCode(Code):
     """The gradient code of any encoding matrix.
 
-    Decoding vectors satisfy a_F B_F = 1, and amplify roundings of messages the least: sum_i |a_i|^2
-    ||B_i||^2 is as small as can be, as if all rows had norm 1. With N an orthonormal basis of what
-    these map to zero from the left, and a the shortest vector for all workers, they are a - y N,
-    where y makes the stragglers' entries vanish: O(s^3 + n s) for s stragglers, after one singular
-    value decomposition. What the vector lacks is solved for once more, O(n k). Where the error to
+    Decoding vectors satisfy a_F B_F = 1, and amplify roundings of messages the least:
+    ``sum_i |a_i|^2 ||B_i||^2`` is as small as can be, as if all rows had norm 1. With N an
+    orthonormal basis of what these map to zero from the left, and a the shortest vector for all
+    workers, they are a - y N, where y makes the stragglers' entries vanish: O(s^3 + n s) for s
+    stragglers, after one singular value decomposition. What the vector lacks is solved for once more, O(n k). Where the error to
     expect is beyond 1e-10 all the same, since all vectors are long that are exact, the vector is
     one of which error to expect, of what it lacks and of rounding, is least: a ridge regression, in
     O((n + k) n^2). Vectors are kept for the survivor sets used last.

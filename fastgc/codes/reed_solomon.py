@@ -80,7 +80,7 @@ class ReedSolomon(Code):
     root : "stable" or int, default "stable"
         The evaluation root is exp(2 pi i root / n), for a `root` coprime to n. The papers' is 1:
         its rounding errors grow like (n / pi)^d, and from about 30 stragglers on nothing is left.
-        "stable" is the root with the smallest largest |B_ij|.
+        "stable" is the root with the smallest largest ``|B_ij|``.
     packed : bool, default True
         Send real gradients as pairs taken for complex numbers, so that messages are as long as the
         gradient. False: as many complex numbers, as in the paper.

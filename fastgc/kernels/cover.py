@@ -55,7 +55,7 @@ class TilingPlan(NamedTuple):
 
 
 def tiling_plan(start: NDArray[np.int64], stop: NDArray[np.int64], k: int) -> TilingPlan:
-    """Of messages that are sums over ``start[i] .. stop[i] - 1``, and are to give [0, k)."""
+    """Of messages that are sums over ``start[i]:stop[i]`` and are to give [0, k)."""
     messages = np.arange(start.size)
     ends, place = np.unique(np.concatenate([start, stop, [0, k]]), return_inverse=True)
     at, other = place[: 2 * start.size], np.roll(place[: 2 * start.size], start.size)

@@ -223,11 +223,12 @@ class SGD(_Descent):
 class Nesterov(_Descent):
     """Nesterov's accelerated gradient.
 
-    theta_{k+1} = y_k - lr * gradient(y_k), then y_{k+1} = theta_{k+1} + beta_k * (theta_{k+1} -
-    theta_k), from y_0 = theta_0, with beta_k = (t_k - 1) / t_{k+1}, t_{k+1} = (1 + sqrt(1 + 4
-    t_k^2)) / 2 and t_0 = 1 (Nesterov, Introductory Lectures on Convex Optimization, section 2.2).
-    For a convex function whose gradient has Lipschitz constant L, and lr = 1 / L, the value is
-    within 2 L |theta_0 - theta*|^2 / (k + 1)^2 of the least after k steps.
+    ``theta[k+1] = y[k] - lr * gradient(y[k])``, then ``y[k+1] = theta[k+1] + beta[k] *
+    (theta[k+1] - theta[k])``, from ``y[0] = theta[0]``, with ``beta[k] = (t[k] - 1) / t[k+1]``,
+    ``t[k+1] = (1 + sqrt(1 + 4 t[k]^2)) / 2`` and ``t[0] = 1`` (Nesterov, Introductory Lectures on
+    Convex Optimization, section 2.2). For a convex function whose gradient has Lipschitz constant
+    L, lr = 1 / L, and its least value at theta*, ``2 L |theta[0] - theta*|^2 / (k + 1)^2`` bounds
+    how far the value is from the least after k steps.
 
     Parameters
     ----------

@@ -39,9 +39,9 @@ _MOST = 2**48  # partitions shared out: floats tell their fractions apart
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
     """Loads with which all workers are expected to end at the same time.
 
-    Charalambides et al., section VI, for any number of kinds of workers: t_i |J_i| is the same for
-    all, and the loads add up to (s + 1) k. No worker gets more than k; what is above goes to the
-    others in proportion.
+    Charalambides et al., section VI, for any number of kinds of workers: ``t_i |J_i|`` is the same
+    for all, and the loads add up to (s + 1) k. No worker gets more than k; what is above goes to
+    the others in proportion.
 
     `BinaryCode` with ``speeds=1 / times, assignment="classes"`` is a code of about these loads: its
     classes end together as far as whole workers and partitions let them. These very loads need not
@@ -71,8 +71,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
     Notes
     -----
-    In the paper's condition (i) |J_T2| stands for |J_T1| at the end: it means
-    |J_T2| = t_1 / t_2 |J_T1|.
+    In the paper's condition (i) ``|J_T2|`` stands for ``|J_T1|`` at the end: it means
+    ``|J_T2| = t_1 / t_2 |J_T1|``.
     """
     t = _positive("times", times)
     k = at_least("k", k, 1)
@@ -168,8 +168,8 @@ def optimal_loads(
     -----
     lambda_i is the positive root of e^(mu lambda) = e^(a mu) (mu lambda + 1): y = mu lambda solves
     y = a mu + log(1 + y), here by Newton's method from c + sqrt(2 c), c = a mu, which is above the
-    root of this convex function. The form by Lambert's function, -1 - W_-1(-e^(-c - 1)), underflows
-    from c = 744 on.
+    root of this convex function. The form by Lambert's function, ``-1 - W_-1(-e^(-c - 1))``,
+    underflows from c = 744 on.
     """
     needed = at_least("needed", needed, 1)
     a, mu = check_reals("shifts", shifts), _positive("rates", rates)

@@ -21,7 +21,7 @@ _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
 
 
 def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> float:
-    """By how much decoding can multiply rounding errors: sum_i |a_i| sum_j |B_ij|.
+    """By how much decoding can multiply rounding errors: ``sum_i |a_i| sum_j |B_ij|``.
 
     What is decoded is a sum of k partial gradients; on the way, numbers that are so many times as
     large as one of them are added up. k is the best there is. For coefficients 0 and 1 it is the
@@ -83,7 +83,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     Returns
     -------
     float
-        0 to a few 1e-16 times the largest |a_i B_ij| for a vector as good as float64 allows.
+        0 to a few 1e-16 times the largest ``|a_i B_ij|`` for a vector as good as float64 allows.
         Codes that are not exact (`Uncoded` with a tolerance) have a large one.
 
     Notes

@@ -1,0 +1,85 @@
+"""How the documentation is built: ``.ci/docs``, or ``sphinx-build docs docs/_build/html``."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import fastgc
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS / "_ext"))
+
+
+def importable(name: str) -> bool:
+    """Whether what an engine needs is here, MPI's library, too."""
+    if name == "mpi4py":
+        try:
+            import mpi4py.MPI  # noqa: F401
+        except (ImportError, RuntimeError):
+            return False
+    return importlib.util.find_spec(name) is not None
+
+
+project = "fastgc"
+author = "The fastgc authors"
+copyright = "2026, the fastgc authors"
+version = release = fastgc.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "api",
+    "commands",
+]
+exclude_patterns = ["_build", "_ext", "examples"]
+nitpicky = True
+if not (DOCS.parent / "CHANGELOG.md").exists():
+    exclude_patterns.append("changelog.md")
+
+# Pages: Markdown, of which those with code cells are run, in a folder that is thrown away.
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+smartquotes = False  # or the two hyphens of an option become a dash
+
+# API: types are in the docstrings, and names in backticks are linked where they have a page.
+default_role = "py:obj"
+autodoc_typehints = "none"
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+autodoc_mock_imports = [name for name in ("mpi4py", "ray", "torch") if not importable(name)]
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"fastgc {version}"
+html_theme_options = {
+    "source_repository": "https://github.com/gradient-coding/fastgc/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+
+
+def setup(app):
+    """Read the start page as if it named those pages only that are there."""
+    app.connect("source-read", without_missing_pages)
+
+
+def without_missing_pages(app, docname, source):
+    """Leave out cards and lines of pages that are not there."""
+    if docname == "index":
+        pages = app.env.found_docs
+        card = r"\n:::\{grid-item-card\} [^\n]*\n:link: (\S+)\n.*?\n:::\n"
+        line = r"\n([\w/]+)(?=\n)"
+        for pattern in (card, line):
+            source[0] = re.sub(
+                pattern, lambda m: m[0] if m[1] in pages else "", source[0], flags=re.S
+            )
