@@ -1,0 +1,88 @@
+"""The files that the pages on adding one's own show: they are what they say, and work."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+from examples import EXAMPLES, ROOT, example
+
+import fastgc
+from fastgc.codes import conformance as of_codes
+from fastgc.delays.interface import described
+from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines import conformance as of_engines
+
+pytestmark = pytest.mark.any_backend
+
+RandomShifts = example("own_code").RandomShifts
+Bursts = example("own_delay_model").Bursts
+ThreadCluster = example("own_engine").ThreadCluster
+
+
+@pytest.mark.parametrize("name", ["code", "delay_model", "engine"])
+def test_pages_show_the_files(name):
+    page = (ROOT / "docs" / "extending" / f"{name}.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```python\n(# \w+\.py\n.*?)^```", page, re.M | re.S)
+    assert shown == (EXAMPLES / f"own_{name}.py").read_text(encoding="utf-8")
+
+
+def test_the_code():
+    code = RandomShifts(12, load=3, stragglers=4)
+    of_codes.check(code, engines=["simulated"], report=lambda line: None)
+    assert code.load == 3
+    assert code.residual(range(8)) > 0.1 > 1e-12 > code.residual(range(12))
+    with pytest.raises(ValueError, match="load must be between 1 and n=12, got 13"):
+        RandomShifts(12, load=13, stragglers=4)
+
+
+def test_the_delay_model():
+    model = Bursts(share=0.3, length=10, slow=1.0, usual=0.001)
+    drawn = np.array([model.sample(r, 50, 7) for r in range(200)])
+    np.testing.assert_array_equal(drawn[3], model.sample(3, 50, 7))
+    slow = drawn.reshape(20, 10, 50).mean(axis=1) > 0.05
+    assert 0.25 < slow.mean() < 0.35
+    assert (slow[0] != slow[1]).any()
+    assert described(model) == "own_delay_model.Bursts(share=0.3, length=10, slow=1.0, usual=0.001)"
+    code = fastgc.ReedSolomon(50, stragglers=5)
+    found = fastgc.simulation.simulate(code, model, rounds=200, seed=7)
+    np.testing.assert_allclose(found.times, np.sort(drawn)[:, 44])
+    assert found.mean_exists is True
+    with pytest.raises(ValueError, match="share must be between 0 and 1, got 2"):
+        Bursts(share=2)
+    with pytest.raises(ValueError, match="length must be at least 1, got 0"):
+        Bursts(length=0)
+
+
+@pytest.mark.parametrize("check", of_engines.CHECKS, ids=lambda check: check.__name__)
+def test_the_engine(check):
+    check(ThreadCluster)
+
+
+def test_threads_of_the_engine_end():
+    before = threading.active_count()
+    code = fastgc.Uncoded(4)
+    with ThreadCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
+        cluster.step(np.ones(1), np.empty(1))
+        assert threading.active_count() == before + 4
+    for _ in range(1000):
+        if threading.active_count() == before:
+            return
+        threading.Event().wait(0.01)
+    pytest.fail(f"{threading.active_count() - before} threads are left")
+
+
+def test_a_run_on_threads_is_repeated_by_others():
+    """To the last bit, from the messages that came first."""
+    shards = list(np.random.default_rng(0).standard_normal((6, 20)))
+    code, out = fastgc.ReedSolomon(6, stragglers=2), np.empty(20)
+    received, gradients = [], []
+    with ThreadCluster(code, shards, np.multiply, 20) as cluster:
+        for value in range(1, 6):
+            received.append(cluster.step(np.full(20, float(value)), out).received)
+            gradients.append(out.copy())
+    for engine in (SimulatedCluster, LocalCluster):
+        with engine(code, shards, np.multiply, 20, survivors=received.__getitem__) as cluster:
+            for value, gradient in enumerate(gradients, 1):
+                cluster.step(np.full(20, float(value)), out)
+                np.testing.assert_array_equal(out, gradient)
