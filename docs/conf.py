@@ -61,6 +61,8 @@ numpydoc_show_class_members = False
 
 html_theme = "furo"
 html_title = f"fastgc {version}"
+html_static_path = ["_static"]
+html_css_files = ["fastgc.css"]
 html_theme_options = {
     "source_repository": "https://github.com/gradient-coding/fastgc/",
     "source_branch": "main",

@@ -1,5 +1,8 @@
 """Pages of the documentation: their code runs, their links hold, their figures are so."""
 
+import importlib
+import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -174,6 +177,95 @@ def test_broken_links_are_seen():
         *("#a-heading", "nowhere.md", "no.svg"),
         *(f"{files}/codes/x.py", "near_exact.md#nearly"),
     ]
+
+
+# ----------------------------------------------------------------------- API and the command
+
+# Beside fastgc and its modules. Those of engines and torch need what may not be there.
+MODULES = ("codes.scheme", "codes.conformance", "kernels.numba", "kernels.threads", "errors")
+MODULES += ("torch", "training", "engines.interface", "engines.master", "engines.conformance")
+MODULES += ("engines.mpi", "engines.torch")
+# Constants that tell kernels what to do, which a sentence of their page explains.
+EXPLAINED = {"BLOCKS", "CELLS", "TILING", "EXPAND", "PACKED", "REAL", "REAL_PART"}
+EXPLAINED |= {"LOCATOR", "LOOKUP", "SPREAD"}
+# Of a module for those who look closely: what it is made of, and numbers of its checks.
+APART = {"codes.conformance": {"CHECKS", "ENGINES"}, "engines.conformance": {"CHECKS", "WORKERS"}}
+APART |= {"engines.interface": {"Collected", "Gradient"}, "training": {"ENGINES"}}
+
+
+def shown():
+    """Modules and names in the pages of the API, in order."""
+    for path in sorted((DOCS / "api").glob("*.rst")):
+        module, names = None, False
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\.\. (?:currentmodule|automodule):: ([\w.]+)", line):
+                module = found[1]
+            names = line == ".. names::" or (names and (not line or line.startswith(" ")))
+            if names and re.fullmatch(r"   [\w.]+", line):
+                yield module, line.strip()
+
+
+def public(name):
+    """A module that is there, or None."""
+    try:
+        return importlib.import_module(f"fastgc.{name}")
+    except ImportError:
+        assert re.match("torch|engines.(mpi|torch)", name)
+        return None
+
+
+def test_every_public_name_is_in_the_api_reference():
+    things = []
+    for path, name in shown():
+        if module := public(path.removeprefix("fastgc.")) if path != "fastgc" else fastgc:
+            things.append(getattr(module, name))  # there is such a thing
+    assert len({*shown()}) == len([*shown()]), "a name is shown twice"
+    lacking = []
+    for path in ("", *fastgc._MODULES, *MODULES):
+        module = public(path) if path else fastgc
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if name in APART.get(path, ()) or inspect.ismodule(thing):
+                continue
+            if name not in EXPLAINED and not any(thing is each for each in things):
+                lacking.append(f"{path}.{name}")
+    assert lacking == []
+
+
+def test_constants_are_explained():
+    text = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("kernels*.rst"))
+    assert {name for name in EXPLAINED if f"``{name}``" not in text} == set()
+
+
+def test_the_page_of_commands_has_all_of_them():
+    typer = pytest.importorskip("typer")
+    from fastgc.cli import app
+
+    page = PAGES["docs/commands.md"]
+    commands = typer.main.get_command(app).commands
+    assert re.findall(r"^```\{command\} (\w+)$", page, re.M) == re.findall(
+        r"^## fastgc (\w+)$", page, re.M
+    )
+    assert {*re.findall(r"^## fastgc (\w+)$", page, re.M)} == commands.keys()
+    for name in commands:  # each with an example, which is run
+        assert re.search(rf"^(.* )?fastgc {name}\b", page, re.M)
+
+
+def test_the_help_of_a_command_is_all_in_its_page():
+    typer = pytest.importorskip("typer")
+    pytest.importorskip("sphinx")
+    from fastgc.cli import app
+
+    spec = importlib.util.spec_from_file_location("commands", DOCS / "_ext" / "commands.py")
+    extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    for name, command in typer.main.get_command(app).commands.items():
+        text = extension.told(name)
+        for parameter in command.params:
+            assert all(option in text for option in [*parameter.opts, *parameter.secondary_opts])
+    assert extension.markdown("as in a*b_c, --sizes 16 [default: 1<2; x>=1]") == (
+        "as in a\\*b\\_c, `--sizes` 16 (default: `1<2`; x\\>=1)"
+    )
 
 
 # ------------------------------------------------------------------------------------- figures
