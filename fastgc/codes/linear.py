@@ -27,10 +27,10 @@ class LinearCode(Code):
     ``sum_i |a_i|^2 ||B_i||^2`` is as small as can be, as if all rows had norm 1. With N an
     orthonormal basis of what these map to zero from the left, and a the shortest vector for all
     workers, they are a - y N, where y makes the stragglers' entries vanish: O(s^3 + n s) for s
-    stragglers, after one singular value decomposition. What the vector lacks is solved for once more, O(n k). Where the error to
-    expect is beyond 1e-10 all the same, since all vectors are long that are exact, the vector is
-    one of which error to expect, of what it lacks and of rounding, is least: a ridge regression, in
-    O((n + k) n^2). Vectors are kept for the survivor sets used last.
+    stragglers, after one singular value decomposition. What the vector lacks is solved for once
+    more, O(n k). Where the error to expect is beyond 1e-10 all the same, since all vectors are long
+    that are exact, the vector is one of which error to expect, of what it lacks and of rounding, is
+    least: a ridge regression, in O((n + k) n^2). Vectors are kept for the survivor sets used last.
 
     Parameters
     ----------
