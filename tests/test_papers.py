@@ -1,0 +1,68 @@
+"""The page on the papers: its figures are those of the results."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULTS = ROOT / "docs" / "papers.md", ROOT / "benches" / "RESULTS.md"
+
+pytestmark = [
+    pytest.mark.any_backend,
+    pytest.mark.skipif(not (PAGE.exists() and RESULTS.exists()), reason="not a checkout"),
+]
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("| \n").split(" | ")]
+
+
+def stated():
+    """Paper, row and number, of all columns of the page's tables that are ours."""
+    head, paper = [], ""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if found := re.search(r"`fastgc reproduce (\w+)-", line):
+            paper = found[1]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells(line)
+        elif not line.startswith("|---"):
+            for title, cell in zip(head, cells(line), strict=True):
+                if title.startswith("here"):
+                    for number in NUMBER.findall(re.sub(r"(?<=\d)[ ,](?=\d{3}\b)", "", cell)):
+                        yield paper, line, number, "%" in cell
+
+
+def known(paper):
+    """Numbers in the results' rows of a paper."""
+    text = RESULTS.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith(f"| {paper}20")]
+    assert rows
+    return {float(number) for row in rows for number in NUMBER.findall(row)}
+
+
+def agrees(number, value):
+    """Whether a number is this one, rounded to as many digits."""
+    unit = 10.0 ** -len(number.partition(".")[2])
+    return abs(float(number) - value) <= 0.5001 * unit
+
+
+def missing(paper, number, percent):
+    scale = 100 if percent else 1
+    return not any(agrees(number, each) or agrees(number, scale * each) for each in known(paper))
+
+
+def test_figures_are_those_of_the_results():
+    found = list(stated())
+    assert {paper for paper, *_ in found} == {"halbawi", "charalambides", "li", "ozfatura", "zhu"}
+    assert [row for paper, row, *number in found if missing(paper, *number)] == []
+
+
+def test_others_are_seen():
+    assert not missing("ozfatura", "70.8", True)
+    assert missing("ozfatura", "71.8", True)
+    assert missing("halbawi", "0.1487", False)
