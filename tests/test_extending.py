@@ -43,6 +43,7 @@ def test_the_delay_model():
     slow = drawn.reshape(20, 10, 50).mean(axis=1) > 0.05
     assert 0.25 < slow.mean() < 0.35
     assert (slow[0] != slow[1]).any()
+    assert len(np.unique(drawn)) == drawn.size
     assert described(model) == "own_delay_model.Bursts(share=0.3, length=10, slow=1.0, usual=0.001)"
     code = fastgc.ReedSolomon(50, stragglers=5)
     found = fastgc.simulation.simulate(code, model, rounds=200, seed=7)
@@ -57,6 +58,30 @@ def test_the_delay_model():
 @pytest.mark.parametrize("check", of_engines.CHECKS, ids=lambda check: check.__name__)
 def test_the_engine(check):
     check(ThreadCluster)
+
+
+def test_a_late_thread_leaves_a_round_between_two_messages():
+    may_go = [threading.Event(), threading.Event()]
+
+    def gradient(theta, shard, out):
+        may_go[int(threading.current_thread().name.removeprefix("worker "))].wait()
+        out[:] = theta * shard
+
+    zero, one = may_go
+    out = np.empty(1)
+    with ThreadCluster(fastgc.Uncoded(2, load=2), [1.0, 2.0], gradient, 1) as cluster:
+        zero.set()
+        for value in range(1, 4):
+            report = cluster.step(np.full(1, float(value)), out)
+            assert report.survivors.tolist() == [0]
+            assert out[0] == 3.0 * value
+        zero.clear()
+        one.set()
+        report = cluster.step(np.full(1, 10.0), out)
+        assert report.survivors.tolist() == [1]
+        assert report.stale == 1  # its first of round 0; it was not to compute its second
+        assert out[0] == 30.0
+        zero.set()
 
 
 def test_threads_of_the_engine_end():

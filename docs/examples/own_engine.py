@@ -59,7 +59,8 @@ class Threads:
 
     def restart(self, worker):
         """Start a worker; a thread does not die, so that this happens once."""
-        threading.Thread(target=self._work, args=(worker,), daemon=True).start()
+        name = f"worker {worker}"
+        threading.Thread(target=self._work, args=(worker,), name=name, daemon=True).start()
 
     def close(self):
         """End all workers, those that compute after their message."""
