@@ -60,6 +60,130 @@ def test_info_says_where_transforms_take_over(monkeypatch):
     assert "9 at n=64" in run("info").stdout
 
 
+def test_version_and_help():
+    assert run("--version").stdout == f"fastgc {fastgc.__version__}\n"
+    for words in ((), ("train",), ("codes",)):
+        short, long = run(*words, "-h"), run(*words, "--help")
+        assert short.exit_code == long.exit_code == 0
+        assert short.stdout == long.stdout
+    listed = re.findall(r"│ ([a-z]+) ", run("-h").stdout)
+    assert listed == ["train", "codes", "plan", "simulate", "fit", "stability", "worst", "spare",
+                      "reproduce", "info"]  # fmt: skip
+
+
+def test_options_of_train_are_in_groups():
+    text = run("train", "-h").stdout
+    panels = re.findall(r"╭─ (.*?) ─+╮(.*?)╰", text, re.DOTALL)
+    assert [name for name, _ in panels] == [
+        *("Options", "Code and workers", "Data and model", "Optimizer"),
+        *("Engine, delays and messages", "What is shown and written"),
+        *("Going on, and decoding as before", "Precision of gradients"),
+    ]
+    options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}
+    assert options["Options"] == ["help"]  # all others are in a group
+    assert "by-label" in options["Data and model"]
+    assert max(map(len, options.values())) <= 7
+
+
+def test_completion_is_offered():
+    environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    for words, found in (
+        ("fastgc train --code rs-", {"rs-clustered"}),
+        ("fastgc train --compare rs,unc", {"rs,uncoded"}),
+        ("fastgc train --engine s", {"simulated"}),
+        ("fastgc train --method ca", {"cada"}),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "fastgc"],
+            env=os.environ | environment | {"COMP_WORDS": words},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert set(done.stdout.split()) == found, done.stderr
+    assert "--install-completion" in run("-h").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["codes", "-n", "3", "-s", "5"], "stragglers must be in 0 .. n-1 = 2, not 5"),
+        (["codes", "-k", "0"], "no code fits: rs, rs-clustered, "),
+        (["stability", "nosuch"], "unknown code 'nosuch'"),
+        (["stability", "rs@lu"], "rs has no method 'lu'"),
+        (["worst", "nosuch"], "unknown code 'nosuch'"),
+        (["spare", "nosuch"], "unknown code 'nosuch'"),
+        (["simulate", "-k", "0"], "no code fits: rs, rs-clustered, "),
+        (["fit", "nowhere.json"], "nowhere.json: no such file or directory"),
+    ],
+)
+def test_refusals_are_said_once(arguments, says):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"fastgc: {says}")
+    reason = says.partition(": ")[2] or says
+    assert line.count(reason) == 1
+    assert not result.stdout
+
+
+def test_status_tells_misuse_from_failure():
+    from fastgc.cli.common import status_of
+
+    for error in (ValueError(), TypeError(), OverflowError(), FileNotFoundError(), RuntimeError()):
+        assert status_of(error) == 2
+    for error in (
+        *(fastgc.NotDecodableError("", 1), fastgc.WorkerFailedError("", 1)),
+        *(
+            fastgc.LeftOutError(),
+            fastgc.UnstableRoundError(),
+            TimeoutError(),
+            ImportError(),
+            OSError(28, "full"),
+        ),
+    ):
+        assert status_of(error) == 1, error
+    assert status_of(KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize("engine", ["mpi", "ray", "torch"])
+def test_what_an_engine_lacks_is_said_first(engine, monkeypatch, tmp_path):
+    """Before data are read or workers started, whatever else is wrong."""
+    missing = {"mpi": "mpi4py", "ray": "ray", "torch": "torch"}[engine]
+    monkeypatch.setitem(sys.modules, missing, None)
+    if engine != "ray":
+        monkeypatch.delitem(sys.modules, f"fastgc.engines.{engine}", raising=False)
+    result = run("train", "--engine", engine, "--data", str(tmp_path / "nowhere.npz"))
+    assert result.exit_code == 1
+    [line] = result.stderr.splitlines()
+    assert "pip install" in line
+    assert f"[{engine}]" in line
+
+
+def test_by_label(tmp_path):
+    """Who ignores the slow ones does without their classes; a code does not."""
+    history = tmp_path / "runs.json"
+    late = "4 of exponential:mean=0.001; 1 of exponential:mean=10"
+    result = run(
+        *("train", "--by-label", "-n", "5", "-s", "1", "--delays", late, "--engine", "simulated"),
+        *("--compare", "uncoded,ignore", "--rounds", "20", "--json", str(history)),
+    )
+    assert result.exit_code == 0, result.output
+    assert "digits by label: " in result.stderr
+    assert f"delays {late}, seed 0" in result.stderr
+    coded, everyone, ignoring = json.loads(history.read_text())
+    last = [each["rounds"][-1] for each in (coded, everyone, ignoring)]
+    assert last[0]["test_error"] == last[1]["test_error"] < 0.1 < last[2]["test_error"]
+    assert 100 * last[0]["time"] < last[1]["time"]
+    mixed = run(
+        *("train", "-n", "5", "-s", "1", "--delays", late, "--engine", "simulated"),
+        *("--code", "ignore", "--rounds", "20", "--json", str(history)),
+    )
+    assert mixed.exit_code == 0, mixed.output
+    [mixed] = json.loads(history.read_text())
+    assert mixed["rounds"][-1]["test_error"] < 0.1
+
+
 def test_compare_writes_table_history_and_plot(tmp_path):
     plot, history = tmp_path / "runs.svg", tmp_path / "runs.json"
     small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:scale=0.001,shape=1.1")
@@ -133,7 +257,7 @@ def test_table_of_codes():
     lines = [line for line in markdown.stdout.splitlines() if line.startswith("|")]
     assert len(lines) == 4
     assert len({line.count("|") for line in lines}) == 1
-    assert lines[2].startswith("| Reed-Solomon (`rs`) | 2 | 2 | 7/8 | 7.0 | 7.0 | 1 |")
+    assert lines[2].startswith("| rs (Reed-Solomon) | 2 | 2 | 7/8 | 7.0 | 7.0 | 1 |")
     figures = json.loads(run("codes", "binary", "-n", "6", "-s", "1", "--json").stdout)["binary"]
     assert figures["threshold"] == 5
     assert (figures["load"], figures["mean_load"]) == (2, 2.0)
@@ -734,11 +858,11 @@ def test_stability_table_json_and_csv(tmp_path):
     assert path.read_text().count("\n") == 25
     table = run(*arguments, *options)
     assert table.stdout.count("float32, adversarial stragglers") == 1
-    assert table.stdout.count("binary ") == 8 + 2
+    assert len(re.findall("^ *binary ", table.stdout, re.MULTILINE)) == 8 + 2
     assert table.stdout.count(" µs ") == 4  # beside errors, as it depends on who straggles
     assert max(map(len, table.stdout.splitlines()[:40])) <= 80
     markdown = run(*arguments, *options, "--markdown").stdout
-    assert "| Reed-Solomon, by Björck–Pereyra, Leja order | 16 | 4 |" in markdown
+    assert "| rs@leja (Reed-Solomon, by Björck–Pereyra, Leja order) | 16 | 4 |" in markdown
 
 
 def test_tables_say_which_clustered_codes_are_not():
@@ -767,7 +891,7 @@ def test_stability_at_equal_load():
     # what the first code cannot be compared with is said
     result = run("stability", "fractional,rs", "--sizes", "16/4,16/3", "--equal", "load")
     assert result.exit_code == 0
-    assert "rs, n=16, s=4: --equal compares with fractional, which could not" in result.stderr
+    assert "rs at 16/4: --equal compares with fractional, which could not" in result.stderr
 
 
 def test_stability_shows_exact_vectors_beside_near_exact_ones():
@@ -781,8 +905,8 @@ def test_stability_shows_exact_vectors_beside_near_exact_ones():
     assert found["rs", "random"] == pytest.approx(found["rs@spread", "random"])
     shown = run(*arguments, "--patterns", "neighbouring", "--markdown").stdout
     assert "float64, neighbouring stragglers; up to 2 sets" in shown
-    assert shown.count("| Reed-Solomon, exact vectors | 256 | 32 |") == 2
-    assert shown.count("| Reed-Solomon | 256 | 32 |") == 2
+    assert shown.count("| rs@spread (Reed-Solomon, exact vectors) | 256 | 32 |") == 2
+    assert shown.count("| rs (Reed-Solomon) | 256 | 32 |") == 2
 
 
 def test_stability_draws_vectors_around_the_circle(tmp_path):
@@ -805,10 +929,10 @@ def test_stability_draws_vectors_around_the_circle(tmp_path):
 def test_stability_says_what_does_not_exist():
     result = run("stability", "fractional,binary", "--sizes", "16/4", "--trials", "2")
     assert result.exit_code == 0
-    assert "fractional, n=16, s=4: fractional repetition needs n to be a multiple" in result.output
+    assert "fractional at 16/4: fractional repetition needs n to be a multiple" in result.output
     result = run("stability", "fractional", "--sizes", "16/4")
     assert result.exit_code == 2
-    assert "fastgc: nothing to measure: fractional, n=16, s=4" in result.output
+    assert "fastgc: nothing to measure: fractional at 16/4: fractional" in result.output
 
 
 @pytest.mark.parametrize(
@@ -817,10 +941,14 @@ def test_stability_says_what_does_not_exist():
         (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
         (["binary@solve"], "binary has no method 'solve': choose one of auto"),
         (["turbo"], "unknown code 'turbo'"),
-        (["rs", "--sizes", "many"], "--sizes and --stragglers are lists of numbers"),
+        (
+            ["rs", "--sizes", "many"],
+            "--sizes: 'many' is no size: a size is a number of workers",
+        ),
+        (["rs", "--sizes", "16/x"], "--sizes: '16/x' is no size"),
         (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
-        (["rs", "-s", "3"], "--stragglers are fractions of n, from 0 to 1, not 3"),
-        (["rs", "-s", "inf"], "--sizes and --stragglers are lists of numbers"),
+        (["rs", "-s", "3"], "--stragglers: '3' is no fraction of the workers, from 0 to below 1"),
+        (["rs", "-s", "inf"], "--stragglers: 'inf' is no fraction of the workers"),
         (["rs", "--sizes", ""], "must name something to measure"),
         (["rs", "--patterns", ""], "at least one code, one dtype and one pattern"),
         (["rs", "--patterns", "rare"], "unknown pattern 'rare'"),
@@ -841,22 +969,28 @@ def test_stability_errors_are_one_line(arguments, text):
     assert "Traceback" not in result.output
 
 
-def test_stability_plot(tmp_path, monkeypatch):
-    from fastgc.cli import stability
-
-    monkeypatch.setattr(stability, "PLOTTED", (8, 16))
-    monkeypatch.setattr(stability, "PLOTTED_STRAGGLERS", (1, 2))
+def test_stability_plots_what_was_asked_for(tmp_path):
     plot = tmp_path / "errors.svg"
-    codes = "rs@spread,rs,rs@solve"
-    result = run("stability", codes, "--sizes", "8", "--trials", "2", "--plot", str(plot))
+    arguments = ("stability", "rs@spread,rs,rs@solve", "--sizes", "16/2,8/3", "--trials", "2")
+    arguments += ("--patterns", "random,adversarial", "--dtype", "float64,float32")
+    result = run(*arguments, "--plot", str(plot))
     assert result.exit_code == 0, result.output
     picture = plot.read_text()
     assert picture.startswith("<?xml")
-    for text in ("Reed-Solomon, exact vectors", "Reed-Solomon", "Reed-Solomon, by LU"):
+    for text in ("rs@spread (Reed-Solomon, exact vectors)", "rs (Reed-Solomon)"):
         assert picture.count(f"<!-- {text} -->") == 1  # in the legend
-    for pattern in ("random", "neighbouring"):
-        assert f"<!-- s = n/8 {pattern} stragglers, float64 -->" in picture
+    for kind in ("float64", "float32"):
+        for pattern in ("random", "adversarial"):
+            assert f"<!-- {pattern} stragglers, {kind} -->" in picture
+    assert picture.count("<!-- 8/3 -->") == picture.count("<!-- 16/2 -->") == 4
+    assert "neighbouring" not in picture
     assert f"plot written to {plot}" in result.output
+    # a code made for fewer stragglers stands where the first one does
+    result = run("stability", "rs,binary", "--sizes", "16/8", "--trials", "2", "--equal", "load",
+                 "--patterns", "random", "--plot", str(plot))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert plot.read_text().count("<!-- 16/8 -->") == 1
+    assert "<!-- 16/7 -->" not in plot.read_text()
 
 
 # ---------------------------------------------------------------------- worst stragglers, spare
@@ -882,7 +1016,10 @@ def test_worst_stragglers_table_json_and_csv(tmp_path):
     table = run(*arguments).stdout
     assert "worst stragglers found, float64, seed 0" in table
     assert max(map(len, table.splitlines()[:7])) <= 80
-    assert "| rs@near-exact | 16 | 4 | 5 |" in run(*arguments, "--markdown").stdout
+    assert (
+        "| rs@near-exact (Reed-Solomon, near-exact vectors) | 16 | 4 | 5 |"
+        in run(*arguments, "--markdown").stdout
+    )
     limited = json.loads(run(*arguments, "--seconds", "1e-9", "--json").stdout)
     assert [row["sets"] for row in limited] == [1, 1, 1, 1]
 
@@ -890,7 +1027,7 @@ def test_worst_stragglers_table_json_and_csv(tmp_path):
 def test_worst_stragglers_say_what_does_not_exist():
     result = run("worst", "fractional,binary", "--sizes", "16/4", "--steps", "1")
     assert result.exit_code == 0
-    assert "fractional, n=16, s=4: fractional repetition needs n to be a multiple" in result.stderr
+    assert "fractional at 16/4: fractional repetition needs n to be a multiple" in result.stderr
 
 
 def test_what_spare_load_buys(tmp_path):
@@ -921,7 +1058,7 @@ def test_what_spare_load_buys(tmp_path):
     ("arguments", "text"),
     [
         (["worst", "rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
-        (["worst", "fractional", "--sizes", "16/4"], "nothing to search: fractional, n=16, s=4"),
+        (["worst", "fractional", "--sizes", "16/4"], "nothing to search: fractional at 16/4"),
         (["worst", ""], "name at least one code"),
         (["worst", "rs@lu"], "rs has no method 'lu'"),
         (["worst", "rs", "--seconds", "0"], "seconds must be positive and finite, not 0"),
@@ -956,7 +1093,7 @@ def test_training_can_be_tracked(tmp_path):
     result = run(
         "train", *small, "--track", str(track), "--max-error", "1e-18", "--on-error", "raise"
     )
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "fastgc: round 1: the gradient decoded from" in result.output
     assert track.read_text().count("\n") == 1
     result = run("train", *small, "--max-error", "1", "--on-error", "panic")
@@ -1016,7 +1153,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
     assert found["bcc:load=4"]["load"] == 4
     head, row = table(run("simulate", "rs", *small, "--markdown").stdout)
     assert head[2] == "mean time, ms"
-    assert row[:3] == ["Reed-Solomon (`rs`)", "2", f"{1e3 * rs['mean']:.3g}"]
+    assert row[:3] == ["rs (Reed-Solomon)", "2", f"{1e3 * rs['mean']:.3g}"]
 
 
 def test_simulate_does_what_the_library_does():
@@ -1055,7 +1192,7 @@ def test_simulate_leaves_out_what_does_not_exist():
         (["rs:root=4"], "root=4 is not coprime to 20"),
         (["fractional", "-n", "7", "-s", "2"], "needs n to be a multiple"),
         (["rs", "-s", "20"], "stragglers must be in 0 .. n-1 = 19, not 20"),
-        (["-s", "20"], "no code fits: rs, rs-clustered, binary, "),
+        (["-s", "20"], "stragglers must be in 0 .. n-1 = 19, not 20"),
         (["-k", "0"], "k must be at least 1, not 0"),
         (["uncoded", "--delays", HEAVY], "the mean time of a round does not exist"),
         (["rs", "--cost", "inf"], "cost must be seconds, finite and not negative, not inf"),
@@ -1155,8 +1292,8 @@ def test_plan_table_markdown_json_and_plot(tmp_path):
     head, *rows = table(run("plan", "rs,uncoded", *small, "--all", "--markdown").stdout)
     assert {"decoding", "stragglers", "amplification"} < set(head)
     assert sorted(row[:2] for row in rows) == [
-        *(["Reed-Solomon (`rs`)", str(load)] for load in (1, 2, 3)),
-        ["uncoded, wait for all (`uncoded`)", "1"],
+        *(["rs (Reed-Solomon)", str(load)] for load in (1, 2, 3)),
+        ["uncoded (waits for all)", "1"],
     ]
 
 

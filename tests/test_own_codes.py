@@ -315,7 +315,7 @@ def registered():
 
 def test_registered_codes_work_by_name(registered):
     assert "graph" in fastgc.codes.names()
-    assert catalogue.describe("graph:load=2") == "a graph (load=2)"
+    assert catalogue.describe("graph:load=2") == "graph:load=2 (a graph)"
     code = fastgc.codes.make("graph", 12, stragglers=2)
     assert code == Graph(12, load=3, stragglers=2)
     assert fastgc.codes.make("graph:load=5,stragglers=1", 12) == Graph(12, load=5, stragglers=1)

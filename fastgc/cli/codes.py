@@ -10,16 +10,28 @@ import typer
 from rich.console import Console
 
 from ..codes import catalogue
-from .common import Partitions, Stragglers, Workers, app, clear_errors
+from .common import (
+    CHOOSING,
+    Partitions,
+    Stragglers,
+    Workers,
+    app,
+    clear_errors,
+    complete_codes,
+    tolerated,
+)
 
 if TYPE_CHECKING:
     from ..costs import Figures
 
 
-@app.command()
+@app.command(rich_help_panel=CHOOSING)
 def codes(
     names: Annotated[
-        str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
+        str,
+        typer.Argument(
+            help="A list such as rs,bcc:load=5. Default: all codes.", autocompletion=complete_codes
+        ),
     ] = "",
     workers: Workers = 20,
     stragglers: Stragglers = None,
@@ -32,12 +44,13 @@ def codes(
     """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
     from ..costs import measure
     from ..history import json_ready
+    from ..planning.plan import reasons
     from ..progress import markdown_table, rich_table, task_bar
 
     with clear_errors():
-        s = workers // 5 if stragglers is None else stragglers
+        s = tolerated(workers, stragglers)
         chosen = catalogue.split(names) or catalogue.names()
-        made, notes = {}, []
+        made, notes, refused = {}, [], {}
         for name in chosen:
             try:
                 made[name] = code = catalogue.make(name, workers, partitions, s, seed)
@@ -46,7 +59,10 @@ def codes(
             except ValueError as error:
                 if names:  # one asked for by name
                     raise
-                notes.append(f"{name}: {error}")
+                refused[name] = str(error)
+        notes += reasons(refused)
+        if not made:
+            raise ValueError(f"no code fits: {'; '.join(notes)}")
         with task_bar("measuring", len(made)) as advance:
             figures = {}
             for name, code in made.items():
@@ -88,7 +104,7 @@ def codes(
             "error, median",
             "error, worst",
         ]
-        rows = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
+        rows = [[catalogue.describe(row[0]), *row[1:]] for row in rows]
         typer.echo(markdown_table(title, head, rows))
     else:
         head = ["code", "load", "mean", "worst", "workers", "sent", "size", "µs", "error", "max"]
@@ -99,6 +115,7 @@ def codes(
             "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
             "and max"
         )
+        typer.echo(f"Codes: {', '.join(map(catalogue.describe, figures))}.")
     if apart := _loads_apart(figures):
         typer.echo(f"\n{apart}" if markdown else apart)
     for note in notes:

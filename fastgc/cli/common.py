@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from ..errors import WorkerFailedError
+from .. import __version__
+from ..errors import (
+    CorruptMessageError,
+    LeftOutError,
+    NonFiniteMessageError,
+    NotDecodableError,
+    WorkerFailedError,
+)
 
 __all__ = [
+    "CHOOSING",
+    "MORE",
+    "PRECISION",
+    "TRAINING",
     "ListingCommand",
     "Partitions",
     "Stragglers",
@@ -22,31 +33,103 @@ __all__ = [
     "check_folder",
     "check_plot",
     "clear_errors",
+    "complete_codes",
+    "partitions_option",
+    "status_of",
+    "stragglers_option",
+    "tolerated",
+    "workers_option",
 ]
 
+# Panels of the commands' list.
+TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
+
+# As a newcomer wants them.
+_ORDER = (
+    *("train", "codes", "plan", "simulate", "fit"),
+    *("stability", "worst", "spare", "reproduce", "info"),
+)
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of commands, as the help lists them."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     help="Gradient coding: the exact gradient from whichever workers answered first.",
+    epilog="fastgc --install-completion, once: from then on the Tab key completes commands, "
+    "options and names of codes.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fastgc {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _begin() -> None:
+def _begin(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         typer.echo(f"fastgc: warning: {message}", err=True)
 
     warnings.showwarning = show
 
 
-Workers = Annotated[int, typer.Option("--workers", "-n", min=1, help="Workers, n.")]
-Stragglers = Annotated[
-    int | None, typer.Option("--stragglers", "-s", help="Stragglers tolerated, s. (default: n/5)")
-]
-Partitions = Annotated[
-    int | None, typer.Option("--partitions", "-k", help="Partitions, k. (default: n)")
-]
+def workers_option(panel: str | None = None) -> Any:
+    """``--workers``, in a panel of the help."""
+    return typer.Option("--workers", "-n", min=1, help="Workers, n.", rich_help_panel=panel)
+
+
+def stragglers_option(panel: str | None = None) -> Any:
+    """``--stragglers``, in a panel of the help."""
+    return typer.Option(
+        "--stragglers",
+        "-s",
+        help="Stragglers tolerated, s. (default: n/5)",
+        rich_help_panel=panel,
+    )
+
+
+def partitions_option(panel: str | None = None) -> Any:
+    """``--partitions``, in a panel of the help."""
+    return typer.Option(
+        "--partitions", "-k", help="Partitions of the data, k. (default: n)", rich_help_panel=panel
+    )
+
+
+Workers = Annotated[int, workers_option()]
+Stragglers = Annotated[int | None, stragglers_option()]
+Partitions = Annotated[int | None, partitions_option()]
+
+
+def tolerated(n: int, stragglers: int | None) -> int:
+    """Stragglers to tolerate of n workers, a fifth unless said; ValueError if they are too many."""
+    s = n // 5 if stragglers is None else stragglers
+    if not 0 <= s < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
+    return s
+
+
+def complete_codes(incomplete: str) -> list[str]:
+    """Names of codes for the last item of a list, when Tab is pressed."""
+    from ..codes import catalogue
+
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in catalogue.names() if name.startswith(last)]
 
 
 def _other_delays() -> str:
@@ -86,20 +169,51 @@ class ListingCommand(TyperCommand):
             each.help = text
 
 
+# Of what was asked for: the engines raise RuntimeError where they cannot be started like this.
+_MISUSE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    RuntimeError,
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+# Of how it went, though some of these are among those above.
+_FAILED = (
+    NotDecodableError,
+    NonFiniteMessageError,
+    CorruptMessageError,
+    WorkerFailedError,
+    LeftOutError,
+)
+
+
+def status_of(error: BaseException) -> int:
+    """What a command ends with: 2 where it was misused, 1 where it failed, 130 by Ctrl-C."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return 2 if isinstance(error, _MISUSE) and not isinstance(error, _FAILED) else 1
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """End the command with a line that says what was wrong, in place of a traceback."""
     try:
         yield
-    except (ValueError, TypeError, ArithmeticError, OSError, ImportError, WorkerFailedError) as e:
+    except (*_MISUSE, ArithmeticError, ImportError, OSError) as e:
         _say(str(e), e)
-        raise typer.Exit(2) from None
+        raise typer.Exit(status_of(e)) from None
     except KeyboardInterrupt as e:
         _say("interrupted; the worker processes have ended", e)
-        raise typer.Exit(130) from None
+        raise typer.Exit(status_of(e)) from None
 
 
 def _say(text: str, error: BaseException) -> None:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
     for line in (text, *getattr(error, "__notes__", ())):
         typer.echo(f"fastgc: {line}", err=True)
 

@@ -10,10 +10,10 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from .common import app, check_plot, clear_errors
+from .common import CHOOSING, app, check_plot, clear_errors
 
 
-@app.command()
+@app.command(rich_help_panel=CHOOSING)
 def fit(
     file: Annotated[
         Path,

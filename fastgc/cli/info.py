@@ -12,10 +12,10 @@ import typer
 
 from .. import __version__, kernels
 from ..kernels import crossover
-from .common import app, clear_errors
+from .common import MORE, app, clear_errors
 
 
-@app.command()
+@app.command(rich_help_panel=MORE)
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

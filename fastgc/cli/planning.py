@@ -16,6 +16,7 @@ from ..codes import LagrangeCode, catalogue
 from ..delays.interface import described, sample
 from ..delays.text import FORMS
 from .common import (
+    CHOOSING,
     ListingCommand,
     Partitions,
     Stragglers,
@@ -24,6 +25,8 @@ from .common import (
     check_folder,
     check_plot,
     clear_errors,
+    complete_codes,
+    tolerated,
 )
 
 if TYPE_CHECKING:
@@ -52,10 +55,13 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown tab
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command(cls=ListingCommand)
+@app.command(cls=ListingCommand, rich_help_panel=CHOOSING)
 def simulate(
     names: Annotated[
-        str, typer.Argument(help="A list such as rs,bcc:load=5. Default: all codes.")
+        str,
+        typer.Argument(
+            help="A list such as rs,bcc:load=5. Default: all codes.", autocompletion=complete_codes
+        ),
     ] = "",
     workers: Workers = 20,
     stragglers: Stragglers = None,
@@ -84,7 +90,7 @@ def simulate(
 
     with clear_errors():
         check_plot(plot)
-        s = workers // 5 if stragglers is None else stragglers
+        s = tolerated(workers, stragglers)
         model = parse(delays)
         if model is not None:
             sample(model, 0, workers, seed)  # raises where they are those of other workers
@@ -113,11 +119,11 @@ def simulate(
                     impossible[name] = str(error)
                 advance()
         if not found:
-            raise ValueError(f"no code fits: {reasons(impossible)}")
+            raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
         if plot is not None:
             _plot(plot, _distributions(found))
-    for name, why in impossible.items():
-        typer.echo(f"{name}: {why}", err=True)
+    for line in reasons(impossible):
+        typer.echo(line, err=True)
     _say_unknown(model, found.items())
     figures = {name: _simulated(loads[name], each) for name, each in found.items()}
     if as_json:
@@ -159,14 +165,15 @@ def simulate(
     )
 
 
-@app.command(cls=ListingCommand)
+@app.command(cls=ListingCommand, rich_help_panel=CHOOSING)
 def plan(
     context: typer.Context,
     names: Annotated[
         str,
         typer.Argument(
             help="Codes to choose among, as in rs,binary. Default: those that give the exact "
-            "gradient of any model."
+            "gradient of any model.",
+            autocompletion=complete_codes,
         ),
     ] = "",
     workers: Workers = 20,
@@ -219,6 +226,7 @@ def plan(
     from .. import planning
     from ..delays import parse
     from ..history import json_ready
+    from ..planning.plan import reasons
 
     measured: dict[Choice, float] = {}
     with clear_errors():
@@ -309,8 +317,8 @@ def plan(
             typer.echo(f"{choice.name}: assignment={assignment}")
         if said := catalogue.remark(choice.name, choice.code):
             typer.echo(said)
-    for name, why in found.refused.items():
-        typer.echo(f"{name}: {why}", err=True)
+    for line in reasons(found.refused):
+        typer.echo(line, err=True)
 
 
 def _speeds(text: str, workers: int) -> list[float] | None:
@@ -483,11 +491,12 @@ def _print(
     from ..progress import markdown_table, rich_table
 
     if markdown:
-        named = [[f"{catalogue.describe(row[0])} (`{row[0]}`)", *row[1:]] for row in rows]
+        named = [[catalogue.describe(row[0]), *row[1:]] for row in rows]
         typer.echo(markdown_table(title, long, named))
     else:
         Console().print(rich_table(title, short, rows))
-        typer.echo(legend)
+        names = dict.fromkeys(row[0] for row in rows)
+        typer.echo(f"{legend}\nCodes: {', '.join(map(catalogue.describe, names))}.")
 
 
 def _plot(path: Path, panels: Any) -> None:

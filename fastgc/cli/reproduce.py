@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from .common import app, clear_errors
+from .common import MORE, app, clear_errors
 
 if TYPE_CHECKING:
     from ..reproduce import Row
 
 
-@app.command()
+@app.command(rich_help_panel=MORE)
 def reproduce(
     figure: Annotated[
         str,

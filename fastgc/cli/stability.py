@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,25 +16,22 @@ from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
-from .common import app, check_folder, check_plot, clear_errors
+from .common import PRECISION, app, check_folder, check_plot, clear_errors, complete_codes
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
     "rs@solve"
 )
-PLOTTED = (8, 16, 32, 64, 128, 256, 512)  # workers, an eighth of which straggle
-PLOTTED_STRAGGLERS = (1, 2, 4, 8, 16, 32, 48)  # of 64 workers
-PLOTTED_PATTERNS = ("random", "neighbouring")
-PLOTTED_SETS = 50  # at most: a picture shows no more
 
 
-@app.command()
+@app.command(rich_help_panel=PRECISION)
 def stability(
     names: Annotated[
         str,
         typer.Argument(
             help="A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the "
-            "method solve, rs@spread exact ones, rs near-exact ones where they are more precise."
+            "method solve, rs@spread exact ones, rs near-exact ones where they are more precise.",
+            autocompletion=complete_codes,
         ),
     ] = STABILITY_CODES,
     sizes: Annotated[
@@ -69,8 +67,8 @@ def stability(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Plot errors against workers and stragglers, random and neighbouring, to this "
-            "file (png, svg, pdf)."
+            help="Plot the errors for these sizes, patterns and dtypes to this file (png, svg, "
+            "pdf)."
         ),
     ] = None,
     circle: Annotated[
@@ -92,6 +90,7 @@ def stability(
     ones of its own.
     """
     from ..history import json_ready
+    from ..planning.plan import reasons
     from ..progress import task_bar
     from ..stability import HELD, circle_values, compare, matched, write_csv
 
@@ -106,49 +105,51 @@ def stability(
         wanted = catalogue.split(patterns)
         if not (chosen and kinds and wanted):
             raise ValueError("name at least one code, one dtype and one pattern")
+        for text in chosen:  # for any size
+            check_scheme(text)
         if circle is not None:
             n, s = pairs[0]
             code, _ = scheme_of(chosen[0], n, seed, s)
             neighbours = code.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
             around = circle_values(code, neighbours, kinds[0])
-        lines = {
-            "table": [(text, n, s) for n, s in pairs for text in chosen],
-            "n": [(text, n, n // 8) for n in PLOTTED for text in chosen if plot],
-            "stragglers": [(text, 64, s) for s in PLOTTED_STRAGGLERS for text in chosen if plot],
-        }
-        rows: dict[str, list[Any]] = {part: [] for part in lines}
+        rows: list[Any] = []
+        asked: list[tuple[int, int]] = []  # the size that each row is of
+        refused: dict[str, str] = {}
         notes: list[str] = []
-        with task_bar("measuring", sum(map(len, lines.values()))) as advance:
-            for part, entries in lines.items():
-                for text, n, s in entries:
+        with task_bar("measuring", len(pairs) * len(chosen)) as advance:
+            for n, wanted_s in pairs:
+                for text in chosen:
+                    s = wanted_s
                     scheme = {}
                     try:
-                        if part == "table" and equal != "stragglers" and text != chosen[0]:
-                            first = _first(rows[part], chosen[0], n, s)
+                        if equal != "stragglers" and text != chosen[0]:
+                            first = _first(rows, chosen[0], n, s)
                             make = partial(scheme_of, text, n, seed)
                             s = matched(make, first, equal, sets=trials, seed=seed)
                         scheme = {text: scheme_of(text, n, seed, s)}
                         said = catalogue.remark(text, scheme[text][0])
-                        notes += [said] if said and part == "table" else []
+                        notes += [said] if said else []
                     except (ValueError, OverflowError) as error:
-                        notes.append(f"{text}, n={n}, s={s}: {error}")
-                    for kind in kinds if part == "table" else kinds[:1]:
+                        refused[f"{text} at {n}/{s}"] = str(error)
+                    for kind in kinds:
                         try:
-                            rows[part] += compare(
+                            rows += compare(
                                 scheme,
                                 stragglers=s,
-                                patterns=wanted if part == "table" else PLOTTED_PATTERNS,
+                                patterns=wanted,
                                 dtypes=[kind],
-                                sets=trials if part == "table" else min(trials, PLOTTED_SETS),
+                                sets=trials,
                                 seed=seed,
                             )
                         except TypeError as error:  # no messages of this dtype
-                            notes.append(f"{text}, n={n}, s={s}, {kind}: {error}")
+                            refused[f"{text} at {n}/{s} with {kind}"] = str(error)
+                    asked += [(n, wanted_s)] * (len(rows) - len(asked))
                     advance()
-        if not rows["table"]:
+        notes += reasons(refused)
+        if not rows:
             raise ValueError("nothing to measure: " + "; ".join(notes))
         if csv_file is not None:
-            write_csv(rows["table"], csv_file)
+            write_csv(rows, csv_file)
             typer.echo(f"figures written to {csv_file}", err=True)
         if circle is not None:
             from .. import plotting
@@ -158,17 +159,16 @@ def stability(
         if plot is not None:
             from .. import plotting
 
-            titled = {
-                part: [row._replace(code=_title(row.code)) for row in rows[part]] for part in rows
-            }
-            plotting.save_stability_curves(titled["n"], titled["stragglers"], plot)
+            plotting.save_stability_curves(
+                [row._replace(code=catalogue.describe(row.code)) for row in rows], plot, asked
+            )
             typer.echo(f"plot written to {plot}", err=True)
     if as_json:
-        listed = [json_ready(row._asdict()) for row in rows["table"]]
+        listed = [json_ready(row._asdict()) for row in rows]
         typer.echo(json.dumps(listed, allow_nan=False))
         return
     show = partial(_show, markdown=markdown)
-    _costs(rows["table"], equal, show, name=_title if markdown else str)
+    _costs(rows, equal, show, name=catalogue.describe if markdown else str)
     short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
     long = [
         "code",
@@ -181,12 +181,12 @@ def stability(
         "bound, worst",
         "amplification, median",
     ]
-    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows["table"]):
-        mine = [row for row in rows["table"] if (row.dtype, row.pattern) == (kind, pattern)]
+    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
+        mine = [row for row in rows if (row.dtype, row.pattern) == (kind, pattern)]
         title = f"{kind}, {pattern} stragglers; up to {trials} sets each, seed {seed}"
         cells = [
             [
-                _title(row.code) if markdown else row.code,
+                catalogue.describe(row.code) if markdown else row.code,
                 str(row.n),
                 str(row.stragglers),
                 f"{1e6 * row.decode_seconds:.1f}",
@@ -211,29 +211,56 @@ def stability(
             "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
             "at the largest amplification of rounding (amplif.: median)"
         )
+        shown = dict.fromkeys(row.code for row in rows)
+        typer.echo(f"Codes: {', '.join(map(catalogue.describe, shown))}.")
     for note in notes:
         typer.echo(note, err=True)
 
 
 def pairs_of(text: str, fractions: str) -> list[tuple[int, int]]:
     """Pairs of workers and stragglers."""
+    shares = []
+    for each in catalogue.split(fractions):
+        try:
+            shares.append(share := float(each))
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < 1:
+            raise ValueError(
+                f"--stragglers: {each!r} is no fraction of the workers, from 0 to below 1, as in "
+                "0.125"
+            )
     pairs = []
-    try:
-        shares = [float(each) for each in catalogue.split(fractions)]
-        for each in catalogue.split(text):
-            workers, slash, given = each.partition("/")
-            n = int(workers)
-            pairs += [(n, s) for s in ([int(given)] if slash else [int(n * x) for x in shares])]
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"--sizes and --stragglers are lists of numbers: {error}") from None
+    for each in catalogue.split(text):
+        found = re.fullmatch(r"(\d{1,9})(?:/(\d{1,9}))?", each)
+        if found is None:
+            raise ValueError(
+                f"--sizes: {each!r} is no size: a size is a number of workers, as in 16, or "
+                "workers/stragglers, as in 16/2"
+            )
+        n = int(found[1])
+        pairs += [(n, int(found[2]))] if found[2] else [(n, int(n * share)) for share in shares]
     if not pairs:
         raise ValueError("--sizes and --stragglers must name something to measure")
-    if not all(0 <= share < 1 for share in shares):
-        raise ValueError(f"--stragglers are fractions of n, from 0 to 1, not {fractions}")
     for n, s in pairs:
         if not 0 <= s < n:
             raise ValueError(f"{s} of {n} workers cannot straggle: 0 <= s < n is needed")
     return pairs
+
+
+def check_scheme(text: str) -> None:
+    """Raise ValueError unless the text names a code, whatever its size, and perhaps a method."""
+    name, _, method = text.partition("@")
+    catalogue.check_name(name)
+    factory = catalogue.factory(name)
+    if isinstance(factory, type):  # what functions make says its methods when it is made
+        _check_method(name, method, factory)
+
+
+def _check_method(name: str, method: str, code: Any) -> None:
+    methods = getattr(code, "methods", ("auto",))
+    if (method or "auto") not in methods:
+        raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
 
 
 def _first(rows: list[Any], code: str, n: int, s: int) -> Any:
@@ -250,9 +277,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
         code = catalogue.make(name, n, None, s, seed)
-    methods = getattr(code, "methods", ("auto",))
-    if (method or "auto") not in methods:
-        raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
+    _check_method(name, method, code)
     return code, method or "auto"
 
 
@@ -297,17 +322,3 @@ def _costs(
             ]
         )
     show(title, short, long, cells)
-
-
-def _title(text: str) -> str:
-    name, _, method = text.partition("@")
-    if method in ("spread", "near-exact"):
-        kind = "exact" if method == "spread" else method
-        return f"{catalogue.describe(name)}, {kind} vectors"
-    how = {
-        "vandermonde": "Björck–Pereyra",
-        "leja": "Björck–Pereyra, Leja order",
-        "natural": "Björck–Pereyra, natural order",
-        "solve": "LU",
-    }.get(method, method)
-    return catalogue.describe(name) + (f", by {how}" if how else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -17,7 +18,19 @@ from .._registry import read_arguments
 from ..codes import Code, Grouped, catalogue
 from ..codes.inspection import MOST_LIARS
 from ..delays.text import FORMS
-from .common import ListingCommand, Partitions, Stragglers, Workers, app, check_folder, clear_errors
+from .common import (
+    TRAINING,
+    ListingCommand,
+    app,
+    check_folder,
+    clear_errors,
+    complete_codes,
+    partitions_option,
+    status_of,
+    stragglers_option,
+    tolerated,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -37,61 +50,63 @@ METHODS = {
     "gcada": "repetition",
 }
 ADAPTIVE = ("cada", "gcada")
+# Panels of the help.
+CODE, DATA, OPTIMIZER = "Code and workers", "Data and model", "Optimizer"
+WORKERS, RESULTS = "Engine, delays and messages", "What is shown and written"
+REPEATING, TRACKING = "Going on, and decoding as before", "Precision of gradients"
 MANY = 4  # samples of a class, on average, below which its labels may be meant as numbers
 
 
-@app.command(cls=ListingCommand)
+def _complete_methods(incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def _complete_engines(incomplete: str) -> list[str]:
+    from ..engines import ENGINES
+
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+@app.command(cls=ListingCommand, rich_help_panel=TRAINING)
 def train(
     code: Annotated[
         str | None,
         typer.Option(
+            autocompletion=complete_codes,
             help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
             f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. In groups it is the code of "
             "each, and may be repetition, too: every member has all the data of the group. "
-            "(default: rs; with sgd and adam uncoded; with cada and gcada repetition)"
+            "(default: rs; with sgd and adam uncoded; with cada and gcada repetition)",
+            rich_help_panel=CODE,
         ),
     ] = None,
     compare: Annotated[
         str | None,
         typer.Option(
+            autocompletion=complete_codes,
             help="What else to train with, on the same delays: codes and methods, such as "
-            "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)"
+            "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)",
+            rich_help_panel=CODE,
         ),
     ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with "
-            "new gradients from those workers, or groups, only whose last one may be too old."
-        ),
-    ] = "nesterov",
-    workers: Workers = 20,
-    stragglers: Stragglers = None,
-    partitions: Partitions = None,
+    workers: Annotated[int, workers_option(CODE)] = 20,
+    stragglers: Annotated[int | None, stragglers_option(CODE)] = None,
+    partitions: Annotated[int | None, partitions_option(CODE)] = None,
     groups: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Split workers and partitions into groups with a code each; -s is of each group "
             "then. (default with gcada: such that each has 4 workers or a few more)",
+            rich_help_panel=CODE,
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help='"softmax", for classes; "least-squares", for classes or real-valued targets; '
-            '"mlp", a network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": '
-            "softmax for classes unless a code needs the other."
-        ),
-    ] = "auto",
-    bias: Annotated[
-        bool, typer.Option("--bias/--no-bias", help="Whether the model adds a bias to its scores.")
-    ] = True,
     data: Annotated[
         str,
         typer.Option(
             help='"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an '
-            "idx file, or a folder with MNIST's files."
+            "idx file, or a folder with MNIST's files.",
+            rich_help_panel=DATA,
         ),
     ] = "digits",
     task: Annotated[
@@ -100,40 +115,61 @@ def train(
             help='What y is: "classification", classes; "regression", real-valued targets, one or '
             'several a sample, also where they are whole numbers; "auto": targets if they are '
             "floats with fractions or in several columns, else classes. Of targets, tables and "
-            "plots show the root mean squared error (RMSE) on the test set."
+            "plots show the root mean squared error (RMSE) on the test set.",
+            rich_help_panel=DATA,
         ),
     ] = "auto",
+    by_label: Annotated[
+        bool,
+        typer.Option(
+            "--by-label",
+            help="Sort the training samples by label before they are cut into partitions, as on "
+            "devices that each see their own. Whoever ignores workers then ignores classes.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples drawn of each partition in a round. (default: all)"),
+        typer.Option(
+            min=1,
+            help="Samples drawn of each partition in a round. (default: all)",
+            rich_help_panel=DATA,
+        ),
     ] = None,
-    delays: Annotated[
-        str, typer.Option(help=f"Delays added to each answer, in seconds: {FORMS}{{other delays}}.")
-    ] = "pareto:scale=0.005,shape=1.1",
-    engine: Annotated[
+    model: Annotated[
         str,
         typer.Option(
-            help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
-            "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
-            '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
-            '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
-            '"simulated": workers whose time is simulated, their delays and nothing else.'
+            help='"softmax", for classes; "least-squares", for classes or real-valued targets; '
+            '"mlp", a network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": '
+            "softmax for classes unless a code needs the other.",
+            rich_help_panel=DATA,
         ),
-    ] = "local",
-    rounds: Annotated[int, typer.Option(min=1, help="Gradient steps.")] = 150,
-    message_dtype: Annotated[
-        str | None,
+    ] = "auto",
+    bias: Annotated[
+        bool,
         typer.Option(
-            "--message-dtype",
-            "--messages",
-            help="Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: "
-            "the data's)",
+            "--bias/--no-bias",
+            help="Whether the model adds a bias to its scores.",
+            rich_help_panel=DATA,
         ),
-    ] = None,
+    ] = True,
+    method: Annotated[
+        str,
+        typer.Option(
+            autocompletion=_complete_methods,
+            help=f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with "
+            "new gradients from those workers, or groups, only whose last one may be too old.",
+            rich_help_panel=OPTIMIZER,
+        ),
+    ] = "nesterov",
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Gradient steps.", rich_help_panel=OPTIMIZER)
+    ] = 150,
     lr: Annotated[
         float | None,
         typer.Option(
-            help="Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
+            help="Learning rate. (default: the model's own; with adam, cada and gcada 0.01)",
+            rich_help_panel=OPTIMIZER,
         ),
     ] = None,
     schedule: Annotated[
@@ -141,37 +177,23 @@ def train(
         typer.Option(
             help='How the learning rate changes: "cosine", down to 0 in --rounds, or '
             '"step:every=50,factor=0.1"; each with a rise before it, as in '
-            "cosine:warmup=10,floor=0.01. (default: it does not)"
+            "cosine:warmup=10,floor=0.01. (default: it does not)",
+            rich_help_panel=OPTIMIZER,
         ),
     ] = None,
     c: Annotated[
         float | None,
-        typer.Option(help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)"),
+        typer.Option(
+            help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)",
+            rich_help_panel=OPTIMIZER,
+        ),
     ] = None,
     max_age: Annotated[
         int | None,
         typer.Option(
-            min=1, help="With cada and gcada: how old a gradient may become, D. (default: 10)"
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, help="For the data's split, the delays, random codes and networks."),
-    ] = 0,
-    evaluate_every: Annotated[
-        int,
-        typer.Option(
             min=1,
-            help="Rounds from one to the next whose loss and test error are computed; the last is "
-            "one of them.",
-        ),
-    ] = 1,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            help="Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE "
-            "that all reach)",
-            min=0.0,
+            help="With cada and gcada: how old a gradient may become, D. (default: 10)",
+            rich_help_panel=OPTIMIZER,
         ),
     ] = None,
     loss: Annotated[
@@ -180,35 +202,44 @@ def train(
             min=0.0,
             help="Training loss at which runs end before --rounds, and at which methods are "
             "compared. (default: none; the lowest that all reach)",
+            rich_help_panel=OPTIMIZER,
         ),
     ] = None,
-    plot: Annotated[
-        Path | None,
+    engine: Annotated[
+        str,
         typer.Option(
-            help="Plot test error or RMSE against time to this file (png, svg, pdf); with cada, "
-            "gcada or methods compared: loss, communication and computation."
+            autocompletion=_complete_engines,
+            help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
+            "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+            '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
+            '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
+            '"simulated": workers whose time is simulated, their delays and nothing else.',
+            rich_help_panel=WORKERS,
         ),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the history of every round to this file.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
+    ] = "local",
+    delays: Annotated[
+        str,
         typer.Option(
-            help="Keep the run in this folder, and go on from what is kept there: the same command "
-            "again resumes a run that was ended, by whatever. Each of several runs has a folder in "
-            "it, by its name."
+            help=f"Delays added to each answer, in seconds: {FORMS}{{other delays}}.",
+            rich_help_panel=WORKERS,
         ),
-    ] = None,
-    every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rounds from one checkpoint to the next. (default: 10)"),
-    ] = None,
-    replay: Annotated[
-        Path | None,
+    ] = "pareto:scale=0.005,shape=1.1",
+    seed: Annotated[
+        int,
         typer.Option(
-            help="Decode from the messages that a run used whose history --json has written to "
-            "this file: the one with the same name, or the only one."
+            min=0,
+            help="For the data's split, the delays, random codes and networks.",
+            rich_help_panel=WORKERS,
+        ),
+    ] = 0,
+    message_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--message-dtype",
+            "--messages",
+            help="Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: "
+            "the data's)",
+            rich_help_panel=WORKERS,
         ),
     ] = None,
     patience: Annotated[
@@ -217,13 +248,15 @@ def train(
             min=0.0,
             help="Seconds to wait for workers that have died and are restarted, where the others "
             "are too few; 0: do not restart them.",
+            rich_help_panel=WORKERS,
         ),
     ] = 10.0,
     partial: Annotated[
         str,
         typer.Option(
             help='What to do when they are not back: "raise" an error, or take the "best" '
-            "approximation of the gradient."
+            "approximation of the gradient.",
+            rich_help_panel=WORKERS,
         ),
     ] = "raise",
     verify: Annotated[
@@ -234,34 +267,104 @@ def train(
             metavar="WORKERS",
             help="Compare messages with each other, by parity checks of the code, and leave out "
             "those of workers that are corrupt: at most so many in a round; 0: do not look.",
+            rich_help_panel=WORKERS,
         ),
     ] = 0,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            help="Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE "
+            "that all reach)",
+            min=0.0,
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
+    evaluate_every: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Rounds from one to the next whose loss and test error are computed; the last is "
+            "one of them.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Plot test error or RMSE against time to this file (png, svg, pdf); with cada, "
+            "gcada or methods compared: loss, communication and computation.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", help="Write the history of every round to this file.", rich_help_panel=RESULTS
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the run in this folder, and go on from what is kept there: the same command "
+            "again resumes a run that was ended, by whatever. Each of several runs has a folder in "
+            "it, by its name.",
+            rich_help_panel=REPEATING,
+        ),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rounds from one checkpoint to the next. (default: 10)",
+            rich_help_panel=REPEATING,
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="Decode from the messages that a run used whose history --json has written to "
+            "this file: the one with the same name, or the only one.",
+            rich_help_panel=REPEATING,
+        ),
+    ] = None,
     track: Annotated[
         Path | None,
         typer.Option(
             help="Write how precise each gradient is to this file, as JSON lines; with --plot, "
-            "draw it too, beside the plot."
+            "draw it too, beside the plot.",
+            rich_help_panel=TRACKING,
         ),
     ] = None,
     measure_every: Annotated[
-        int, typer.Option(min=0, help="Measure the error of every so many-th round, too.")
+        int,
+        typer.Option(
+            min=0,
+            help="Measure the error of every so many-th round, too.",
+            rich_help_panel=TRACKING,
+        ),
     ] = 0,
     max_error: Annotated[
-        float | None, typer.Option(help="Predicted error of a gradient that is too much.")
+        float | None,
+        typer.Option(
+            help="Predicted error of a gradient that is too much.", rich_help_panel=TRACKING
+        ),
     ] = None,
     on_error: Annotated[
-        str, typer.Option(help='What to do then: "warn", "raise", or "wait" for more messages.')
+        str,
+        typer.Option(
+            help='What to do then: "warn", "raise", or "wait" for more messages.',
+            rich_help_panel=TRACKING,
+        ),
     ] = "warn",
 ) -> None:
     """Train a model on workers that straggle, with coded gradients."""
     from .. import data as datasets
     from .. import delays as delay_models
-    from ..delays.interface import described
     from ..engines import RoundOptions
     from ..history import equal_error, equal_loss, write_json
     from ..progress import comparison_table, spending_table
     from ..stability import StabilityTracker
-    from ..training import ENGINES, check_batch, check_partial
+    from ..training import check_batch, check_partial
     from ..training import train as run
 
     trackers: dict[str, StabilityTracker] = {}
@@ -309,8 +412,6 @@ def train(
             if value is not None and not adaptive:
                 raise ValueError(f"{option} is for the methods cada and gcada")
         methods = len({each.method for each in runs.values()}) > 1 or bool(adaptive)
-        if engine not in ENGINES:
-            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if model.partition(":")[0] not in ("auto", "softmax", "least-squares", "mlp"):
             raise ValueError(
                 f'--model must be "auto", "softmax", "least-squares" or "mlp", not {model!r}'
@@ -325,6 +426,8 @@ def train(
             raise ValueError(f"--task must be one of {', '.join(datasets.TASKS)}, not {task!r}")
         meant: Any = task
         dataset = datasets.load(data, seed=seed, task=meant)
+        if by_label:
+            dataset = dataset.by_label()
         if model == "auto":
             model = "least-squares" if needed or dataset.task == "regression" else "softmax"
         trained = _model(model, dataset, bias)
@@ -343,7 +446,7 @@ def train(
         typer.echo(
             f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
             f"{_labels(dataset)}; model {model}{'' if bias else ' without a bias'}; "
-            f"delays {described(options.delays)}, seed {seed}",
+            f"delays {delays.strip()}, seed {seed}",
             err=True,
         )
         few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
@@ -351,7 +454,7 @@ def train(
             typer.echo("if y are numbers to predict, say --task regression", err=True)
         for name, (_, scheme) in runs.items():
             typer.echo(
-                f"{name}: any {scheme.threshold} of {scheme.message_count} messages, "
+                f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages, "
                 f"load {scheme.load} of {scheme.k} partitions"
                 + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
                 err=True,
@@ -394,7 +497,8 @@ def train(
             if methods:
                 plotting.save_panels(plotting.spending_panels(histories, True), plot)
             else:
-                plotting.save_error_curves(histories, plot)
+                shown = [replace(each, name=_shown(each.name)) for each in histories]
+                plotting.save_error_curves(shown, plot)
             typer.echo(f"plot written to {plot}", err=True)
         if plot is not None and track is not None:
             beside = plot.with_stem(f"{plot.stem}-precision")
@@ -404,7 +508,15 @@ def train(
 
 @contextmanager
 def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
-    """Let an error of one rank end all; yields what makes a rank a worker of one run, if it is."""
+    """Let an error of one rank end all; yields what makes a rank a worker of one run, if it is.
+
+    What the engine needs is looked for here, before anything else is done.
+    """
+    from ..engines import ENGINES, find_engine
+
+    if engine not in ENGINES:
+        raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    find_engine(engine)
     if engine == "torch":
         from ..engines.torch import TorchCluster
 
@@ -423,7 +535,7 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
             time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
-        set_abort_status(130 if isinstance(error, KeyboardInterrupt) else 2)
+        set_abort_status(status_of(error))
         raise
 
 
@@ -465,8 +577,7 @@ def _runs(
             fours = max((g for g in range(1, n) if n % g == 0 and n >= 4 * g), default=1)
             runs[name] = _Run(how, _grouped(text, n, k, s, groups or fours, seed))
         else:
-            tolerated = n // 5 if s is None else s
-            runs[name] = _Run(how, catalogue.make(text, n, k, tolerated, seed))
+            runs[name] = _Run(how, catalogue.make(text, n, k, tolerated(n, s), seed))
     return runs
 
 
@@ -478,9 +589,14 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
         if number % groups:
             raise ValueError(f"{groups} groups need a multiple of {groups} {what}, not {number}")
     size = n // groups
-    tolerated = min(1, size - 1) if s is None else s
+    tolerates = min(1, size - 1) if s is None else s
     part = None if k is None else k // groups
-    return Grouped([catalogue.make(text, size, part, tolerated, seed)] * groups)
+    return Grouped([catalogue.make(text, size, part, tolerates, seed)] * groups)
+
+
+def _shown(name: str) -> str:
+    """What people read of a run: of one that is called by its code, what that stands for, too."""
+    return name if " " in name or name in METHODS else catalogue.describe(name)
 
 
 def _model(text: str, dataset: Dataset, bias: bool) -> Trained:

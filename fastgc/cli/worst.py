@@ -15,8 +15,8 @@ from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import NotDecodableError
-from .common import app, check_folder, clear_errors
-from .stability import pairs_of, scheme_of
+from .common import PRECISION, app, check_folder, clear_errors, complete_codes
+from .stability import check_scheme, pairs_of, scheme_of
 
 CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
 FIELDS = (
@@ -45,10 +45,14 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown table
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command()
+@app.command(rich_help_panel=PRECISION)
 def worst(
     names: Annotated[
-        str, typer.Argument(help="Codes, as of fastgc stability; rs@near-exact names a method.")
+        str,
+        typer.Argument(
+            help="Codes, as of fastgc stability; rs@near-exact names a method.",
+            autocompletion=complete_codes,
+        ),
     ] = CODES,
     sizes: Sizes = "64/16,256/32",
     dtype: Dtype = "float64",
@@ -66,11 +70,12 @@ def worst(
     """Search for the stragglers with which a code decodes the least precise gradients."""
     from time import monotonic
 
+    from ..planning.plan import reasons
     from ..progress import share_bar
     from ..stability import measured_error, worst_survivors
 
     rows: list[dict[str, Any]] = []
-    notes: list[str] = []
+    refused: dict[str, str] = {}
     with clear_errors():
         check_folder(csv_file)
         entries = [(text, n, s) for n, s in pairs_of(sizes, "0.125") for text in _named(names)]
@@ -94,7 +99,7 @@ def worst(
                         code, found.survivors, dtype=dtype, method=method, seed=seed
                     ).relative
                 except (ValueError, OverflowError, NotDecodableError) as error:
-                    notes.append(f"{text}, n={n}, s={s}: {error}")
+                    refused[f"{text} at {n}/{s}"] = str(error)
                     continue
                 figures = (text, n, code.load, s, dtype, found.pattern, found.sets, taken)
                 errors = (found.start_error, found.error, measured)
@@ -104,14 +109,16 @@ def worst(
                 silent = found.stragglers.tolist()
                 rows.append(dict(zip(FIELDS, (*figures, *errors, power, silent), strict=True)))
         if not rows:
-            raise ValueError("nothing to search: " + "; ".join(notes))
+            raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
         _write(rows, csv_file)
     if as_json:
         _print_json(rows)
     else:
+        name = catalogue.describe if markdown else str
         cells = [
             [
-                *(str(row[key]) for key in ("code", "n", "stragglers", "load")),
+                name(row["code"]),
+                *(str(row[key]) for key in ("n", "stragglers", "load")),
                 *(f"{row[key]:.1e}" for key in ("start_error", "error", "measured")),
                 f"{row['amplification']:.0e}",
                 str(row["sets"]),
@@ -125,13 +132,15 @@ def worst(
                 "start, worst: relative error of the gradient as trust() predicts it, before "
                 "exchanges and after; measured: of random gradients, for the worst set"
             )
-    for note in notes:
-        typer.echo(note, err=True)
+    for line in reasons(refused):
+        typer.echo(line, err=True)
 
 
-@app.command()
+@app.command(rich_help_panel=PRECISION)
 def spare(
-    names: Annotated[str, typer.Argument(help="Codes, as of fastgc worst.")] = "rs",
+    names: Annotated[
+        str, typer.Argument(help="Codes, as of fastgc worst.", autocompletion=complete_codes)
+    ] = "rs",
     sizes: Sizes = "256/32",
     dtype: Dtype = "float64",
     more: Annotated[
@@ -176,10 +185,16 @@ def spare(
     if as_json:
         _print_json(rows)
         return
-    keys = ("code", "n", "way", "more", "load", "silent")
+    name = catalogue.describe if markdown else str
+    keys = ("n", "way", "more", "load", "silent")
     errors = ("random", "random_worst", "contiguous", "worst")
     cells = [
-        [*(str(row[key]) for key in keys), *(f"{row[key]:.0e}" for key in errors)] for row in rows
+        [
+            name(row["code"]),
+            *(str(row[key]) for key in keys),
+            *(f"{row[key]:.0e}" for key in errors),
+        ]
+        for row in rows
     ]
     head = ["code", "n", "way", "more", "load", "silent", "random", "max", "arc", "worst"]
     title = f"errors to expect with something to spare, {dtype}, {sets} sets, seed {seed}"
@@ -197,6 +212,8 @@ def _named(names: str) -> list[str]:
     chosen = catalogue.split(names)
     if not chosen:
         raise ValueError("name at least one code")
+    for text in chosen:
+        check_scheme(text)
     return chosen
 
 

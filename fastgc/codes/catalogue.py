@@ -119,38 +119,53 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
     (
         "ye-abbe",
         YeAbbe,
-        "Ye-Abbe, half as long messages",
+        "messages half as long",
         lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2},
     ),
     ("bcc", CouponCollector, "batched coupon collector", _seeded),
     ("random", RandomAssignment, "random assignment", _seeded),
-    ("uncoded", Uncoded, "uncoded, wait for all", lambda **_: {}),
+    ("uncoded", Uncoded, "waits for all", lambda **_: {}),
     (
         "ignore",
         Uncoded,
-        "uncoded, ignore stragglers",
+        "uncoded, ignores stragglers",
         # the s largest of the shares
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
-    ("uc-mmc", Uncoded, "UC-MMC", lambda load, **_: {"load": load}),
-    ("uc-mmc-pg", Uncoded, "UC-MMC-PG, 5%", lambda load, **_: {"load": load, "tolerance": 0.05}),
-    ("lcc", LagrangeCode, "Lagrange (LCC)", lambda load, **_: {"load": load}),
+    ("uc-mmc", Uncoded, "uncoded, a message for each partition", lambda load, **_: {"load": load}),
+    (
+        "uc-mmc-pg",
+        Uncoded,
+        "UC-MMC, 5% may be missing",
+        lambda load, **_: {"load": load, "tolerance": 0.05},
+    ),
+    ("lcc", LagrangeCode, "Lagrange", lambda load, **_: {"load": load}),
     (
         "lcc-mmc",
         LagrangeCode,
-        "Lagrange (LCC-MMC)",
+        "Lagrange, several messages",
         lambda load, **_: {"load": load, "messages": load},
     ),
     (
         "lcc-mmc-2",
         LagrangeCode,
-        "Lagrange (LCC-MMC-2)",
+        "Lagrange, half as many messages",
         lambda load, **_: {"load": load + load % 2, "messages": (load + 1) // 2},
     ),
     ("linear", LinearCode, "any matrix", lambda **_: {}),
 ]
 for _name, _kind, _title, _given in _BUILT_IN:
     register(_name, _kind, _title, defaults=_given)
+
+# Ways to compute decoding vectors, for tables and plots.
+_METHODS = {
+    "spread": "exact vectors",
+    "near-exact": "near-exact vectors",
+    "vandermonde": "by Björck–Pereyra",
+    "leja": "by Björck–Pereyra, Leja order",
+    "natural": "by Björck–Pereyra, natural order",
+    "solve": "by LU",
+}
 
 # Names that are always there.
 BUILT_IN = tuple(entry[0] for entry in _BUILT_IN)
@@ -170,10 +185,24 @@ def split(text: str) -> list[str]:
 
 
 def describe(text: str) -> str:
-    """A title for tables."""
-    found = _REGISTRY.resolve(text)
-    title = _REGISTRY.title(found.name) if found.name in _REGISTRY else found.name
-    return title + (f" ({found.listed})" if found.listed else "")
+    """What people read of a code, everywhere alike: the name to type, and what that stands for.
+
+    Parameters
+    ----------
+    text : str
+        A name with or without arguments, and perhaps a method for its decoding vectors.
+
+    Examples
+    --------
+    >>> describe("rs:root=1"), describe("rs@solve"), describe("binary")
+    ('rs:root=1 (Reed-Solomon)', 'rs@solve (Reed-Solomon, by LU)', 'binary')
+    """
+    code, _, method = text.partition("@")
+    name = _REGISTRY.resolve(code).name
+    title = _REGISTRY.title(name) if name in _REGISTRY else name
+    said = [title] if title != name else []
+    said += [_METHODS.get(method, f"by {method}")] if method else []
+    return f"{text} ({', '.join(said)})" if said else text
 
 
 def remark(text: str, code: Code) -> str | None:

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 
+from .. import _extras
 from .._listing import listing
 from .interface import Cluster, RoundReport, Task
 from .local import LocalCluster
@@ -47,10 +48,14 @@ def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
         If there is none of this name.
     TypeError
         If it is neither.
+    ImportError
+        If what the engine needs is not installed; the text says how to get it.
     """
     if isinstance(engine, str):
         if engine not in ENGINES:
             raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
+        if engine == "ray":
+            _extras.ray()
         module = importlib.import_module(f".{engine}", __package__)
         found: Callable[..., Cluster] = getattr(module, ENGINES[engine])
         return found

@@ -38,6 +38,7 @@ try:
     from mpi4py import MPI
     from mpi4py.run import set_abort_status
 except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library
+    error = type(error)(str(error).partition("\n")[0])  # and not all places looked at
     raise ImportError(
         f"the MPI engine needs mpi4py and MPI ({error}): {pip_install('mpi')}"
     ) from error

@@ -312,7 +312,7 @@ def plan(
                 refused[name] = search.refusal
             advance()
     if not choices:
-        raise ValueError(f"no code fits: {reasons(refused)}")
+        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
     return Plan(_ranked(choices), refused)
 
 
@@ -324,12 +324,12 @@ def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
     return [name, *(listed + more for more in _BY_SPEED[name])]
 
 
-def reasons(refused: Mapping[str, str]) -> str:
-    """Why no code fits, each reason once."""
+def reasons(refused: Mapping[str, str]) -> list[str]:
+    """Why codes do not fit, each reason once, with those that it is of."""
     codes: dict[str, list[str]] = {}
     for name, why in refused.items():
         codes.setdefault(why, []).append(name)
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in codes.items())
+    return [f"{', '.join(names)}: {why}" for why, names in codes.items()]
 
 
 class _Search:

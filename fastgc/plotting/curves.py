@@ -169,10 +169,10 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
 def stability_curves(
     rows: Sequence[StabilityRow],
     ax: Axes,
-    against: str = "n",
+    sizes: Sequence[tuple[int, int]] | None = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw relative errors of `fastgc.stability.compare`, one line a code.
+    """Draw relative errors of `fastgc.stability.compare` for several sizes, one line a code.
 
     Lines are medians; bars reach up to the largest error. Above 1, where nothing of the gradient is
     left, the axis ends.
@@ -182,24 +182,27 @@ def stability_curves(
     rows : sequence of StabilityRow
         Of one dtype and one pattern.
     ax : matplotlib Axes
-    against : {"n", "stragglers"}
-        What the horizontal axis shows.
+    sizes : sequence of pairs, optional
+        Where each row stands on the horizontal axis: workers and stragglers. Default: its own,
+        ``(row.n, row.stragglers)``.
     names : sequence of str, optional
         Codes, in the order of their colours. Default: those of the rows.
     """
+    at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
+    places = {size: place for place, size in enumerate(sorted(set(at)))}
     styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
-        mine = [row for row in rows if row.code == name]
+        mine = [(places[size], row) for size, row in zip(at, rows, strict=True) if row.code == name]
+        mine.sort(key=lambda each: each[0])
         # side by side, so that the bars of equal points can be told apart
-        x = [getattr(row, against) * 1.012 ** (number - len(names) / 2) for row in mine]
-        y = [_drawn(row.error) for row in mine]
-        up = [_drawn(row.worst_error) - middle for row, middle in zip(mine, y, strict=True)]
-        bars = [[0.0] * len(up), up]
+        apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
+        y = [_drawn(row.error) for _, row in mine]
+        up = [_drawn(row.worst_error) - middle for (_, row), middle in zip(mine, y, strict=True)]
         ax.errorbar(
-            x,
+            [place + apart for place, _ in mine],
             y,
-            yerr=bars,
+            yerr=[[0.0] * len(up), up],
             fmt=marker,
             linestyle=dash,
             color=colour,
@@ -208,80 +211,81 @@ def stability_curves(
             linewidth=1.2,
             elinewidth=0.6,
         )
-    ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_ylim(1e-17, _NOTHING_LEFT)
     ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
     ax.text(0.01, 5, "nothing left", transform=ax.get_yaxis_transform(), va="center", color="0.4")
-    shown = sorted({getattr(row, against) for row in rows})
-    ax.set_xticks(shown, [str(value) for value in shown])
-    ax.set_xticks([], minor=True)
-    ax.set_xlabel("workers n" if against == "n" else "silent workers s")
+    ax.set_xticks(list(places.values()), [f"{n}/{s}" for n, s in places])
+    ax.set_xlim(-0.5, len(places) - 0.5)
+    ax.set_xlabel("workers n / stragglers s")
     ax.set_ylabel("relative error of the gradient")
     plain_frame(ax)
     return ax
 
 
 def stability_figure(
-    by_workers: Sequence[StabilityRow], by_stragglers: Sequence[StabilityRow]
+    rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]] | None = None
 ) -> Figure:
-    """Draw errors against workers and against stragglers side by side; see `stability_curves`.
-
-    For each pattern of stragglers, in the order of the rows, there are two panels below each other.
+    """Draw `stability_curves` of each dtype and pattern, side by side.
 
     Parameters
     ----------
-    by_workers, by_stragglers : sequence of StabilityRow
+    rows : sequence of StabilityRow
+    sizes : sequence of pairs, optional
+        As of `stability_curves`.
 
     Raises
     ------
     ValueError
-        If either has no row of a pattern.
+        If there is no row.
     """
-    patterns = list(dict.fromkeys(row.pattern for row in [*by_workers, *by_stragglers]))
-    parts = [
-        [[row for row in rows if row.pattern == pattern] for rows in (by_workers, by_stragglers)]
-        for pattern in patterns
-    ]
-    if not parts or not all(rows for part in parts for rows in part):
-        raise ValueError("nothing to draw: none of the codes exists for the sizes of the picture")
-    figure = new_figure(11, 1.5 + 4 * len(parts))
-    axes = figure.subplots(len(parts), 2, sharey=True, squeeze=False)
-    names = list(dict.fromkeys(row.code for row in [*by_workers, *by_stragglers]))
-    for pattern, (left, right), (workers, stragglers) in zip(patterns, axes, parts, strict=True):
-        stability_curves(workers, left, "n", names)
-        stability_curves(stragglers, right, "stragglers", names)
-        right.set_ylabel("")
-        first, second = workers[0], stragglers[0]
-        share = round(first.n / max(first.stragglers, 1))
-        left.set_title(f"s = n/{share} {pattern} stragglers, {first.dtype}")
-        right.set_title(f"n = {second.n} workers, {pattern} stragglers, {second.dtype}")
-    handles, _ = axes[0, 0].get_legend_handles_labels()
+    if not rows:
+        raise ValueError("nothing to draw: no code was measured")
+    at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
+    kinds = list(dict.fromkeys((row.dtype, row.pattern) for row in rows))
+    names = list(dict.fromkeys(row.code for row in rows))
+    columns = min(len(kinds), 2)
+    lines = -(-len(kinds) // columns)
+    figure = new_figure(5.5 * columns, 1 + 4 * lines + 0.2 * len(names) / columns)
+    first = None
+    for place, (dtype, pattern) in enumerate(kinds, start=1):
+        ax = figure.add_subplot(lines, columns, place, sharey=first)
+        first = first or ax
+        here = [(row.dtype, row.pattern) == (dtype, pattern) for row in rows]
+        stability_curves(
+            [row for row, shown in zip(rows, here, strict=True) if shown],
+            ax,
+            [size for size, shown in zip(at, here, strict=True) if shown],
+            names,
+        )
+        if (place - 1) % columns:
+            ax.set_ylabel("")
+        ax.set_title(f"{pattern} stragglers, {dtype}")
+    handles, _ = first.get_legend_handles_labels() if first else ([], [])
     figure.legend(
-        handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
+        handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
     )
-    sets = max(row.sets for row in by_workers)
+    sets = max(row.sets for row in rows)
     figure.suptitle(f"median, and up to the worst of {sets} sets of survivors", fontsize=10)
     return figure
 
 
 def save_stability_curves(
-    by_workers: Sequence[StabilityRow],
-    by_stragglers: Sequence[StabilityRow],
+    rows: Sequence[StabilityRow],
     path: str | os.PathLike[str],
+    sizes: Sequence[tuple[int, int]] | None = None,
 ) -> None:
     """Write the picture that `stability_figure` draws to a file.
 
     Raises
     ------
     ValueError
-        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``.
+        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``, or there is no row.
     ImportError
         If matplotlib is not installed.
     """
     check_path(path)
-    figure = stability_figure(by_workers, by_stragglers)
-    save(figure, path)
+    save(stability_figure(rows, sizes), path)
 
 
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
