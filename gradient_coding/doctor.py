@@ -233,28 +233,34 @@ def _listed(paths: list[Path]) -> str:
 
 
 def _imported() -> Path | None:
-    """Return the folder that `import fastgc` takes; None if there is none. Nothing is imported."""
+    """Return the folder or file that `import fastgc` takes; None if there is none.
+
+    It is not imported.
+    """
     spec = importlib.util.find_spec("fastgc")
     if spec is None:
         return None
     if spec.origin is not None:
-        return Path(spec.origin).parent
+        origin = Path(spec.origin)
+        return origin.parent if origin.name == "__init__.py" else origin
     return next(map(Path, spec.submodule_search_locations or ()), None)
 
 
 def _shadow(imported: Path | None, expected: Path) -> list[str]:
-    """Sentences about an import that takes another folder than it should."""
+    """Sentences about an import that takes something else than it should."""
     if imported is None:
         return ["Python finds no package fastgc."]
     if imported.exists() and expected.exists() and imported.samefile(expected):
         return []
     first = imported.parent
-    here = Path().resolve() == first.resolve()
-    why = "the current folder" if here else "the one before it on sys.path"
-    advice = "Leave it, or start Python with -P." if here else "Take it out of PYTHONPATH."
-    return [
-        f"Python imports fastgc from {imported}, not from {expected}: {why}, is first. {advice}"
-    ]
+    if imported.is_file():
+        advice = "Give that file another name."
+    elif first.samefile("."):
+        advice = "Run Python in another folder, or with -P."
+    else:
+        advice = f"Take {first} out of PYTHONPATH."
+    where = f"Python imports fastgc from {imported}, which comes before {expected} on its path."
+    return [f"{where} {advice}"]
 
 
 def _is_checkout(folder: Path) -> bool:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("fastgc", "csrc")
+PLACES = ("fastgc", "gradient_coding", "csrc")
 SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
 TIMEOUT = 1200.0  # seconds, for a fault that makes tests wait for ever
 
@@ -2262,6 +2262,22 @@ MUTANTS = [
         "pairs",
         "quick_two_sum(high, rest + low)",
         "(high + rest, low)",
+    ),
+    # ------------------------------------------------------------------ installation
+    M("install1", "doctor", "if hashed and not path.exists()]", "if not hashed]"),
+    M("install2", "doctor", "[*uninstall, *names]] if names else []", "[*uninstall, NAME]]"),
+    M("install3", "doctor", 'install += ["--force-reinstall", "--no-deps"]', "pass"),
+    M(
+        "install4",
+        "doctor",
+        "ours), ours) if damaged else [])",
+        "ours), ours))",
+    ),
+    M(
+        "install5",
+        "extras",
+        'what = "." if checkout.samefile(".") else str(checkout)',
+        'what = "."',
     ),
 ]
 

@@ -213,12 +213,22 @@ def test_another_folder_that_comes_first(env, tmp_path):
     (tmp_path / "fastgc" / "__init__.py").touch()
     told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
     (line,) = re.findall("^Problem: (.*)$", told, re.M)
-    assert f"imports fastgc from {tmp_path / 'fastgc'}, not from {env.site / 'fastgc'}" in line
-    assert "the current folder" in line
+    first, ours = tmp_path / "fastgc", env.site / "fastgc"
+    assert line == (
+        f"Python imports fastgc from {first}, which comes before {ours} on its path. Run Python in "
+        "another folder, or with -P."
+    )
     assert "To repair it" not in told  # nothing that is installed is wrong
-    assert "PYTHONPATH" in env.run("gradient-coding doctor", status=1, PYTHONPATH=str(tmp_path))
+    told = env.run("gradient-coding doctor", status=1, PYTHONPATH=str(tmp_path))
+    assert f"Take {tmp_path} out of PYTHONPATH." in told
     env.run("gradient-coding doctor", cwd=tmp_path)  # the command does not look there
     env.run("python -P -m gradient_coding doctor", cwd=tmp_path)
+    # a script of one's own
+    shutil.rmtree(tmp_path / "fastgc")
+    (tmp_path / "fastgc.py").touch()
+    told = env.run("python -m gradient_coding doctor", cwd=tmp_path, status=1)
+    assert f"imports fastgc from {tmp_path / 'fastgc.py'}, which comes" in told
+    assert "Give that file another name." in told
 
 
 def test_an_editable_install(env, tmp_path):
