@@ -119,7 +119,7 @@ def env(made, tmp_path):
             env={**variables, **more},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
