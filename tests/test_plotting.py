@@ -1,7 +1,9 @@
 """Pictures: what is drawn is what happened, and the axes suit it."""
 
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -546,7 +548,7 @@ def test_assignment_colours_angles():
 
 def test_assignment_of_equal_coefficients_says_so():
     ax = plotting.assignment(fastgc.BinaryCode(30, stragglers=4))
-    assert ax.get_title().endswith("all coefficients are 1")
+    assert ax.get_xlabel() == "partition; all coefficients are 1"
     assert not ax.texts  # too many to write
     assert len(ax.figure.axes) == 1
 
@@ -561,13 +563,12 @@ def test_assignment_of_many_workers():
     assert ax.get_ylim() == (4999.5, -0.5)
 
 
-def segments(collection):
+def segments(bars):
     """Row, begin and end of each bar."""
-    found = []
-    for path in collection.get_paths():
-        (left, low), (right, high) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-        found.append((round((low + high) / 2), left, right))
-    return found
+    corners = bars.get_path().vertices.reshape(-1, 5, 2)[:, :4]
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    rows = (low + high)[:, 1] / 2
+    return list(zip(rows.round().tolist(), low[:, 0].tolist(), high[:, 0].tolist(), strict=True))
 
 
 def report(number, received, arrivals, wait, decode):
@@ -580,18 +581,20 @@ def test_timeline_shows_who_is_waited_for():
     code = fastgc.BinaryCode(3, stragglers=1)
     rounds = [report(0, [2, 0], [1.0, 2.0], 2.0, 0.5), report(1, [1, 2], [3.0, 4.0], 4.0, 0.0)]
     ax = plotting.timeline(rounds, code)
-    used, unused = map(segments, ax.collections)
+    used, unused = map(segments, ax.patches)
     assert sorted(used) == [(0, 0, 2), (1, 2.5, 5.5), (2, 0, 1), (2, 2.5, 6.5)]
     assert sorted(unused) == [(0, 2.5, 6.5), (1, 0, 2)]
     dots, *lines = ax.lines
     np.testing.assert_array_equal(dots.get_xydata(), [[1, 2], [2, 0], [5.5, 1], [6.5, 2]])
     assert [line.get_xdata()[0] for line in lines] == [2, 6.5]
     assert [text.get_text() for text in ax.texts] == ["round 0", "round 1"]
+    assert len(ax.figure.legends) == 1
+    assert plotting.timeline(rounds, code, frames.new_figure().add_subplot()).get_legend() is None
     assert ax.get_xlabel() == "time (s)"
     ax.figure.canvas.draw()
     ax = plotting.timeline(report(0, [2], [0.25], 0.25, 0.0), code)
     assert ax.get_xlabel() == "time (ms)"
-    assert segments(ax.collections[0]) == [(2, 0, 250)]
+    assert segments(ax.patches[0]) == [(2, 0, 250)]
     assert not ax.texts
 
 
@@ -600,7 +603,7 @@ def test_timeline_of_several_messages():
     code = fastgc.Uncoded(2, 4, load=2)
     assert list(code.message_counts) == [2, 2]
     ax = plotting.timeline(report(0, [0, 2, 3], [1.0, 2.0, 3.0], 3.0, 0.0), code)
-    used, unused = map(segments, ax.collections)
+    used, unused = map(segments, ax.patches)
     assert used == [(0, 0, 1), (1, 0, 3)]
     assert unused == [(0, 1, 3)]
 
@@ -619,7 +622,7 @@ def test_timeline_of_a_run():
     assert [text.get_text() for text in two.texts] == ["round 2", "round 3"]
     first = run.rounds[1]
     assert two.lines[1].get_xdata()[0] == pytest.approx(first.wait)
-    assert len(segments(two.collections[0])) == sum(len(r.survivors) for r in run.rounds[1:3])
+    assert len(segments(two.patches[0])) == sum(len(r.survivors) for r in run.rounds[1:3])
 
 
 def test_timeline_refuses_what_it_cannot_draw():
@@ -642,3 +645,19 @@ def test_pictures_are_saved(tmp_path):
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
     with pytest.raises(ValueError, match="must end in"):
         plotting.save(ax, tmp_path / "a.bmp")
+
+
+def test_pictures_of_the_readme_are_drawn(tmp_path):
+    pytest.importorskip("sklearn")
+    script = Path(__file__).parents[1] / "docs" / "pictures.py"
+    subprocess.run([sys.executable, "-P", str(script), "--out", str(tmp_path)], check=True)
+    for name, texts in {
+        "assignment": ("ReedSolomon: n = 8 workers, load w = 3", "worker", "partition"),
+        "timeline": ("coded: any 6 of 8 messages suffice", "at work, not waited for"),
+        "accuracy": ("coded, Reed-Solomon", "uncoded, ignores stragglers", "test error"),
+    }.items():
+        for folder in (tmp_path, script.parent):  # as it is drawn, and as it stands there
+            picture = (folder / f"{name}.svg").read_text(encoding="utf-8")
+            assert len(picture) < 60_000
+            for text in texts:
+                assert f"<!-- {text} -->" in picture

@@ -29,7 +29,7 @@ _PALE = 0.3  # ink of the smallest coefficients
 _POSITIVE, _NEGATIVE = COLOURS[0], COLOURS[4]  # in grey, the one is dark and the other light
 _USED, _UNUSED, _DECODED = COLOURS[0], "0.82", COLOURS[1]
 _BAR = 0.38  # half a worker's bar, in rows
-_LABELLED = 8  # rounds up to which each is named
+_LABELLED = 0.09  # part of the axis from which on a round has room for its name
 
 
 def assignment(code: Code, ax: Axes | None = None) -> Axes:
@@ -91,7 +91,7 @@ def assignment(code: Code, ax: Axes | None = None) -> Axes:
     title = f"{type(code).__name__}: n = {workers} workers, load w = {code.load}"
     values = grid[ink > 0]
     if values.size and (values == values[0]).all():
-        title += f"\nall coefficients are {_number(values[0])}"
+        ax.set_xlabel(f"{ax.get_xlabel()}; all coefficients are {_number(values[0])}")
     elif np.iscomplexobj(grid):
         _key(ax, largest, "complex")
     else:
@@ -174,7 +174,7 @@ def _key(ax: Axes, largest: float, kind: str) -> None:
     from matplotlib.colors import ListedColormap, Normalize
 
     if kind == "complex":
-        low, high, label = -180.0, 180.0, "angle of the coefficient (°); pale: small"
+        low, high, label = -180.0, 180.0, "angle of the coefficient (°)"
         shades = _hue(np.linspace(-np.pi, np.pi, 256))
     else:
         low, high, label = -largest if kind == "signed" else 0.0, largest, "coefficient"
@@ -183,6 +183,7 @@ def _key(ax: Axes, largest: float, kind: str) -> None:
     shown = ScalarMappable(Normalize(low, high), colours)
     figure: Any = ax.figure
     bar = figure.colorbar(shown, ax=ax, label=label, shrink=0.7)
+    bar.solids.set_rasterized(True)  # in files of vectors 256 rectangles are long
     if kind == "complex":
         bar.set_ticks([-180, -90, 0, 90, 180])
 
@@ -217,7 +218,8 @@ def timeline(
     code : Code
         The code of these rounds.
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+        Where to draw, without a legend (``ax.legend()`` adds it); else a new figure that pyplot
+        does not know of, ``ax.figure``, with one.
 
     Returns
     -------
@@ -248,6 +250,7 @@ def timeline(
                 f"round {each.number} has message {each.received.max()}, but {code!r} has "
                 f"{sender.size} messages, numbered from 0: give the code of these rounds"
             )
+    own = ax is None
     if ax is None:
         ax = new_figure(7, max(2.6, 1.4 + 0.16 * min(code.n, 40))).add_subplot()
     long = shown[-1].end - shown[0].begin
@@ -282,7 +285,7 @@ def timeline(
         label = "messages suffice: decoded" if at == 0 else "_decoded"
         ready = per_second * (each.ready - begin)
         ax.axvline(ready, color=_DECODED, linewidth=1.4, label=label)
-        if 1 < len(shown) <= _LABELLED:
+        if len(shown) > 1 and each.end - each.begin > _LABELLED * long:
             middle = per_second * ((each.begin + each.ready) / 2 - begin)
             ax.text(
                 middle,
@@ -300,7 +303,8 @@ def timeline(
     ax.set_ylabel("worker")
     plain_frame(ax)
     ax.grid(False, axis="y")
-    ax.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    if own:
+        ax.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return ax
 
 
@@ -338,11 +342,12 @@ def _laid_out(rounds: Any) -> list[_Shown]:
 
 def _bars(ax: Axes, bars: list[tuple[int, float, float]], colour: str, label: str) -> None:
     """Bars of workers from one time to another, as one object: there may be thousands."""
-    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
-    corners = [
-        [(left, row - _BAR), (right, row - _BAR), (right, row + _BAR), (left, row + _BAR)]
-        for row, left, right in bars
-    ]
-    if corners:
-        ax.add_collection(PolyCollection(corners, facecolor=colour, linewidth=0, label=label))
+    if bars:
+        rows, left, right = np.array(bars).T
+        low, high = rows - _BAR, rows + _BAR
+        corners = np.array([(left, low), (right, low), (right, high), (left, high)])
+        outline = Path.make_compound_path_from_polys(corners.transpose(2, 0, 1))
+        ax.add_patch(PathPatch(outline, facecolor=colour, linewidth=0, label=label))

@@ -1,0 +1,89 @@
+"""The README's three pictures, drawn anew: ``python docs/pictures.py``.
+
+All time in them is simulated, so that they are the same wherever they are drawn. The last workers
+are always slow. Needs the extras train and plot.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import fastgc
+from fastgc import plotting
+from fastgc.engines import SimulatedCluster
+from fastgc.plotting import frames
+
+SMALL = fastgc.ReedSolomon(8, stragglers=2)
+SMALL_DELAYS = "6 of exponential:mean=0.02; 2 of exponential:mean=0.15"
+
+N, STRAGGLERS = 20, 4
+DELAYS = f"{N - STRAGGLERS} of exponential:mean=0.01; {STRAGGLERS} of exponential:mean=0.2"
+SCHEMES = {
+    "coded, Reed-Solomon": fastgc.ReedSolomon(N, stragglers=STRAGGLERS),
+    "coded, binary": fastgc.BinaryCode(N, stragglers=STRAGGLERS),
+    "uncoded, waits for all": fastgc.Uncoded(N),
+    "uncoded, ignores stragglers": fastgc.Uncoded(N, tolerance=STRAGGLERS / N),
+}
+
+
+def assignment(path: Path) -> None:
+    """Draw who computes what."""
+    plotting.save(plotting.assignment(SMALL), path)
+
+
+def train(code: fastgc.Code, name: str, rounds: int, delays: str, cost: float) -> fastgc.History:
+    """Train in simulated time: `cost` seconds for a partial gradient, beside the delays."""
+    return fastgc.train(
+        code,
+        fastgc.data.load("digits").by_label(),
+        name=name,
+        rounds=rounds,
+        engine=partial(SimulatedCluster, cost=cost, interrupted=False),
+        delays=fastgc.delays.parse(delays),
+    )
+
+
+def timeline(path: Path) -> None:
+    """Draw the same round twice, with the code and without one."""
+    figure = frames.new_figure(7.6, 5)
+    axes = figure.subplots(2, 1, sharex=True)
+    ends = []
+    for ax, code, name in zip(
+        axes,
+        (SMALL, fastgc.Uncoded(SMALL.n)),
+        ("coded: any 6 of 8 messages suffice", "uncoded: all are waited for"),
+        strict=True,
+    ):
+        history = train(code, name, 1, SMALL_DELAYS, 0.005)
+        plotting.timeline(history, code, ax)
+        ax.set_title(name, fontsize="medium", loc="left")
+        ends.append(1e3 * history.rounds[-1].time)
+    axes[0].set_xlim(0, 1.02 * max(ends))
+    axes[0].set_xlabel("")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    plotting.save(figure, path)
+
+
+def accuracy(path: Path) -> None:
+    """Draw the time to a test error, with a code, waiting for all, and ignoring stragglers."""
+    runs = [train(code, name, 150, DELAYS, 0.001) for name, code in SCHEMES.items()]
+    ax = plotting.error_curves(runs)
+    ax.set_title("digits sorted by label; 4 of 20 workers are always slow", fontsize="medium")
+    ax.set_xlabel("simulated time (s)")
+    plotting.save(ax, path)
+
+
+def main() -> None:
+    """Draw them to a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="default: docs")
+    folder = parser.parse_args().out
+    for draw in (assignment, timeline, accuracy):
+        draw(folder / f"{draw.__name__}.svg")
+
+
+if __name__ == "__main__":
+    main()
