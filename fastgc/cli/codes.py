@@ -37,11 +37,11 @@ def codes(
     stragglers: Stragglers = None,
     partitions: Partitions = None,
     trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of data, orders and random codes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of data, orders and random codes.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare codes: loads, thresholds, communication, decoding time and precision, measured."""
+    """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from ..costs import measure
     from ..history import json_ready
     from ..planning.plan import reasons

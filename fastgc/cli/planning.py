@@ -42,7 +42,7 @@ Delays = Annotated[
 ]
 Cost = Annotated[float, typer.Option(min=0.0, help="Seconds to compute one partial gradient.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds to simulate of each code.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of delays and random codes.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of delays and random codes.")]
 Finish = Annotated[
     bool,
     typer.Option(

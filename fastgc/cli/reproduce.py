@@ -26,7 +26,7 @@ def reproduce(
     rounds: Annotated[
         int, typer.Option(min=1, help="Rounds simulated for each point of a figure.")
     ] = 100_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
     data: Annotated[
         str | None,
         typer.Option(

@@ -44,15 +44,14 @@ def stability(
         ),
     ] = "0.125",
     dtypes: Annotated[
-        str, typer.Option("--dtype", help="Of the messages, as in float64x2,float64,float16.")
+        str, typer.Option("--dtype", help="Types of the messages, as in float64x2,float64,float16.")
     ] = "float64",
     equal: Annotated[
         str,
         typer.Option(
-            help="What is the same for all codes: stragglers; or what a code has at most as much "
-            "of as the first one, being made for as many stragglers as that allows: load (the "
-            "largest), mean_load, messages (needed; for as few), message_size, decode_seconds, "
-            "error."
+            help="What codes have in common. stragglers: they tolerate equally many. Or each "
+            "tolerates as many as it can without more of something than the first code: load (the "
+            "largest), mean_load, messages (that it needs), message_size, decode_seconds, error."
         ),
     ] = "stragglers",
     patterns: Annotated[
@@ -63,7 +62,7 @@ def stability(
         ),
     ] = "random,neighbouring",
     trials: Annotated[int, typer.Option(min=1, help="Sets of survivors of each kind.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of data, sets and random codes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of data, sets and random codes.")] = 0,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -74,9 +73,9 @@ def stability(
     circle: Annotated[
         Path | None,
         typer.Option(
-            help="Plot the exact and the near-exact vector of the first code, a Reed-Solomon code "
-            "in one cluster, of the first size, around its circle, neighbours straggling, to this "
-            "file."
+            help="Plot decoding vectors around the circle of evaluation points to this file: "
+            "exact and near-exact ones of the first code, a Reed-Solomon code in one cluster, for "
+            "the first size, where neighbours straggle."
         ),
     ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")] = None,
@@ -86,8 +85,8 @@ def stability(
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
-    --equal load compares those of equal load. All meet the same stragglers, but each adversarial
-    ones of its own.
+    --equal load compares those of equal load. All codes meet the same stragglers. Adversarial ones
+    are searched for each code.
     """
     from ..history import json_ready
     from ..planning.plan import reasons

@@ -67,7 +67,14 @@ def _complete_engines(incomplete: str) -> list[str]:
     return [name for name in ENGINES if name.startswith(incomplete)]
 
 
-@app.command(cls=ListingCommand, rich_help_panel=TRAINING)
+EXAMPLE = (
+    "Four machines are always slow, and each machine sees few classes: fastgc train "
+    '--compare uncoded,ignore --by-label --delays "16 of exponential:mean=0.01; 4 of '
+    'exponential:mean=0.2" --plot comparison.png'
+)
+
+
+@app.command(cls=ListingCommand, rich_help_panel=TRAINING, epilog=EXAMPLE)
 def train(
     code: Annotated[
         str | None,
@@ -184,7 +191,7 @@ def train(
     c: Annotated[
         float | None,
         typer.Option(
-            help="With cada and gcada: the larger, the fewer are asked. (default: 0.3)",
+            help="With cada and gcada: the larger, the fewer workers are asked. (default: 0.3)",
             rich_help_panel=OPTIMIZER,
         ),
     ] = None,
@@ -228,7 +235,7 @@ def train(
         int,
         typer.Option(
             min=0,
-            help="For the data's split, the delays, random codes and networks.",
+            help="Seed of the data's split, the delays, random codes and networks.",
             rich_help_panel=WORKERS,
         ),
     ] = 0,
@@ -346,7 +353,7 @@ def train(
     max_error: Annotated[
         float | None,
         typer.Option(
-            help="Predicted error of a gradient that is too much.", rich_help_panel=TRACKING
+            help="Largest predicted error of a gradient that is accepted.", rich_help_panel=TRACKING
         ),
     ] = None,
     on_error: Annotated[

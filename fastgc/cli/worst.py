@@ -38,8 +38,8 @@ FIELDS = (
 Sizes = Annotated[
     str, typer.Option(help="Workers and stragglers, as in 64/16,256/32; 1/8 straggle if not said.")
 ]
-Dtype = Annotated[str, typer.Option(help="Of the messages.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of sets, data and random codes.")]
+Dtype = Annotated[str, typer.Option(help="Type of the messages.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of sets, data and random codes.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -57,10 +57,10 @@ def worst(
     sizes: Sizes = "64/16,256/32",
     dtype: Dtype = "float64",
     steps: Annotated[
-        int, typer.Option(min=0, help="Random sets, windows, and exchanges in each of 3 runs.")
+        int, typer.Option(min=0, help="Steps of the search: random sets, windows, and exchanges.")
     ] = 1000,
     seconds: Annotated[
-        float | None, typer.Option(help="Of search at most, for each code and size.")
+        float | None, typer.Option(help="Longest search for each code and size, in seconds.")
     ] = None,
     seed: Seed = 0,
     csv_file: Csv = None,

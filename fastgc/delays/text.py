@@ -34,7 +34,8 @@ FORMS = (
     'none, "pareto: scale=0.005, shape=1.1", "shifted-exponential: shift=0.01, rate=10", '
     '"exponential: mean=0.01" or "empirical: FILE" (npy, json, csv, txt), each with per=round or '
     'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
-    'of MODEL" makes workers differ; a class that can be imported is "module:Class:key=value"'
+    'of MODEL" makes workers differ, the same ones in all rounds; a class that can be '
+    'imported is "module:Class:key=value"'
 )
 
 _MOST_WORKERS = 10**6
