@@ -5,33 +5,56 @@
 
 #include "levels.h"
 
+#ifdef FGC_X86_DISPATCH
+#include <cpuid.h>
+#endif
+
+/* What the system saves of registers when it changes threads, by bits of XCR0: those of AVX, and of
+ * AVX-512. */
+enum { YMM = 0x06, ZMM = 0xe6 };
+
+/* What kernels of a level need, by bits as in <cpuid.h>: of XCR0, and of leaves 1 and 7 of cpuid. */
+typedef struct {
+    unsigned saved, basic, extended;
+} features;
+
 /* Best last. */
-static const fgc_level *const levels[] = {
-    &fgc_level_baseline,
+static const struct {
+    const fgc_level *table;
+    features needed;
+} levels[] = {
+    {&fgc_level_baseline, {0, 0, 0}},
 #ifdef FGC_HAVE_AVX2
-    &fgc_level_avx2,
+    {&fgc_level_avx2, {YMM, bit_FMA | bit_F16C, bit_AVX2}},
 #endif
 #ifdef FGC_HAVE_AVX512
-    &fgc_level_avx512,
+    {&fgc_level_avx512,
+     {ZMM, bit_FMA | bit_F16C, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL}},
 #endif
 };
+enum { LEVELS = sizeof levels / sizeof *levels };
 
-static int supported(const char *name)
+/* Of this processor. Not by __builtin_cpu_supports, which asks a library of the compiler: some links
+ * bring one that finds nothing, and all would run at the baseline. */
+static features found(void)
 {
-#if defined(FGC_HAVE_AVX2) || defined(FGC_HAVE_AVX512)
-    __builtin_cpu_init();
-#ifdef FGC_HAVE_F16C
-    if (!strcmp(name, "avx2") && !__builtin_cpu_supports("f16c"))
-        return 0;
+    features f = {0, 0, 0};
+#ifdef FGC_X86_DISPATCH
+    unsigned a, b, c, d;
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) { /* else there is no XCR0 */
+        f.basic = c;
+        __asm__("xgetbv" : "=a"(f.saved), "=d"(d) : "c"(0));
+        if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+            f.extended = b;
+    }
 #endif
-    if (!strcmp(name, "avx2"))
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (!strcmp(name, "avx512"))
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("fma");
-#endif
-    return !strcmp(name, "baseline");
+    return f;
+}
+
+static int suffices(features f, features needed)
+{
+    return !(needed.saved & ~f.saved) && !(needed.basic & ~f.basic) &&
+           !(needed.extended & ~f.extended);
 }
 
 /* Of two threads that both get to level() first, each stores the same pointer. */
@@ -41,10 +64,10 @@ static const fgc_level *level(void)
 {
     const fgc_level *best = atomic_load_explicit(&active, memory_order_relaxed);
     if (!best) {
-        best = levels[0];
-        for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
-            if (supported(levels[i]->name))
-                best = levels[i];
+        const features f = found();
+        for (int i = 0; i < LEVELS; i++)
+            if (suffices(f, levels[i].needed))
+                best = levels[i].table;
         atomic_store_explicit(&active, best, memory_order_relaxed);
     }
     return best;
@@ -54,9 +77,9 @@ const char *fgc_simd(void) { return level()->name; }
 
 int fgc_simd_select(const char *name)
 {
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (!strcmp(levels[i]->name, name) && supported(name)) {
-            atomic_store_explicit(&active, levels[i], memory_order_relaxed);
+    for (int i = 0; i < LEVELS; i++)
+        if (!strcmp(levels[i].table->name, name) && suffices(found(), levels[i].needed)) {
+            atomic_store_explicit(&active, levels[i].table, memory_order_relaxed);
             return 1;
         }
     return 0;

@@ -1,7 +1,12 @@
 """Kernels against the truth, under every backend, thread count and SIMD level."""
 
+import platform
+import re
+import subprocess
+import sys
 import warnings
 import weakref
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -229,6 +234,32 @@ def test_what_simd_levels_there_are(level):
     assert compiled.simd() == level
     assert compiled.select_simd(before)
     assert compiled.simd() == before
+
+
+FLAGS = {
+    "baseline": set(),
+    "avx2": {"avx2", "fma", "f16c"},
+    "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "fma", "f16c"},
+}
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="needs Linux on x86-64"
+)
+@pytest.mark.any_backend
+def test_simd_levels_are_those_of_the_processor():
+    """The kernel lists what the processor has and the system saves."""
+    compiled = pytest.importorskip("fastgc.kernels.c")
+    has = set(re.search(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.M)[1].split())
+    expected = [level for level, needed in FLAGS.items() if needed <= has]
+    source = "from fastgc.kernels.c import simd; print(simd())"
+    chosen = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
+    assert chosen.stdout.strip() == expected[-1], chosen.stderr
+    before = compiled.simd()
+    try:
+        assert [level for level in FLAGS if compiled.select_simd(level)] == expected
+    finally:
+        assert compiled.select_simd(before)
 
 
 @pytest.mark.any_backend
