@@ -8,14 +8,17 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
+#include <stdatomic.h>
+#include <string.h>
+
+#include "clock.h"
+
+#ifndef _WIN32
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
-
+#endif
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -49,7 +52,9 @@ enum { MOST_HELPERS = 255 };
 typedef struct {
     APART atomic_uint called; /* the number of the last job that this thread was called to */
     atomic_int asleep;
+#ifndef _WIN32
     pthread_t thread;
+#endif
     int apart; /* the processor that it keeps away from, plus 1 */
 } helper;
 
@@ -95,6 +100,14 @@ static void sleep_on(atomic_uint *word, unsigned seen)
 static void wake(atomic_uint *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
 
 static void renew(void) {}
+#elif defined(_WIN32)
+static void sleep_on(atomic_uint *word, unsigned seen)
+{
+    while (atomic_load(word) == seen)
+        WaitOnAddress((void *)word, &seen, sizeof seen, INFINITE);
+}
+
+static void wake(atomic_uint *word) { WakeByAddressSingle((void *)word); }
 #else
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -121,13 +134,6 @@ static void renew(void)
     pthread_cond_init(&changed, NULL);
 }
 #endif
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 /* Look at `word` for so long, or until it is not `seen`; what it is. */
 static unsigned spin_on(atomic_uint *word, unsigned seen, int64_t nanoseconds)
@@ -186,6 +192,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
+#ifndef _WIN32 /* where nothing forks */
 /* A forked child has none of the threads; a job under way in another thread of its parent is not its. */
 static void forked(void)
 {
@@ -197,11 +204,14 @@ static void forked(void)
     atomic_store(&pool.ticket, 0);
     atomic_flag_clear(&pool.busy);
 }
+#endif
 
 void fgc_pool_set(int threads, int64_t spin, int64_t least)
 {
+#ifndef _WIN32
     if (!atomic_exchange(&pool.hooked, 1))
         pthread_atfork(NULL, NULL, forked);
+#endif
     if (threads > 0)
         atomic_store(&pool.threads, threads <= MOST_HELPERS ? threads : MOST_HELPERS + 1);
     if (spin >= 0)
@@ -216,7 +226,27 @@ void fgc_pool_counts(int64_t *called, int64_t *shared)
     *shared = atomic_load(&pool.shared);
 }
 
+enum { STACK = 1 << 20 }; /* some systems give 128 kB, which a block fills */
+
 /* So many threads, if there can be; how many there are. */
+#ifdef _WIN32
+static DWORD WINAPI begin(void *argument)
+{
+    serve(argument);
+    return 0;
+}
+
+static int start(int helpers)
+{
+    for (; pool.started < helpers; pool.started++) {
+        const HANDLE thread = CreateThread(NULL, STACK, begin, pool.helpers + pool.started, 0, NULL);
+        if (!thread)
+            break;
+        CloseHandle(thread); /* it goes on */
+    }
+    return pool.started;
+}
+#else
 static int start(int helpers)
 {
     /* Signals are for the caller's threads, but for those that a fault raises in the thread itself. */
@@ -227,7 +257,7 @@ static int start(int helpers)
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, 1 << 20); /* some systems give 128 kB, which a block fills */
+    pthread_attr_setstacksize(&attributes, STACK);
     for (; pool.started < helpers; pool.started++) {
         helper *const new = pool.helpers + pool.started;
         if (pthread_create(&new->thread, &attributes, serve, new))
@@ -240,6 +270,7 @@ static int start(int helpers)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return pool.started;
 }
+#endif
 
 /* Whether the caller may use another processor than the one it is on. */
 static int room(void)

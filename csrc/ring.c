@@ -10,10 +10,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "clock.h"
 #include "fastgc.h"
+
+#ifdef _WIN32
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
 
 #ifdef __linux__
 #include <linux/futex.h>
@@ -28,13 +33,6 @@ enum { LINE = 8, NEWS = 4, ORDER = 4, ORDERS = 2 * LINE };
 enum { FEW = 8 };
 
 typedef _Atomic int64_t shared;
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static int64_t read_shared(const int64_t *word) { return atomic_load((shared *)word); }
 
@@ -236,7 +234,7 @@ int64_t fgc_rings_gather(const fgc_rings *r, int64_t *taken, fgc_news *out, int6
         const int64_t half = (into->least - state[0] + 1) / 2;
         const int64_t count = fgc_rings_want(r, taken, out, most, half > 1 ? half : 1);
         const int64_t left = take_in(r, into, out, count, start);
-        if (left || !go_on || state[0] > before && (into->once || state[1] <= 0))
+        if (left || !go_on || (state[0] > before && (into->once || state[1] <= 0)))
             return left;
         if (!count) {
             const int64_t rest = until - now();

@@ -36,9 +36,10 @@ ENTRY_BYTES = 200  # what Python takes for an entry, about
 # One for all caches, held for less than a microsecond. A fork waits for it: its child would find a
 # lock that another thread held, for ever, and what that thread was about to change.
 _lock = threading.RLock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 class CacheInfo(NamedTuple):
