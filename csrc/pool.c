@@ -101,13 +101,24 @@ static void wake(atomic_uint *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVAT
 
 static void renew(void) {}
 #elif defined(_WIN32)
+static SRWLOCK lock = SRWLOCK_INIT;
+static CONDITION_VARIABLE changed = CONDITION_VARIABLE_INIT;
+
 static void sleep_on(atomic_uint *word, unsigned seen)
 {
+    AcquireSRWLockExclusive(&lock);
     while (atomic_load(word) == seen)
-        WaitOnAddress((void *)word, &seen, sizeof seen, INFINITE);
+        SleepConditionVariableSRW(&changed, &lock, INFINITE, 0);
+    ReleaseSRWLockExclusive(&lock);
 }
 
-static void wake(atomic_uint *word) { WakeByAddressSingle((void *)word); }
+static void wake(atomic_uint *word)
+{
+    (void)word;
+    AcquireSRWLockExclusive(&lock);
+    WakeAllConditionVariable(&changed);
+    ReleaseSRWLockExclusive(&lock);
+}
 #else
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
