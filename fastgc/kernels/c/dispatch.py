@@ -8,7 +8,10 @@ __all__ = ["select_simd", "simd"]
 
 
 def simd() -> str:
-    """Level of SIMD instructions in use: "baseline", "avx2" or "avx512"."""
+    """Level of SIMD instructions in use: "baseline", "avx2" or "avx512".
+
+    The baseline is what every processor of a kind has: SSE2 on x86-64, NEON on 64-bit ARM.
+    """
     return str(ffi.string(lib.fgc_simd()), "ascii")
 
 
