@@ -24,6 +24,7 @@ Array = NDArray[Any]
 _MOST = 600  # rows and columns of a picture: more would be narrower than a pixel
 _WRITTEN = 12  # workers and partitions up to which coefficients are written out
 _RULED = 40  # up to which cells are apart
+_PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
 _PALE = 0.3  # ink of the smallest coefficients
 _POSITIVE, _NEGATIVE = COLOURS[0], COLOURS[4]  # in grey, the one is dark and the other light
@@ -70,8 +71,9 @@ def assignment(code: Code, ax: Axes | None = None) -> Axes:
     grid = _coefficients(code, rows, min(columns, _MOST))
     ink = np.abs(grid)
     largest = ink.max(initial=0.0) or 1.0
+    pixels = np.ones((_PIXELS, _PIXELS, 1)) if max(workers, columns) <= _RULED else 1
     ax.imshow(
-        _colours(grid / largest),
+        np.kron(_colours(grid / largest), pixels),
         extent=(-0.5, columns - 0.5, workers - 0.5, -0.5),
         aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
         interpolation="none",
