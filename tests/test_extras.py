@@ -61,6 +61,15 @@ def test_messages_name_extras_that_there_are():
     assert not [text for text in sources if "fastgc[" in text]
 
 
+def test_guides_name_this_distribution():
+    guides = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*.md")}
+    assert "README.md" in guides
+    assert not [name for name, text in guides.items() if "fastgc[" in text]
+    for text in guides.values():
+        for what in re.findall(r'pip install (?:--\w+ )*"?([\w.-]+)\[', text):
+            assert what in (".", "gradient-coding")
+
+
 def test_extras_refer_to_this_distribution():
     refers = [each for extra in EXTRAS.values() for each in extra if re.match(r"[\w-]+\[", each)]
     assert len(refers) >= 4
