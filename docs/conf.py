@@ -1,7 +1,6 @@
 """How the documentation is built: ``.ci/docs``, or ``sphinx-build docs docs/_build/html``."""
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
 
@@ -39,8 +38,6 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_ext", "examples"]
 nitpicky = True
-if not (DOCS.parent / "CHANGELOG.md").exists():
-    exclude_patterns.append("changelog.md")
 
 # Pages: Markdown, of which those with code cells are run, in a folder that is thrown away.
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
@@ -68,20 +65,3 @@ html_theme_options = {
     "source_branch": "main",
     "source_directory": "docs/",
 }
-
-
-def setup(app):
-    """Read the start page as if it named those pages only that are there."""
-    app.connect("source-read", without_missing_pages)
-
-
-def without_missing_pages(app, docname, source):
-    """Leave out cards and lines of pages that are not there."""
-    if docname == "index":
-        pages = app.env.found_docs
-        card = r"\n:::\{grid-item-card\} [^\n]*\n:link: (\S+)\n.*?\n:::\n"
-        line = r"\n([\w/]+)(?=\n)"
-        for pattern in (card, line):
-            source[0] = re.sub(
-                pattern, lambda m: m[0] if m[1] in pages else "", source[0], flags=re.S
-            )
