@@ -403,6 +403,9 @@ def test_sorted_by_label():
     assert listed.X_train[:, 0].tolist() == [1, 3, 6, 2, 5, 0, 4]  # each class in its old order
     np.testing.assert_array_equal(listed.X_train[:, 1], listed.y_train)
     assert listed.X_test is data.X_test
+    many = np.random.default_rng(0).integers(0, 2, 500)
+    of_many = Dataset("many", np.arange(500.0)[:, None], many, X[:, :1], y % 2).by_label()
+    assert (np.diff(of_many.X_train[:, 0]) > 0).sum() == 498
     column = Dataset("column", X, y[:, None] / 2, X, y[:, None] / 2).by_label()
     assert column.y_train.tolist() == [[0], [0], [0], [0.5], [0.5], [1], [1]]
     with pytest.raises(ValueError, match="two has 2 targets a sample: sorting by label needs one"):

@@ -627,6 +627,17 @@ def test_timeline_of_a_run():
     assert len(segments(two.patches[0])) == sum(len(r.survivors) for r in run.rounds[1:3])
 
 
+def test_rounds_of_a_run_begin_when_the_last_update_is_done():
+    code = fastgc.Uncoded(1)
+    records = [
+        SimpleNamespace(round=number, received=[0], arrivals=[1.0], wait=1.0, decode=0.5, time=time)
+        for number, time in ((3, 10.0), (4, 13.0), (9, 99.0))
+    ]
+    ax = plotting.timeline(records, code)
+    # round 4 took 3 s with the update; of those between 4 and 9 nothing is known
+    assert segments(ax.patches[0]) == [(0, 0, 1), (0, 1.5, 2.5), (0, 4.5, 5.5)]
+
+
 def test_timeline_refuses_what_it_cannot_draw():
     code = fastgc.BinaryCode(3, stragglers=1)
     with pytest.raises(ValueError, match="there is no round"):
