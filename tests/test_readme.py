@@ -1,5 +1,6 @@
 """Python and commands of the README run; its figures come from a command that it names."""
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -42,11 +43,40 @@ def test_examples_run(folder, capsys):
             exec(block, names)  # one after the other; some check what they computed
     everything = [np.random.default_rng(j).standard_normal(1000) for j in range(80)]
     np.testing.assert_allclose(names["gradient"], np.sum(everything, axis=0), atol=1e-10)
-    trust, residual, *checked = capsys.readouterr().out.splitlines()
-    assert trust.startswith("Trust(relative_error=")
-    said = float(re.search(r"print\(mine.residual.*: ([\d.]+) of it", TEXT)[1])
-    assert float(residual) == pytest.approx(said, abs=0.005)
-    assert checked[-1].startswith("engines run it: simulated")
+    assert capsys.readouterr().out.startswith("Trust(relative_error=")
+
+
+def test_the_pytorch_script_runs(folder):
+    pytest.importorskip("torch")
+    (folder / "coded.py").write_text(
+        (folder / "coded.py").read_text().replace("range(100)", "range(3)") + "    print(step)\n"
+    )
+    assert run("python coded.py", folder) == "2\n"
+
+
+def test_the_table_of_times_is_what_the_command_prints(tmp_path):
+    """The calls, in that order, and times that are read as such; no times are compared here."""
+    text = section("How fast?")
+    (command,) = blocks("sh", text)
+    program, script = command.split()
+    found = run(f"{program} {ROOT / script} --quick", tmp_path)
+    tables = [
+        [row.strip("| ").split(" | ") for row in shown.splitlines() if row.startswith("|")]
+        for shown in (text, found)
+    ]
+    head, said, measured = tables[0][0], *(table[2:] for table in tables)
+    assert head == tables[1][0]
+    assert len(said) == 8
+    if importlib.util.find_spec("torch") is None:
+        said = [row for row in said if "torch.optim" not in row[2]]
+    for ours, theirs in zip(said, measured, strict=True):
+        assert re.sub(r"[\d,]+", "", ours[0]) == re.sub(r"[\d,]+", "", theirs[0])
+        assert ours[2] == theirs[2]
+        mine, other = (
+            float(t.split()[0]) * {"µs": 1e-6, "ms": 1e-3}[t.split()[1]] for t in ours[1::2]
+        )
+        assert float(ours[4]) == pytest.approx(other / mine, rel=0.06)
+        assert float(ours[4]) > 1
 
 
 @pytest.mark.xdist_group("numba")
@@ -76,7 +106,7 @@ def run(command, folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("command", blocks("sh", section("Your own code"))[0].splitlines())
+@pytest.mark.parametrize("command", blocks("sh", section("Extending"))[0].splitlines())
 def test_own_code_on_the_command_line(command, folder):
     extra = {"python": "--engines simulated", "fastgc train": "--engine simulated"}
     words = next((words for begin, words in extra.items() if command.startswith(begin)), "")
