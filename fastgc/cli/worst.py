@@ -132,6 +132,7 @@ def worst(
                 "start, worst: relative error of the gradient as trust() predicts it, before "
                 "exchanges and after; measured: of random gradients, for the worst set"
             )
+            typer.echo(_explained(rows))
     for line in reasons(refused):
         typer.echo(line, err=True)
 
@@ -199,6 +200,13 @@ def spare(
     head = ["code", "n", "way", "more", "load", "silent", "random", "max", "arc", "worst"]
     title = f"errors to expect with something to spare, {dtype}, {sets} sets, seed {seed}"
     _show(title, head, cells, markdown=markdown)
+    if not markdown:
+        typer.echo(
+            "way, more: what there is more of, load or waiting, and how much; silent: workers that "
+            "do not answer; random, max: error of the gradient, relative, for random sets of them, "
+            "median and largest; arc: for neighbours; worst: for the worst set found"
+        )
+        typer.echo(_explained(rows))
     if error is not None:
         for text, n, s in entries:
             mine = [row for row in rows if (row["code"], row["n"]) == (text, n)]
@@ -206,6 +214,12 @@ def spare(
                 good = [row for row in mine if row["way"] == way and row["worst"] <= error]
                 said = f"{key} {good[0][key]}" if good else "nothing tried"
                 typer.echo(f"{text}, n={n}, s={s}, by {way}: {said} reaches {error:.0e}")
+
+
+def _explained(rows: Sequence[dict[str, Any]]) -> str:
+    """What names of codes stand for."""
+    names = dict.fromkeys(row["code"] for row in rows)
+    return f"Codes: {', '.join(map(catalogue.describe, names))}."
 
 
 def _named(names: str) -> list[str]:
