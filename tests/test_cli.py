@@ -160,6 +160,15 @@ def test_what_an_engine_lacks_is_said_first(engine, monkeypatch, tmp_path):
     assert f"[{engine}]" in line
 
 
+def test_engines_that_are_not_started_so_say_how(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.delenv("RANK", raising=False)
+    result = run("train", "--engine", "torch")
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert "torchrun --nproc-per-node" in line
+
+
 def test_by_label(tmp_path):
     """Who ignores the slow ones does without their classes; a code does not."""
     history = tmp_path / "runs.json"
