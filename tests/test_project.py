@@ -141,7 +141,9 @@ def test_commands_of_the_guide_exist(command):
     options = [word for word in rest if word.startswith("--")]
     if program.startswith(".ci/"):
         assert there_is(program)
-        assert all(f"{word})" in read(program) for word in rest if there_is(program))
+        if (ROOT / program).exists():
+            text = read(program)
+            assert all(f"{word})" in text or f'"{word}"' in text for word in rest)
     elif program.endswith("/pip"):
         (wanted,) = re.findall(r"\.\[(.*)\]$", rest[-1])
         assert EXTRAS.keys() >= set(wanted.split(","))
