@@ -253,17 +253,16 @@ def test_the_page_of_commands_has_all_of_them():
 
 def test_the_help_of_a_command_is_all_in_its_page():
     typer = pytest.importorskip("typer")
-    pytest.importorskip("sphinx")
     from fastgc.cli import app
 
-    spec = importlib.util.spec_from_file_location("commands", DOCS / "_ext" / "commands.py")
-    extension = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(extension)
+    spec = importlib.util.spec_from_file_location("helps", DOCS / "_ext" / "helps.py")
+    helps = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(helps)
     for name, command in typer.main.get_command(app).commands.items():
-        text = extension.told(name)
+        text = helps.told(name)
         for parameter in command.params:
             assert all(option in text for option in [*parameter.opts, *parameter.secondary_opts])
-    assert extension.markdown("as in a*b_c, --sizes 16 [default: 1<2; x>=1]") == (
+    assert helps.markdown("as in a*b_c, --sizes 16 [default: 1<2; x>=1]") == (
         "as in a\\*b\\_c, `--sizes` 16 (default: `1<2`; x\\>=1)"
     )
 

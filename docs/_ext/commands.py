@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from typing import Any
 
-import typer
 from docutils import nodes
+from helps import told
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-from fastgc.cli import app as commands
-
-
-def told(name: str) -> str:
-    """Help of a command, its usage and its options, as Markdown for MyST."""
-    command: Any = typer.main.get_command(commands).commands[name]
-    context = typer.Context(command, info_name=f"fastgc {name}")
-    usage = " ".join(command.get_usage(context).split()).removeprefix("Usage: ")
-    lines = [markdown(inspect.cleandoc(command.help or "")), "", "```text", usage, "```", ""]
-    lines += [f"```{{program}} fastgc {name}", "```"]
-    panel = None
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record is None:  # it is hidden
-            continue
-        if (here := getattr(parameter, "rich_help_panel", None)) != panel:
-            panel = here
-            lines += ["", f"**{panel or 'Other options'}**"]
-        names, said = record
-        lines += ["", f"````{{option}} {names.replace(' / ', ', ')}", markdown(said), "````"]
-    if command.epilog:
-        lines += ["", markdown(inspect.cleandoc(command.epilog))]
-    return "\n".join(lines)
-
-
-def markdown(text: str) -> str:
-    """Plain text in Markdown: options and names of codes as code, and nothing else marked up."""
-    text = re.sub(r"\{other \w+\}|\f|\x08", "", text)  # what others add; Click's page breaks
-    text = re.sub(r"  +\[", " [", text)
-    parts = re.split(r"((?<![\w-])--?[a-z][\w-]*|\[default: [^\]]*\])", text)
-    for at, part in enumerate(parts):
-        if at % 2 == 0:
-            parts[at] = re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", part)
-        elif part.startswith("["):
-            value, _, limits = part[len("[default: ") : -1].partition("; ")
-            limits = re.sub(r"([<>])", r"\\\1", limits)
-            parts[at] = f"(default: `{value}`{'; ' + limits if limits else ''})"
-        else:
-            parts[at] = f"`{part}`"
-    return "".join(parts)
 
 
 class Command(SphinxDirective):

@@ -283,7 +283,7 @@ class _Continuous(Distribution):
 
 @dataclass(frozen=True)
 class Pareto(_Continuous):
-    """Pareto times, F(t) = 1 - (t_0 / t)^ξ for t >= t_0 (Halbawi et al., eq. 16).
+    """Pareto times, F(t) = 1 - (t_0 / t)^ξ for t >= t_0 (Halbawi et al., equation 16).
 
     Parameters
     ----------

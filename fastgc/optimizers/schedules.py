@@ -23,10 +23,11 @@ Schedule = Callable[[int], float]
 
 
 class CosineDecay:
-    """Half a cosine from 1 down to a floor (Loshchilov and Hutter 2017, eq. (5), no restarts).
+    """Half a cosine from 1 down to a floor (Loshchilov and Hutter 2017), without restarts.
 
-    floor + (1 - floor) (1 + cos(pi (t - warmup) / (rounds - warmup))) / 2 in round t, and the floor
-    from `rounds` on. The rounds of the warm-up come before it, with (t + 1) / (warmup + 1).
+    floor + (1 - floor) (1 + cos(pi (t - warmup) / (rounds - warmup))) / 2 in round t, their
+    equation (5), and the floor from `rounds` on. The rounds of the warm-up come before it, with
+    (t + 1) / (warmup + 1).
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def round_time(
     k: int | None = None,
     decode: Callable[[int, int], float] | None = None,
 ) -> float:
-    """Mean time of a round that waits for f of n workers (Halbawi et al., eq. 17).
+    """Mean time of a round that waits for f of n workers (Halbawi et al., equation 17).
 
     E[T_delay^(f)] + cost w + decode(f, n), with the load w = ceil(k (n - f + 1) / n) that a code
     with this recovery threshold needs; where a delay is that of each computation,
