@@ -30,11 +30,24 @@ def read(name):
 
 def test_the_version_is_written_once():
     """In the package; pyproject.toml says where, and the build reads it from there."""
-    assert PROJECT["dynamic"] == ["version"]
+    assert "version" in PROJECT["dynamic"]
     assert "version" not in PROJECT
     assert re.findall('^__version__ = "(.*)"$', read("fastgc/__init__.py"), re.M) == [
         fastgc.__version__
     ]
+
+
+def test_the_readme_on_pypi_names_links_in_full():
+    """Nothing else lies beside it there."""
+    try:
+        text = metadata.metadata("gradient-coding").get_payload()
+    except metadata.PackageNotFoundError:
+        pytest.skip("imported from where it lies, without being installed")
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(targets) == len(re.findall(r"\]\(([^)]*)\)", read("README.md")))
+    assert not [target for target in targets if not target.startswith(("https://", "#"))]
+    raw = "https://raw.githubusercontent.com/gradient-coding/fastgc/main/docs/"
+    assert sum(target.startswith(raw) for target in targets) == 3  # pictures
 
 
 def test_versions_in_the_changelog():
