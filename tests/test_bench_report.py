@@ -242,7 +242,7 @@ def test_results_are_written_by_one_command(tmp_path, monkeypatch, capsys):
     head, codes, versions = page.split("\n## ")
     assert re.search(r"on \d{4}-\d\d-\d\d\. Measured on: fastgc .* NumPy", head)
     assert codes.startswith(f"Codes\n\n```sh\n{quick[0].command}\n```\n\nn=6 workers")
-    assert "| binary (`binary`) | 2 |" in codes
+    assert "| binary | 2 |" in codes
     assert codes.endswith("\n\nA note.\n")
     assert "```text\nversion " in versions
     capsys.readouterr()
