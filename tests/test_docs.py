@@ -53,6 +53,7 @@ def texts(picture):
     return Counter(re.findall("<!-- (.*) -->", picture.read_text(encoding="utf-8")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs(page, tmp_path):
     status, shown = run(ROOT / page, tmp_path)
