@@ -66,7 +66,9 @@ class Momentum:
     def __init__(self, module):
         self.parameters = list(module.parameters())
         self.momentum = [torch.zeros_like(p) for p in self.parameters]
-        self.rate = 0.3 / len(self.parameters[0])
+        # Slow: near a minimum the gradient is a small sum of large ones, of which the order of
+        # summation alone changes more than EXACT.
+        self.rate = 0.03 / len(self.parameters[0])
 
     def zero_grad(self):
         for p in self.parameters:
