@@ -62,9 +62,12 @@ def test_the_engine(check):
 
 def test_a_late_thread_leaves_a_round_between_two_messages():
     may_go = [threading.Event(), threading.Event()]
+    late = threading.Event()  # worker 1 is at work on round 0, which it might else never see
 
     def gradient(theta, shard, out):
-        may_go[int(threading.current_thread().name.removeprefix("worker "))].wait()
+        worker = int(threading.current_thread().name.removeprefix("worker "))
+        late.set() if worker else late.wait()
+        may_go[worker].wait()
         out[:] = theta * shard
 
     zero, one = may_go
