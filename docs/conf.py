@@ -46,6 +46,7 @@ nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_merge_streams = True  # or lines that a command prints one by one stand in boxes of their own
 smartquotes = False  # or the two hyphens of an option become a dash
 
 # API: types are in the docstrings, and names in backticks are linked where they have a page.

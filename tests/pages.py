@@ -30,6 +30,8 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parents[1]
 RUN = {"python", "sh"}
 SHOWN = {"text", "console", "diff", "toml", "yaml", "bibtex", "c", "cmake"}
+# Commands of this Python come first.
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 COMMENT = re.compile(r"<!--\s*(not run|needs):\s*(.*?)\s*-->", re.S)
 # What MyST takes out of a directive before its content: lines of :key: value, or YAML.
 OPTIONS = re.compile(r"\A(?:---\n(?s:.*?)\n---\n|(?:[ \t]*:[\w-]+:.*\n)+)")
@@ -57,7 +59,7 @@ class Block:
         return [
             name
             for name in self.needs
-            if importlib.util.find_spec(name) is None and shutil.which(name) is None
+            if importlib.util.find_spec(name) is None and shutil.which(name, path=PATH) is None
         ]
 
 
@@ -116,7 +118,7 @@ def run(page, folder):
     sys.path.insert(0, str(folder))
     os.chdir(folder)
     os.environ["MPLBACKEND"] = "Agg"
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    os.environ["PATH"] = PATH
     (folder / "docs").symlink_to(ROOT / "docs")
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language not in RUN or block.reason:
