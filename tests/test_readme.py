@@ -115,7 +115,7 @@ def test_own_code_on_the_command_line(command, folder):
 
 
 def test_precision_is_as_the_command_says(tmp_path):
-    """Each figure within a factor of ten: machines round differently, and are not equally fast."""
+    """Each figure within a factor of ten: machines round differently. Times are not compared."""
     text = section("How precise?")
     (command,) = blocks("sh", text)
     said = [line for line in text.splitlines() if line.startswith("|")]
@@ -126,8 +126,10 @@ def test_precision_is_as_the_command_says(tmp_path):
         assert code == other
         if code in ("code", "---"):
             assert ours == theirs
+            heads = ours if code == "code" else heads
             continue
-        assert np.abs(np.log10(np.divide([*map(float, ours)], [*map(float, theirs)]))).max() <= 1
+        for head, our, their in zip(heads, map(float, ours), map(float, theirs), strict=True):
+            assert our > 0 and (head.endswith("µs") or 0.1 <= our / their <= 10), (code, head)
 
 
 def test_it_is_short_and_its_links_hold():
