@@ -12,7 +12,7 @@ from .._arrays import check_index
 from .base import Code
 from .cache import VectorFunction, filling
 from .parity import Parity
-from .rules import Cells
+from .rules import Cells, Rule
 from .trust import DOUBLE
 
 __all__ = ["CellCode"]
@@ -63,9 +63,14 @@ class CellCode(Code):
         return np.full(self.n, self._together)
 
     @cached_property
-    def rule(self) -> Cells:
+    def cells(self) -> Cells:
+        """The cell of each message, and what all of them weigh."""
         need = self.k if self._need is None else self._need
         return Cells(self._choices, np.diff(self._cuts), need)
+
+    @cached_property
+    def rule(self) -> Rule:
+        return self.cells if self.wait is None else self.waiting(self.cells)
 
     @property
     def loads(self) -> NDArray[np.int64]:
@@ -76,7 +81,7 @@ class CellCode(Code):
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        return self.rule.weight[self.rule.cell].astype(np.float64)
+        return self.cells.weight[self.cells.cell].astype(np.float64)
 
     @property
     def row_norms(self) -> NDArray[np.float64]:
@@ -85,17 +90,25 @@ class CellCode(Code):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.CellsPlan(*self.rule, self._whole)
+        if self.wait is not None:
+            return super().bind_vector(survivors, vector, unit)
+        plan = kernels.CellsPlan(*self.cells, self._whole)
         return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)
-        CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        if self.wait is None:
+            CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+            return found
+        # One message of each cell that came: no other sum of messages is nearer to the gradient.
+        first = self.cells.first(survivors)
+        found[:] = 0
+        found[first[first >= 0]] = 1
         return found
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
         """Every copy of a cell is the first one."""
-        first = self.rule.first(survivors)[self.rule.cell[survivors]]
+        first = self.cells.first(survivors)[self.cells.cell[survivors]]
         copies = np.flatnonzero(first != np.arange(survivors.size))
         return Parity(
             2 * np.arange(copies.size),
@@ -111,4 +124,5 @@ class CellCode(Code):
         lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
-        return self.message_count - int(lost.min()) + 1
+        enough = self.message_count - int(lost.min()) + 1
+        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)

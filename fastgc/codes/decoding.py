@@ -344,6 +344,9 @@ def best_vector(
     code: Scheme, survivors: NDArray[np.int64], unit: float
 ) -> tuple[NDArray[Any], float]:
     """The vector nearest to a decoding vector, and its residual, of checked survivors."""
+    if code.wait is not None:
+        vector = code._vector_for(survivors, unit)
+        return vector, code.residual(survivors, vector)
     if code.rule.missing(survivors):
         vector, left = least_squares(code.equations(survivors))
         if unit < DOUBLE:

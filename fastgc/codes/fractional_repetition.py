@@ -1,4 +1,4 @@
-"""Fractional repetition (Tandon, Lei, Dimakis, Karampatziakis 2017)."""
+"""Fractional repetition (Tandon, Lei, Dimakis, Karampatziakis 2017), exact or as in ErasureHead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from .._arrays import check_integer
 from .cells import CellCode
+from .rules import check_wait
 
 __all__ = ["FractionalRepetition"]
 
@@ -17,14 +18,23 @@ class FractionalRepetition(CellCode):
     one message of each block: s + 1 stragglers suffice to prevent it, but on average it is ready
     long before n - s messages.
 
+    With `wait` it is ErasureHead (Wang, Charles, Papailiopoulos 2019): a round ends with the
+    messages of `wait` workers at the latest. One of each block that came is added up, which is what
+    least squares would do, and blocks of which none came are left out. Of f random workers' blocks,
+    C(n - s - 1, f) / C(n, f) are missing on average, the mean square of the residual.
+
     Parameters
     ----------
     n : int
         Workers, a multiple of s + 1. `BinaryCode` has no such restriction.
     k : int, optional
         Partitions, at least n / (s + 1); n by default. Blocks are as even as can be.
-    stragglers : int
+    stragglers : int, optional
         Stragglers to tolerate, s.
+    load : int, optional
+        Partitions per worker, in place of `stragglers`: s + 1 is load * n / k.
+    wait : int, optional
+        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
 
     Raises
     ------
@@ -32,10 +42,18 @@ class FractionalRepetition(CellCode):
         If no code has these parameters; says why.
     """
 
-    def __init__(self, n: int, k: int | None = None, *, stragglers: int) -> None:
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        stragglers: int | None = None,
+        load: int | None = None,
+        wait: int | None = None,
+    ) -> None:
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
-        s = check_integer("stragglers", stragglers)
+        s = _tolerated(n, k, stragglers, load)
         if n < 1 or not 0 <= s < n:
             raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
         if n % (s + 1):
@@ -47,7 +65,25 @@ class FractionalRepetition(CellCode):
         if k < blocks:
             raise ValueError(f"k must be at least n / (s + 1) = {blocks}, not {k}")
         self.n, self.k, self.stragglers = n, k, s
+        if wait is not None:
+            self.wait = check_wait(wait, n)
+            self.exact = False
         sizes = k // blocks + (np.arange(blocks) < k % blocks)
         self._cuts = np.concatenate([[0], np.cumsum(sizes)])
         self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
         self.load = int(sizes.max())
+
+
+def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:
+    """The stragglers that are given, or those of a load."""
+    if (stragglers is None) == (load is None):
+        raise TypeError("FractionalRepetition takes either stragglers or load")
+    if load is None:
+        return check_integer("stragglers", stragglers)
+    copies, rest = divmod(check_integer("load", load) * n, max(k, 1))
+    if rest or not 1 <= copies <= n:
+        raise ValueError(
+            f"load={load} must make a whole number of copies of n={n} workers' blocks, in 1 .. n: "
+            f"load * n / k is {load * n / max(k, 1):g}"
+        )
+    return copies - 1

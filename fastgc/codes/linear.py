@@ -14,6 +14,7 @@ from .base import Code
 from .cache import SurvivorCache
 from .parity import Parity
 from .ridge import near_exact_vector, row_sizes
+from .rules import check_wait
 from .span import SOLVED
 from .trust import DOUBLE
 
@@ -40,19 +41,25 @@ class LinearCode(Code):
         Stragglers that the matrix tolerates in the worst case, if that is known: n - s messages
         are then decoded in any case, and what they leave out is told by `residual` and `trust`.
         Default: found by trying all sets, for small n, else unknown (None).
+    wait : int, optional
+        Workers that are waited for at most, for an approximate code: the messages of any so many
+        are decoded as well as can be, by least squares, and those before that which are exact.
+        What a gradient leaves out is told by `residual` and `trust`. The matrix need not determine
+        the gradient then. Default: None, rounds wait until the gradient is exact.
     packed : bool, default True
         For complex matrices, as in `ReedSolomon`.
     cache : int, default 256
         Survivor sets whose vectors are kept.
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `InstabilityWarning` says so.
+        straggle as may; else an `InstabilityWarning` says so. Not of codes that `wait`: whatever
+        rounding costs them beyond what is left out, least squares avoid.
 
     Raises
     ------
     ValueError
-        If a row or column is zero, an entry is not finite, or not even all messages determine the
-        gradient.
+        If a row or column is zero, an entry is not finite, `wait` is not in 1 .. n, or not even all
+        messages determine the gradient where there is no `wait`.
     UnstableCodeError
         If the code is unstable, and `strict`.
     """
@@ -64,20 +71,27 @@ class LinearCode(Code):
         B: ArrayLike,
         *,
         stragglers: int | None = None,
+        wait: int | None = None,
         packed: bool = True,
         cache: int = 256,
         strict: bool = False,
     ) -> None:
         self._set_matrix(as_array("B", B), cache)
         self.packed = bool(packed)
-        if self._solve_by_rows(np.arange(self.n))[1] > SOLVED:
-            raise ValueError("not even the messages of all workers determine the gradient")
+        if wait is not None:
+            self.wait = check_wait(wait, self.n)
+        elif self._solve_by_rows(np.arange(self.n))[1] > SOLVED:
+            raise ValueError(
+                "not even the messages of all workers determine the gradient: for a code that is "
+                "to approximate it, say how many workers are waited for, by wait="
+            )
         if stragglers is not None:
             s = check_integer("stragglers", stragglers)
             if not 0 <= s < self.n:
                 raise ValueError(f"stragglers must be in 0 .. n-1 = {self.n - 1}, not {stragglers}")
             self.stragglers = s
-        self.check_stability(strict, "use a matrix whose rows are better conditioned")
+        if wait is None:
+            self.check_stability(strict, "use a matrix whose rows are better conditioned")
 
     def _set_matrix(self, B: NDArray[Any], cache: int) -> None:
         if B.ndim != 2 or 0 in B.shape:
@@ -135,6 +149,8 @@ class LinearCode(Code):
     def _solve_by_rows(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
+        if self.wait is not None:  # what follows is for sets that determine the gradient
+            return super()._solve_by_rows(survivors, unit)
         inverse, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import numpy as np
 
 from .._arrays import at_least
 from .scheme import Scheme
@@ -58,3 +61,29 @@ class Recoverable(Scheme):
             workers += len({self.sender(m)[0] for m in heard})
         load = messages * self.message_weight / trials
         return Recovery(workers / trials, messages / trials, load)
+
+    def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
+        """Messages that came in random order until a round was ready, so many times.
+
+        Every order in which each worker's own messages keep theirs is equally likely. Those of a
+        worker that `sends_together` come one after the other, to the last of them.
+        """
+        rng = np.random.default_rng(seed)
+        together, counts = self.sends_together, self.message_counts
+        senders = np.repeat(np.arange(self.n), np.where(together, 1, counts))
+        at_once = np.where(together, counts, 1).tolist()
+        tally = self.rule.tally()
+        for _ in range(trials):
+            tally.reset()
+            due = self.first_messages[:-1].copy()
+            heard: list[int] = []
+            for worker in rng.permutation(senders).tolist():
+                first = due[worker]
+                due[worker] = end = first + at_once[worker]
+                ready = False
+                for number in range(first, end):
+                    heard.append(number)
+                    ready = tally.add(number)
+                if ready and not self.awaits_more(np.array(heard)):
+                    break
+            yield heard

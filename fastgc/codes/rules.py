@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import check_integer
 
 __all__ = [
     "Blocks",
@@ -24,6 +25,8 @@ __all__ = [
     "Rule",
     "Tally",
     "Tiling",
+    "Waiting",
+    "check_wait",
     "first_positions",
     "side_by_side",
 ]
@@ -310,6 +313,65 @@ class _GroupsTally:
         if self._tallies[g].add(message - self._first[g]):
             self._open.discard(g)
         return not self._open
+
+
+def check_wait(wait: int, n: int) -> int:
+    """Workers of n that are waited for at most; TypeError or ValueError if they are none such."""
+    wait = check_integer("wait", wait)
+    if not 1 <= wait <= n:
+        raise ValueError(f"wait must be in 1 .. n = {n} workers, not {wait}")
+    return wait
+
+
+class Waiting(NamedTuple):
+    """What a rule says, or all messages of as many workers as are waited for, whatever they are.
+
+    Attributes
+    ----------
+    rule : Rule
+        Which messages suffice before.
+    sender : (messages,) int64 array
+        Worker of each message.
+    wait : int
+        Workers that are waited for at most.
+    """
+
+    rule: Rule
+    sender: Numbers
+    wait: int
+
+    def missing(self, survivors: Numbers) -> int:
+        due = np.bincount(self.sender)
+        due -= np.bincount(self.sender[survivors], minlength=due.size)
+        whole = int((due == 0).sum())
+        if whole >= self.wait:
+            return 0
+        rest = int(np.sort(due)[whole : self.wait].sum())
+        return min(self.rule.missing(survivors), rest)
+
+    def tally(self) -> Tally:
+        return _WaitingTally(self.rule.tally(), self.sender, self.wait)
+
+
+class _WaitingTally:
+    def __init__(self, tally: Tally, sender: Numbers, wait: int) -> None:
+        self._tally, self._sender, self._wait = tally, sender.tolist(), wait
+        self._sent = np.bincount(sender).tolist()
+        self.reset()
+
+    def reset(self) -> None:
+        self._tally.reset()
+        self._due = self._sent.copy()
+        self._lacking = self._wait
+        self._ready = False
+
+    def add(self, message: int) -> bool:
+        worker = self._sender[message]
+        self._due[worker] -= 1
+        self._lacking -= self._due[worker] == 0
+        if not self._ready:  # it may take linear algebra to find out
+            self._ready = self._lacking <= 0 or self._tally.add(message)
+        return self._ready
 
 
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:

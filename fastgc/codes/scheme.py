@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -25,7 +25,7 @@ from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
 from .ridge import near_exact_solution
-from .rules import Follower, Rule
+from .rules import Follower, Rule, Waiting, check_wait
 from .span import SOLVED, Equations, Span, least_squares, tolerated
 from .trust import DOUBLE, sums_of
 
@@ -57,9 +57,17 @@ class Scheme(Assignment):
         found by trying all sets of a small code; None, unknown, for others. A scheme that declares
         it is decoded with the messages of n - s workers at the latest, whatever they are; what is
         missing then is its `residual`.
+    wait : int or None
+        Workers that are waited for at most, f, of a scheme that gives up exactness for time: with
+        all messages of any f workers a round is ready, or before if what came is exact. It is
+        decoded as well as can be, and what that leaves out is its `residual`. `vector` must then
+        give the least-squares optimum of whatever came. `stragglers` are still those tolerated
+        exactly. Default: None, no approximations but of `stragglers` that are declared.
+    awaited : int or None
+        Workers that are waited for at most: `wait`, else n - s. None where neither is known.
     threshold : int or None
-        Messages that always suffice, if each worker's come in order: f = n - s where every worker
-        sends one. None where the stragglers tolerated are unknown.
+        Messages with which a round is ready in any case, if each worker's come in order: where
+        every worker sends one, `awaited`.
     packed : bool
         Whether complex codes send real gradients as pairs taken for complex numbers.
     pieces : int
@@ -81,6 +89,7 @@ class Scheme(Assignment):
     packed: bool = True
     integral: bool = False
     exact: bool = False
+    wait: int | None = None
     cache: SurvivorCache[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -112,23 +121,40 @@ class Scheme(Assignment):
     @property
     def threshold(self) -> int | None:
         """Messages that always suffice, if each worker's come in order; None if unknown."""
-        return None if self.stragglers is None else self.message_count - self.stragglers
+        awaited = self.awaited
+        return None if awaited is None else self.message_count - (self.n - awaited)
+
+    @property
+    def awaited(self) -> int | None:
+        """Workers that are waited for at most: `wait`, else n - s; None if neither is known."""
+        if self.wait is not None:
+            return check_wait(self.wait, self.n)
+        return None if self.stragglers is None else self.n - self.stragglers
 
     @cached_property
     def rule(self) -> Rule:
-        """Which messages suffice. Default: those whose rows span what is wanted (`Span`)."""
+        """Which messages suffice. Default: those whose rows span what is wanted (`Span`).
+
+        And those of all workers that are waited for: of `wait`, or n - s where s is declared.
+        """
+        spans = Span(
+            self.equations, lambda some: self._shortest_solution(some)[1], self.message_count
+        )
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
-        complete = None
-        if declared and self.stragglers is not None:
-            complete = self.n - self.stragglers
-        senders = np.repeat(np.arange(self.n), self.message_counts)
-        return Span(
-            self.equations, lambda some: self._shortest_solution(some)[1], senders, complete
-        )
+        return self.waiting(spans) if declared or self.wait is not None else spans
+
+    def waiting(self, rule: Rule) -> Rule:
+        """A rule of exact decoding, or all messages of the workers that are `awaited`."""
+        if self.awaited is None:
+            return rule
+        sender = np.repeat(np.arange(self.n), self.message_counts)
+        return Waiting(rule, sender, self.awaited)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         """Decoding vector for checked survivors; NotDecodableError if they are too few.
+
+        Of a scheme that sets `wait`: the vector nearest to one, however few they are.
 
         Default: the one that amplifies roundings of messages least of those with a_F B_F = 1; or
         nearly so, where roundings would cost more than what is left out.
@@ -147,7 +173,7 @@ class Scheme(Assignment):
     def _vector_by_rows(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         """The same, for messages of this unit roundoff."""
         vector, residual = self._shortest_solution(survivors, unit)
-        if residual > SOLVED and self.rule.missing(survivors):
+        if self.wait is None and residual > SOLVED and self.rule.missing(survivors):
             self.raise_too_few(survivors)
         return vector
 
@@ -163,7 +189,10 @@ class Scheme(Assignment):
 
         def run(f: int) -> int:
             if sound := mask.sound(f):
-                vector[:f] = self._vector_for(survivors[:f], unit)
+                came = survivors[:f]
+                if self.wait is not None and self.rule.missing(came):
+                    self.raise_too_few(came)
+                vector[:f] = self._vector_for(came, unit)
             return not sound
 
         return filling(self, run, survivors)
@@ -354,10 +383,10 @@ class Scheme(Assignment):
         return self.expects_more(survivors)
 
     def expects_more(self, survivors: NDArray[np.int64]) -> bool:
-        """Whether fewer than n - s workers have sent all their messages."""
+        """Whether fewer workers than are `awaited` have sent all their messages."""
         senders = np.searchsorted(self.first_messages, survivors, side="right") - 1
         whole = np.bincount(senders, minlength=self.n) == self.message_counts
-        return int(whole.sum()) < self.n - (self.stragglers or 0)
+        return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
 
     # ------------------------------------------- what it may say: where the data are coded
 
@@ -421,9 +450,12 @@ class Scheme(Assignment):
         """
         checked = self.check_survivors(survivors)
         if vector is None:
-            if self.rule.missing(checked):
+            if self.wait is not None:
+                vector = self.vector(checked)
+            elif self.rule.missing(checked):
                 return least_squares(self.equations(checked))[1]
-            vector = self._vector_by(checked)
+            else:
+                vector = self._vector_by(checked)
         lacking = self.deviation(checked, np.asarray(vector))
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
@@ -512,32 +544,6 @@ class Scheme(Assignment):
         p = 2 * self.pieces
         form = self.format(p, np.float64)
         return form.message_size * form.message_dtype.itemsize / (p * 8)
-
-    def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
-        """Messages that came in random order until a round was ready, so many times.
-
-        Every order in which each worker's own messages keep theirs is equally likely. Those of a
-        worker that `sends_together` come one after the other, to the last of them.
-        """
-        rng = np.random.default_rng(seed)
-        together, counts = self.sends_together, self.message_counts
-        senders = np.repeat(np.arange(self.n), np.where(together, 1, counts))
-        at_once = np.where(together, counts, 1).tolist()
-        tally = self.rule.tally()
-        for _ in range(trials):
-            tally.reset()
-            due = self.first_messages[:-1].copy()
-            heard: list[int] = []
-            for worker in rng.permutation(senders).tolist():
-                first = due[worker]
-                due[worker] = end = first + at_once[worker]
-                ready = False
-                for number in range(first, end):
-                    heard.append(number)
-                    ready = tally.add(number)
-                if ready and not self.awaits_more(np.array(heard)):
-                    break
-            yield heard
 
     def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
         """Raise NotDecodableError, which says how many messages more are needed."""

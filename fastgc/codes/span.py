@@ -69,7 +69,7 @@ def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
 
 
 class Span(NamedTuple):
-    """The rows that came span the target, or as many workers are complete as are waited for.
+    """The rows that came span the target.
 
     Attributes
     ----------
@@ -77,35 +77,24 @@ class Span(NamedTuple):
         Of some messages.
     residual : function
         What is left of the target when these messages are combined as well as can be.
-    sender : (messages,) int64 array
-        Worker of each message.
-    complete : int or None
-        Workers whose messages suffice in any case, whatever they are.
+    messages : int
+        How many there are.
     """
 
     equations: Callable[[Numbers], Equations]
     residual: Callable[[Numbers], float]
-    sender: Numbers
-    complete: int | None
+    messages: int
 
     def missing(self, survivors: Numbers) -> int:
-        sent = np.bincount(self.sender)
-        came = np.bincount(self.sender[survivors], minlength=sent.size)
-        incomplete = 0
-        if self.complete is not None:
-            incomplete = self.complete - int((came == sent).sum())
-            if incomplete <= 0:
-                return 0
         if survivors.size and self.residual(survivors) <= SOLVED:
             return 0
         # At least so many that, with the largest supports, everything is in some message.
-        rest = np.setdiff1d(np.arange(self.sender.size), survivors)
+        rest = np.setdiff1d(np.arange(self.messages), survivors)
         if not rest.size:
             return 1  # which cannot come
         lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
-        least = max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
-        return least if self.complete is None else min(least, incomplete)
+        return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
 
     def tally(self) -> Tally:
         return _SpanTally(self)
@@ -123,8 +112,6 @@ class _SpanTally:
 
     def reset(self) -> None:
         self._came: list[int] = []
-        self._due = np.bincount(self._rule.sender)  # messages, of each worker
-        self._incomplete = self._rule.complete
         self._basis: list[NDArray[np.number]] = []
         self._left = self._target
         self._ready = False
@@ -133,13 +120,6 @@ class _SpanTally:
         self._came.append(message)
         if self._ready:
             return True
-        worker = self._rule.sender[message]
-        self._due[worker] -= 1
-        if self._incomplete is not None and not self._due[worker]:
-            self._incomplete -= 1
-            if self._incomplete <= 0:
-                self._ready = True
-                return True
         self._span(self._rule.equations(np.array([message])).rows[0])
         if np.linalg.norm(self._left) <= LIKELY * self._whole:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
@@ -167,8 +147,11 @@ SETS_TRIED = 5_000  # at most
 def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
     """The most of n workers that may be silent, whichever they are; None if trying takes long.
 
-    `suffice` says whether all messages of these workers do.
+    None as well if none may be, for not even the messages of all suffice. `suffice` says whether
+    all messages of these workers do.
     """
+    if not suffice(list(range(n))):
+        return None
     tried = 0
     for s in range(1, n):
         tried += comb(n, s)

@@ -86,7 +86,7 @@ class Uncoded(CellCode):
             self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
-        came = int(self.rule.weight @ self.rule.came(survivors))
+        came = int(self.cells.weight @ self.cells.came(survivors))
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1
         return math.sqrt((self.k - came) / (came if self.rescale else self.k))
 

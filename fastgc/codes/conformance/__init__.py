@@ -34,6 +34,7 @@ from ...training import train
 from ..base import Code
 from ..precision import UNSTABLE
 from ..reed_solomon import ReedSolomon
+from ..rules import check_wait
 from ..span import SOLVED, Span
 from .engines import ENGINES, engines_run_it
 from .subject import OFF, P, Subject, alike, close, raises, require
@@ -221,6 +222,25 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
     return f"{counted} messages in 20 orders"
 
 
+def waiting_ends_in_time(subject: Subject) -> str:
+    """Codes that wait for f workers are decoded from any f, and from whatever came as can be."""
+    code = subject.code
+    if code.wait is None:
+        return "it does not give up exactness: it has no `wait`"
+    f, rng = check_wait(code.wait, code.n), subject.rng
+    require(not code.exact, f"it waits for {f} workers at most, and cannot be exact in every round")
+    for _ in range(30):
+        F = code.messages_of(rng.permutation(code.n)[:f])
+        require(code.decodable(F), f"it waits for {f} workers, but {F.tolist()} do not suffice")
+    largest = 0.0
+    for F in subject.some(subject.sets, 60):
+        left, best = subject.left_by(F, code.vector(F)), subject.left(F)
+        close(left, best, f"what `vector` leaves of messages {F.tolist()}, by least squares", 1e-7)
+        if len({code.sender(m)[0] for m in F.tolist()}) >= f:
+            largest = max(largest, left)
+    return f"for {f} of {code.n} workers; at most {largest:.2g} is left out then"
+
+
 def corrupt_messages_are_found(subject: Subject) -> str:
     """With all messages at hand no corrupt one passes as verified, and good ones raise no alarm."""
     code, rng, found = subject.code, subject.rng, 0
@@ -321,6 +341,7 @@ CHECKS: list[Callable[[Subject], str]] = [
     decoded_is_the_sum,
     verbs_agree,
     rounds_are_ready_in_time,
+    waiting_ends_in_time,
     corrupt_messages_are_found,
     copies_are_the_same,
     simulation_is_its_rounds,

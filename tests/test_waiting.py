@@ -1,0 +1,230 @@
+"""Codes that wait for f workers, and approximate: when rounds end, and what they leave out."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+
+import fastgc
+from fastgc import FractionalRepetition, Grouped, LinearCode
+from fastgc.codes.conformance import check
+from fastgc.codes.rules import Blocks, Waiting
+from fastgc.errors import NotDecodableError
+
+pytestmark = pytest.mark.any_backend
+
+
+class Shifts(fastgc.Code):
+    """One's own: by its rows alone, and how long it waits."""
+
+    def __init__(self, n, *, load, wait):
+        self.n = self.k = n
+        self.wait = wait
+        self._load = load
+
+    def row(self, worker):
+        return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
+
+
+class Chunks(Shifts):
+    """The same, in messages of one partition each."""
+
+    message_counts = property(lambda self: [self._load] * self.n)
+
+
+CODES = [
+    FractionalRepetition(6, stragglers=1, wait=3),
+    FractionalRepetition(6, 8, stragglers=2, wait=2),
+    FractionalRepetition(8, load=4, wait=8),
+    LinearCode(np.random.default_rng(0).standard_normal((7, 6)), wait=4),
+    LinearCode(np.random.default_rng(1).standard_normal((6, 5)) + 1j, wait=2),
+    Shifts(7, load=2, wait=4),
+    Chunks(4, load=2, wait=2),
+]
+
+
+def optimum(code, F):
+    """What least squares leave of all ones, by linear algebra on B."""
+    B = code.matrix()[F].reshape(len(F), -1)
+    a = np.linalg.lstsq(B.T, np.ones(B.shape[1]))[0]
+    return float(np.linalg.norm(a @ B - 1) / np.sqrt(code.k))
+
+
+@pytest.mark.parametrize("code", CODES, ids=repr)
+def test_ready_when_exact_or_when_f_workers_are_complete(code):
+    """Every set of messages, against what is meant."""
+    count = code.message_count
+    for f in range(1, count + 1):
+        for F in map(list, combinations(range(count), f)):
+            senders = [code.sender(m)[0] for m in F]
+            whole = sum(senders.count(w) == code.message_counts[w] for w in range(code.n))
+            left = optimum(code, F)
+            meant = left < 1e-9 or whole >= code.wait
+            assert code.decodable(F) == meant, F
+            assert code.residual(F) == pytest.approx(left, abs=1e-9)
+            vector, told = code.best_vector(F)
+            assert told == pytest.approx(left, abs=1e-9)
+            if meant:
+                np.testing.assert_array_equal(code.decoding_vector(F), vector)
+                assert code.trust(F).relative_error == pytest.approx(left, abs=1e-9)
+            else:
+                with pytest.raises(NotDecodableError):
+                    code.decoding_vector(F)
+
+
+@pytest.mark.parametrize("code", CODES, ids=repr)
+def test_missing_is_the_least_number_to_come(code):
+    """Of the rule alone: fewer messages than it says never make a set ready."""
+    rule, count = code.rule, code.message_count
+    assert isinstance(rule, Waiting)
+    ready = {
+        F: not rule.missing(np.array(F, dtype=np.int64))
+        for f in range(count + 1)
+        for F in combinations(range(count), f)
+    }
+    for F in ready:
+        missing = rule.missing(np.array(F, dtype=np.int64))
+        least = min(len(G) - len(F) for G, good in ready.items() if good and set(F) <= set(G))
+        assert missing <= least
+        assert (missing == 0) == (least == 0)
+
+
+@pytest.mark.parametrize("code", CODES, ids=repr)
+def test_a_round_ends_with_the_same_message(code):
+    rng = np.random.default_rng(2)
+    g = rng.standard_normal((code.k, 4))
+    rnd = code.round(4)
+    for _ in range(40):
+        rnd.reset()
+        heard, due = [], [0] * code.n
+        for worker in rng.permutation(np.repeat(np.arange(code.n), code.message_counts)).tolist():
+            held = code.partitions(worker, due[worker])
+            message = code.encode(worker, g[held], index=due[worker])
+            heard.append(code.message_number(worker, due[worker]))
+            due[worker] += 1
+            ready = rnd.receive(worker, message)
+            assert ready == code.decodable(heard) == rnd.decodable
+            if ready:
+                break
+        a = code.decoding_vector(heard)
+        assert rnd.left_out() == pytest.approx(optimum(code, heard), abs=1e-9)
+        error = np.linalg.norm(rnd.gradient() - g.sum(axis=0)) / np.linalg.norm(g.sum(axis=0))
+        assert (error < 1e-9) == (rnd.left_out() < 1e-9)
+        assert rnd.best().residual == pytest.approx(rnd.left_out(), abs=1e-12)
+        np.testing.assert_allclose(rnd.gradient(), _by_hand(code, heard, a, g), atol=1e-9)
+
+
+def _by_hand(code, heard, a, g):
+    B = code.matrix()[heard].reshape(len(heard), -1)
+    if not code.is_complex:
+        return a @ B @ g
+    packed = g[:, ::2] + 1j * g[:, 1::2]  # pairs, as messages carry them
+    total = a @ B @ packed
+    return np.stack([total.real, total.imag], axis=1).ravel()
+
+
+@pytest.mark.parametrize("code", CODES[::3], ids=repr)
+def test_conformance(code, capsys):
+    check(code, engines=["simulated"])
+    said = capsys.readouterr().out.splitlines()
+    (waits,) = [line for line in said if line.startswith("waiting ends in time")]
+    assert f"for {code.wait} of {code.n} workers" in waits
+
+
+class Greedy(Shifts):
+    """Its vector is none of least squares."""
+
+    def vector(self, survivors):
+        return np.ones(survivors.size)
+
+
+class Patient(Shifts):
+    """Its rule forgets to wait no longer."""
+
+    @property
+    def rule(self):
+        return Blocks.one(self.n, self.n)
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (Greedy(6, load=2, wait=3), "what `vector` leaves of messages"),
+        (Patient(6, load=2, wait=3), "it waits for 3 workers, but"),
+        (Shifts(6, load=2, wait=8), "wait must be in"),
+    ],
+    ids=["vector", "rule", "wait"],
+)
+def test_conformance_finds(code, fault):
+    with pytest.raises((AssertionError, ValueError), match=fault):
+        check(code, engines=["simulated"])
+
+
+def test_erasure_head_leaves_out_what_the_hypergeometric_law_says():
+    """Mean square of the residual over all sets of f workers, in closed form."""
+    for n, s in ((6, 1), (8, 3), (9, 2)):
+        for f in range(1, n + 1):
+            code = FractionalRepetition(n, stragglers=s, wait=f)
+            squares = [code.residual(F) ** 2 for F in combinations(range(n), f)]
+            assert np.mean(squares) == pytest.approx(comb(n - s - 1, f) / comb(n, f), abs=1e-12)
+
+
+def test_what_is_said_of_stragglers_and_waiting():
+    code = FractionalRepetition(12, stragglers=2, wait=5)
+    assert (code.stragglers, code.wait, code.awaited, code.threshold, code.load) == (2, 5, 5, 5, 3)
+    assert not code.exact
+    assert FractionalRepetition(12, load=3, wait=5).stragglers == 2
+    patient = FractionalRepetition(12, stragglers=2, wait=11)  # two stragglers never hurt
+    assert patient.threshold == 10
+    exact = FractionalRepetition(12, stragglers=2)
+    assert (exact.wait, exact.awaited, exact.threshold, exact.exact) == (None, 10, 10, True)
+    assert Shifts(7, load=2, wait=4).stragglers == 0
+    assert Shifts(40, load=9, wait=4).threshold == 4
+    assert Chunks(4, load=2, wait=2).threshold == 6
+
+
+def test_gradients_of_integers_are_sums_of_what_came():
+    code = FractionalRepetition(4, stragglers=1, wait=1)
+    g = np.array([[1, 2], [3, 4], [50, 60], [70, 80]])
+    assert code.decode([3], [code.encode(3, g[code.partitions(3)])]).tolist() == [120, 140]
+
+
+def test_a_matrix_that_never_determines_the_gradient():
+    B = [[1, 0, 1], [0, 1, 1]]
+    with pytest.raises(ValueError, match=r"say how many workers are waited for, by wait="):
+        LinearCode(B)
+    code = LinearCode(B, wait=1)
+    assert code.stragglers is None  # not even 0
+    assert code.residual([0, 1]) == pytest.approx(np.sqrt(1 / 9))
+    assert code.decode([0, 1], [[1.0], [1.0]]).tolist() == pytest.approx([4 / 3])
+
+
+def test_groups_of_codes_that_wait():
+    code = Grouped([FractionalRepetition(4, stragglers=1, wait=2), LinearCode(np.eye(3), wait=2)])
+    assert code.decodable([0, 2, 4, 5])
+    assert not code.decodable([0, 4, 5, 6])
+    assert code.residual([0, 2, 4, 5]) == pytest.approx(np.sqrt(3 / 7))  # two of one block
+    assert code.trust([0, 2, 4, 5]).relative_error == pytest.approx(np.sqrt(3 / 7))
+    assert code.threshold == 6
+
+
+@pytest.mark.parametrize("wait", [0, 7, -1])
+def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
+    with pytest.raises(ValueError, match=rf"wait must be in 1 \.\. n = 6 workers, not {wait}"):
+        FractionalRepetition(6, stragglers=1, wait=wait)
+    with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
+        LinearCode(np.eye(6), wait=wait)
+    with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
+        Shifts(6, load=2, wait=wait).decodable([1])
+
+
+def test_errors_of_arguments():
+    with pytest.raises(TypeError, match="wait"):
+        FractionalRepetition(6, stragglers=1, wait=2.5)
+    with pytest.raises(TypeError, match="either stragglers or load"):
+        FractionalRepetition(6)
+    with pytest.raises(TypeError, match="either stragglers or load"):
+        FractionalRepetition(6, stragglers=1, load=2)
+    with pytest.raises(ValueError, match=r"load=3 must make a whole number of copies"):
+        FractionalRepetition(6, 4, load=3)
