@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["pip_install", "ray", "scipy"]
+__all__ = ["parquet", "pip_install", "ray", "scipy"]
 
 DISTRIBUTION = "gradient-coding"
 
@@ -35,6 +35,14 @@ def _is_checkout(folder: Path) -> bool:
     except OSError:
         return False
     return f'name = "{DISTRIBUTION}"' in text
+
+
+def parquet() -> Any:
+    """``pyarrow.parquet``; ImportError that names the extra if PyArrow is not installed."""
+    try:
+        return importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ImportError(f"parquet files need PyArrow: {pip_install('parquet')}") from error
 
 
 def ray() -> Any:

@@ -1332,6 +1332,27 @@ def test_plan_for_recorded_times():
     assert f"{cost / 2:.3g} s per partition" in halves
 
 
+def test_plan_for_a_table(tmp_path):
+    from fastgc.planning import Recording
+
+    held = Recording.read(RECORDED)
+    table = tmp_path / "times.csv"
+    np.savetxt(table, 1e3 * held.times, delimiter=",", fmt="%.17g")
+    small = ("plan", "rs,uncoded", "--rounds", "50", "--json", "--all")
+    options = ("--recorded", str(table), "--unit", "ms")
+    result = run(*small, *options, "--cost", str(held.cost))
+    assert result.exit_code == 0, result.output
+    mine = json.loads(result.stdout)["choices"]
+    theirs = json.loads(run(*small, "--recorded", str(RECORDED)).stdout)["choices"]
+    waits = [{each["code"]: each["wait"] for each in listed} for listed in (mine, theirs)]
+    # late workers go on while the master decodes, which is timed
+    assert waits[0] == pytest.approx(waits[1], rel=0.05)
+    all_of_it = json.loads(run(*small, *options, "--per", "computation").stdout)["choices"]
+    loads = {each["load"]: each["wait"] for each in all_of_it if each["name"] == "rs"}
+    assert loads[12] > 10 * held.times.min(axis=1).mean()  # the whole time, for each partition
+    assert "say how many seconds of each time" in run(*small, *options).stderr
+
+
 def test_plan_live_records_and_measures(tmp_path):
     record, plot = tmp_path / "times.json", tmp_path / "loads.svg"
     small = ("--memory", "2", "--rounds", "50", "--all", "--json")
@@ -1393,7 +1414,11 @@ def test_plan_live_table():
         (["rs,lcc:load=4", "--live", "2"], "lcc:load=4 decodes only gradients that are quadratic"),
         (["--recorded", "nowhere.json"], "nowhere.json"),
         (["--recorded", "else.json"], "else.json is no recording of `fastgc plan --record`"),
-        (["--recorded", __file__], "is no recording of `fastgc plan --record`"),
+        (["--recorded", __file__], "the name of a file of times ends in one of .npy, .npz, .json"),
+        (["--recorded", str(RECORDED), "--cost", "1"], "it tells its cost, unit and per itself"),
+        (["--recorded", str(RECORDED), "--per", "computation"], "it tells its cost, unit and per"),
+        (["--recorded", str(RECORDED), "--per", "day"], "per must be 'round' or 'computation'"),
+        (["--unit", "ms"], "--unit is of a table: name it by --recorded"),
         (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
         (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),
         (["--plot", "no/such/folder/loads.png"], "no folder"),

@@ -107,7 +107,9 @@ def test_texts(text, model):
         ),
         ("empirical", "empirical takes a file, as in empirical:times.npy"),
         ("empirical:,per=round", "empirical takes a file"),
-        ("empirical:times.xls", "must end in .npy, .json, .csv or .txt"),
+        ("empirical:times.xls", "a file of times ends in one of .npy, .npz, .json, .csv"),
+        ("empirical:times.csv,unit=day", "unit must be one of s, ms, us and ns, not 'day'"),
+        ("empirical:times.csv,unit=ms,per=round,unit=s", "unit is given twice"),
     ],
 )
 def test_texts_refused(text, message):
@@ -133,10 +135,15 @@ def test_files(tmp_path, suffix):
     assert parse(f"empirical:{path}") == Empirical(times)
     assert parse(f"empirical: {path} , per = computation") == Empirical(times, "computation")
     assert parse(f"Empirical: {path} , PER = Computation") == Empirical(times, "computation")
+    both = parse(f"empirical:{path},unit=MS , per=computation")
+    assert both == parse(f"empirical:{path},per=computation,unit=ms")
+    assert both == Empirical(times / 1000, "computation")
     with pytest.raises(ValueError, match="got 'day'"):
         parse(f"empirical:{path},per=day")
     write(path, -times)
-    with pytest.raises(ValueError, match=r"'empirical:.*samples must not be negative"):
+    with pytest.raises(
+        ValueError, match=r"'empirical:.*, column 1: the time is negative \(and 14 more"
+    ):
         parse(f"empirical:{path}")
     write(path, times[:, 0])
     assert parse(f"empirical:{path}") == Empirical(times[:, 0])
@@ -158,7 +165,7 @@ def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("header.csv", "a,b\n1,2"),
+        ("header.csv", "a,b\n1,c"),
         ("ragged.csv", "1,2\n3"),
         ("ragged.json", "[[1, 2], [3]]"),
         ("table.json", '{"times": [1]}'),

@@ -54,7 +54,7 @@ def test_another_folder_is_no_checkout(checkout, content, monkeypatch):
 def test_messages_name_extras_that_there_are():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "fastgc").rglob("*.py")]
     named = {extra for text in sources for extra in re.findall(r"pip_install\('(\w+)'\)", text)}
-    assert named == {"cli", "half", "mpi", "plot", "planning", "ray", "torch", "train"}
+    assert named == {"cli", "half", "mpi", "parquet", "plot", "planning", "ray", "torch", "train"}
     assert named <= EXTRAS.keys()
     # no sentence names a distribution by itself, which may be another project's
     assert not [text for text in sources if re.search(r"pip install [\w\"'](?!\{)", text)]

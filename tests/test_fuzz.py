@@ -70,7 +70,7 @@ FUZZ = settings(
 
 DOCUMENTED = (TypeError, ValueError, fastgc.UnstableRoundError, MemoryError)
 # by what is written on disk, and what a coefficient beyond float64 raises
-TARGETS_OF_FILES = {"data.load", "data.read_idx", "Recording.read"}
+TARGETS_OF_FILES = {"data.load", "data.read_idx", "Recording.read", "Empirical.read"}
 OVERFLOWS = {"decoding_vector", "decode", "best_vector", "trust", "gradient", "best", "fill"}
 
 
@@ -747,7 +747,10 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Recording": _plain(
         planning.Recording, times=np.ones((3, 2)), cost=0.25, source="x", per="round"
     ),
-    "Recording.read": _plain(planning.Recording.read, path="nowhere.json"),
+    "Recording.read": _plain(
+        planning.Recording.read, path="nowhere.json", cost=0.1, unit="ms", per="round"
+    ),
+    "Empirical.read": _plain(delays.Empirical.read, path="nowhere.csv", unit="ms", per="round"),
     "Recording.to_dict": _plain(planning.Recording(np.ones((3, 2)), 0.25).to_dict),
     "planning.assign": _plain(
         partial(planning.assign, delays=LATE),

@@ -18,10 +18,10 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Times in seconds, in any shape (npy, json, csv, txt), or what fastgc plan "
-            "--record wrote."
+            help="Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote."
         ),
     ],
+    unit: Annotated[str, typer.Option(help="Of the times in a table: s, ms, us or ns.")] = "s",
     plot: Annotated[
         Path | None,
         typer.Option(help="Plot the times and the models to this file (png, svg, pdf)."),
@@ -35,7 +35,7 @@ def fit(
 
     with clear_errors():
         check_plot(plot)
-        times = _times(file)
+        times = _times(file, unit)
         fits = fit_models(times)
         if plot is not None:
             from .. import plotting
@@ -65,17 +65,15 @@ def fit(
     )
 
 
-def _times(file: Path) -> Any:
-    from ..delays import Empirical, parse
+def _times(file: Path, unit: str) -> Any:
+    from ..delays import Empirical
     from ..planning import Recording
 
     if file.suffix == ".json" and file.is_file():
         with file.open(encoding="utf-8-sig") as opened:
             if opened.read(1) == "{":
                 return Recording.read(file).delays.samples
-    model = parse(f"empirical:{file}")
-    assert isinstance(model, Empirical)
-    return model.samples
+    return Empirical.read(file, unit).samples
 
 
 def _panel(times: Any, fits: Any) -> Any:

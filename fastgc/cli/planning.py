@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from ..codes import LagrangeCode, catalogue
-from ..delays.interface import described, sample
+from ..delays.interface import check_per, described, sample
 from ..delays.text import FORMS
 from .common import (
     CHOOSING,
@@ -201,8 +201,20 @@ def plan(
     ] = "",
     recorded: Annotated[
         Path | None,
-        typer.Option(help="Plan for the times in this file, which --record wrote."),
+        typer.Option(
+            help="Plan for the times in this file: what --record wrote, or a table of rounds and "
+            "workers (csv, txt, npy, npz, json, parquet), of which --cost says how many seconds of "
+            "each time one partition takes."
+        ),
     ] = None,
+    unit: Annotated[str, typer.Option(help="Of the times in a table: s, ms, us or ns.")] = "s",
+    per: Annotated[
+        str,
+        typer.Option(
+            help="What a time in a table is of: round, or computation where all of it is the "
+            "computation of one partition."
+        ),
+    ] = "round",
     live: Annotated[
         int,
         typer.Option(
@@ -239,7 +251,7 @@ def plan(
         if live:
             _refuse(context, "--live", "cost")
         elif recorded is not None:
-            _refuse(context, "--recorded", "workers", "delays", "cost")
+            _refuse(context, "--recorded", "workers", "delays")
         codes = catalogue.split(names) or planning.CODES
         model: DelayModel | None = parse(delays)
         source = delays
@@ -251,7 +263,12 @@ def plan(
             if record is not None:
                 _write(record, recording.to_dict())
         elif recorded is not None:
-            recording = planning.Recording.read(recorded)
+            told = cost if _given(context, "cost") else None
+            recording = planning.Recording.read(recorded, told, unit, _per(per))
+        else:
+            for option in ("unit", "per"):
+                if _given(context, option):
+                    raise ValueError(f"--{option} is of a table: name it by --recorded")
         if live or recorded is not None:
             model, finish, source = recording.delays, True, recording.source
             workers = recording.times.shape[1]
@@ -336,11 +353,21 @@ def _speeds(text: str, workers: int) -> list[float] | None:
     return speeds
 
 
+def _per(text: str) -> Any:
+    """What `fastgc.delays.Delays.per` says, in a command line."""
+    check_per(text.lower())
+    return text.lower()
+
+
+def _given(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _refuse(context: typer.Context, instead: str, *options: str) -> None:
     """Raise ValueError if one of these is given, whatever its value."""
     for option in options:
-        source = context.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
+        if _given(context, option):
             raise ValueError(f"--{option} and {instead} exclude each other: the times tell it")
 
 

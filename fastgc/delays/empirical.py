@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +14,7 @@ from .._arrays import check_finite, check_numbers, check_reals
 from .._extras import scipy
 from .distributions import Delays, Distribution, check_probabilities
 from .interface import Per, check_per
+from .recorded import read_times
 
 __all__ = ["Empirical"]
 
@@ -57,6 +60,59 @@ class Empirical(Distribution):
             )
         check_per(per)
         self.samples.flags.writeable = False
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], unit: str = "s", per: Per = "round") -> Self:
+        r"""Recorded times from a file: one row for each round, one column for each worker.
+
+        Parameters
+        ----------
+        path : str or path
+            The end of its name says what it is:
+
+            - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, apart by commas, semicolons, tabs or
+              blanks. A first line may name the columns; lines that begin with # are skipped. A
+              single line or column is pooled.
+            - ``.npy``, or ``.npz`` with one array, or one that is called ``times``.
+            - ``.parquet``: a column for each worker (needs ``gradient-coding[parquet]``).
+            - ``.json``: a list of lists, or a list, which is pooled.
+
+            A first column is left out if it is called round, step, iteration or index, or has no
+            name where others have.
+        unit : "s", "ms", "us" or "ns"
+            Of the times in the file.
+        per : "round" or "computation"
+            See `Delays`.
+
+        Returns
+        -------
+        Empirical
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else, or a time is missing, negative or not finite; says
+            in which line and column. If the unit is unknown.
+        TypeError
+            If an argument is of a wrong type.
+        OSError
+            If the file cannot be read.
+        ImportError
+            If it is a parquet file, and PyArrow is not installed.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "times.csv")
+        ...     _ = file.write_text("round,a,b\n0,12.5,13\n1,12,40.5\n")
+        ...     times = Empirical.read(file, unit="ms")
+        >>> times.samples.tolist()
+        [[0.0125, 0.013], [0.012, 0.0405]]
+        """
+        check_per(per)
+        return cls(read_times(path, unit), per)
 
     def __repr__(self) -> str:
         shape = self.samples.shape

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from .._registry import Registry, read_arguments
 from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
@@ -32,7 +28,8 @@ _OWN = MODELS.names()
 # What `parse` reads, in words short enough for a column of help.
 FORMS = (
     'none, "pareto: scale=0.005, shape=1.1", "shifted-exponential: shift=0.01, rate=10", '
-    '"exponential: mean=0.01" or "empirical: FILE" (npy, json, csv, txt), each with per=round or '
+    '"exponential: mean=0.01" or "empirical: FILE" (a table of rounds and workers: csv, txt, npy, '
+    "npz, json, parquet; in seconds, or with unit=ms), each with per=round or "
     'per=computation (times the load) if need be; "0.9*MODEL + 0.1*MODEL" mixes, "95 of MODEL; 5 '
     'of MODEL" makes workers differ, the same ones in all rounds; a class that can be '
     'imported is "module:Class:key=value"'
@@ -41,6 +38,8 @@ FORMS = (
 _MOST_WORKERS = 10**6
 
 _CLASS = re.compile(r"[^:=]+:[^:=]+(:|$)")  # module:Class, whatever its arguments
+_FILE = re.compile(r"(.*?)((?:,\s*(?:per|unit)\s*=[^,=]*)*)", re.IGNORECASE | re.DOTALL)
+_OPTION = re.compile(r",\s*(per|unit)\s*=([^,=]*)", re.IGNORECASE)  # that follow its name
 _WEIGHT = r"\s*[\d.]+(?:e[+-]?\d+)?\s*"
 
 
@@ -110,9 +109,8 @@ def parse(text: str) -> DelayModel | None:
         - one that others have added, with the arguments of its constructor: by a name
           (`register`), ``"weibull:shape=0.7"``, or by its class, which is imported,
           ``"mypkg.delays:Weibull:shape=0.7"``,
-        - recorded times, ``"empirical:FILE"``: a ``.npy`` file, a ``.json`` list or list of lists,
-          or numbers in lines, separated by commas (``.csv``) or spaces (``.txt``); more than one
-          line of more than one are rounds of so many workers (`Empirical`),
+        - recorded times, ``"empirical:FILE"``, or ``"empirical:FILE,unit=ms"``: a file that
+          `Empirical.read` reads, whole rounds of so many workers where it has several of both,
         - a mixture, ``"0.9*pareto:... + 0.1*exponential:..."``,
         - unlike workers, ``"95 of exponential:... ; 5 of pareto:..."``, 100 in all.
 
@@ -222,27 +220,15 @@ def _number(text: str, what: str, value: str) -> float:
 
 
 def _empirical(text: str, listed: str) -> Empirical:
-    file, *given = re.split(r",\s*per\s*=", listed, maxsplit=1, flags=re.IGNORECASE)
+    file, options = _FILE.fullmatch(listed).groups()  # type: ignore[union-attr]  # always one
+    given: dict[str, Any] = {}
+    for name, value in _OPTION.findall(options):
+        if name.lower() in given:
+            raise ValueError(f"delay model {text!r}: {name.lower()} is given twice")
+        given[name.lower()] = value.strip().lower()
     if not file.strip():
         raise ValueError(f"delay model {text!r}: empirical takes a file, as in empirical:times.npy")
-    path = Path(file.strip())
     try:
-        if path.suffix == ".npy":
-            times = np.load(path, allow_pickle=False)
-        elif path.suffix == ".json":
-            times = np.array(json.loads(_read(path)), dtype=np.float64)
-        elif path.suffix in (".csv", ".txt"):
-            separator = "," if path.suffix == ".csv" else None
-            rows = [line.split(separator) for line in _read(path).splitlines() if line.strip()]
-            times = np.array(rows, dtype=np.float64)
-            times = times.ravel() if 1 in times.shape else times
-        else:
-            raise ValueError("its name must end in .npy, .json, .csv or .txt")
-        per: Any = given[0].strip().lower() if given else "round"
-        return Empirical(times, per)
-    except (EOFError, OverflowError, TypeError, ValueError) as error:
+        return Empirical.read(file.strip(), **given)
+    except ValueError as error:
         raise ValueError(f"delay model {text!r}: {error}") from error
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark

@@ -72,25 +72,72 @@ class Recording:
         }
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Self:
-        """A recording from the JSON file that ``fastgc plan --record`` wrote.
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        cost: float | None = None,
+        unit: str = "s",
+        per: Per = "round",
+    ) -> Self:
+        """What ``fastgc plan --record`` wrote, or a table of recorded times.
+
+        Parameters
+        ----------
+        path : str or path
+            The JSON file of ``--record``, which tells all else; or what `Empirical.read` reads, a
+            row for each round and a column for each worker.
+        cost : float, optional
+            Of a table, the seconds of each time that go to the computation of one partition.
+        unit, per
+            Of a table, as in `Empirical.read`. Times per computation need no cost.
 
         Raises
         ------
         ValueError
-            If the file holds something else.
+            If the file holds something else, or a table comes without its cost.
+        TypeError
+            If an argument is of a wrong type.
+        OSError
+            If the file cannot be read.
+        ImportError
+            If it is a parquet file, and PyArrow is not installed.
         """
-        with Path(path).open(encoding="utf-8") as file:
-            try:
-                held = json.load(file)
-                if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
-                    raise ValueError("it does not hold times, their cost and source")
-                per = held.get("per", "round")
-                return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]), per)
-            except (ValueError, TypeError) as error:
-                raise ValueError(
-                    f"{os.fspath(path)} is no recording of `fastgc plan --record`: {error}"
-                ) from None
+        name = os.fspath(path)
+        if Path(path).suffix.lower() == ".json":
+            with Path(path).open(encoding="utf-8-sig") as file:
+                try:
+                    held = json.load(file)
+                    if not isinstance(held, list):
+                        if cost is not None or unit != "s" or per != "round":
+                            raise ValueError("it tells its cost, unit and per itself")
+                        return cls._of(held)
+                except (ValueError, TypeError) as error:
+                    raise ValueError(
+                        f"{name} is no recording of `fastgc plan --record`: {error}"
+                    ) from None
+        samples = Empirical.read(path, unit, per).samples
+        if samples.ndim != 2:
+            raise ValueError(
+                f"{name}: to plan, there must be times of several rounds and workers, not a single "
+                f"row or column of {samples.size}"
+            )
+        if cost is None and per == "round":
+            raise ValueError(
+                f"{name}: say how many seconds of each time are the computation of one partition, "
+                'by cost (--cost; 0 if none), or that all are, by per="computation" (--per)'
+            )
+        if cost and per == "computation":
+            raise ValueError(f"{name}: times per computation have no further cost, not {cost:g}")
+        rounds, workers = samples.shape
+        source = f"{rounds} rounds of {workers} workers, {Path(path).name}"
+        return cls(samples, cost or 0.0, source, per)
+
+    @classmethod
+    def _of(cls, held: Any) -> Self:
+        if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
+            raise ValueError("it does not hold times, their cost and source")
+        per = held.get("per", "round")
+        return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]), per)
 
 
 def record(
