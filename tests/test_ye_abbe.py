@@ -1,6 +1,7 @@
 """Messages shorter than gradients: Ye and Abbe's code, and what every verb does with pieces."""
 
 import itertools
+import math
 
 import mpmath
 import numpy as np
@@ -18,23 +19,31 @@ def coded(code, p, dtype=np.float64, seed=0):
     return g, [code.encode(i, g[code.partitions(i)]) for i in range(code.n)]
 
 
-@pytest.mark.parametrize(
-    ("n", "s", "m"), [(n, s, m) for n in range(1, 7) for s in range(n) for m in range(1, n - s + 1)]
-)
-def test_every_set_of_survivors(n, s, m):
-    """The gradient from any n - s messages and more; from fewer never, where B says so."""
-    code = YeAbbe(n, stragglers=s, reduce=m)
+def shapes():
+    for n in range(1, 7):
+        for s, m in itertools.product(range(n), range(1, n + 1)):
+            yield from ((n, s, m, g) for g in range(1, n // (s + m) + 1))
+
+
+@pytest.mark.parametrize(("n", "s", "m", "clusters"), list(shapes()))
+def test_every_set_of_survivors(n, s, m, clusters):
+    """The gradient from all but s of each cluster and more; from fewer never, where B says so."""
+    code = YeAbbe(n, stragglers=s, reduce=m, clusters=clusters)
     assert (code.load, code.stragglers, code.threshold, code.pieces) == (s + m, s, n - s, m)
-    for i in range(n):
-        assert code.partitions(i).tolist() == [(i + t) % n for t in range(s + m)]
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    members = np.split(np.arange(n), np.cumsum(sizes)[:-1])
+    for block in members:
+        for i in block:
+            held = (i - block[0] + np.arange(s + m)) % block.size + block[0]
+            assert sorted(code.partitions(i)) == sorted(held)
     p = 2 * m * 3
     g, messages = coded(code, p)
     assert all(message.size == p // m for message in messages)
     for f in range(1, n + 1):
         for F in map(list, itertools.combinations(range(n), f)):
-            if f < n - s:
+            if any(np.isin(block, F).sum() < block.size - s for block in members):
                 assert not code.decodable(F)
-                with pytest.raises(NotDecodableError, match=f"any {n - s} of {n} workers"):
+                with pytest.raises(NotDecodableError):
                     code.decoding_vector(F)
                 continue
             found = code.decode(F, [messages[i] for i in F])
@@ -42,28 +51,47 @@ def test_every_set_of_survivors(n, s, m):
             assert code.residual(F) < 1e-13
 
 
-def test_each_piece_is_the_lowest_coefficients_of_a_polynomial():
-    """B by its definition, in 40 digits: values of x^u T_u(x) prod over others (1 - x / x_l)."""
-    code = YeAbbe(9, stragglers=2, reduce=3)
-    B = code.matrix()
+def test_too_few_are_told_how_many_suffice():
+    with pytest.raises(NotDecodableError, match="any 5 of 6 workers"):
+        YeAbbe(6, stragglers=1, reduce=2).decoding_vector(range(4))
+
+
+@pytest.mark.parametrize(("n", "s", "m"), [(9, 2, 3), (6, 2, 4), (10, 3, 1), (80, 12, 8)])
+def test_pieces_are_coefficients_next_to_those_that_are_zero(n, s, m):
+    """B by its definition, in 40 digits, to nearly the last of a double's."""
+    B = YeAbbe(n, stragglers=s, reduce=m).matrix().reshape(n, n, m)
+    d, below = s + m, m // 2
+    powers = [*range(m - below), *range(-s - 1, -s - 1 - below, -1)]
+    window = sorted([*range(-s, 0), *powers])
+    assert window == list(range(window[0], window[0] + d))
+    group = n // 2
+    holders = [i for i in range(n) if B[i, group].any()]
+    assert len(holders) == d
+    fits = []
     with mpmath.workdps(40):
-        # which root is the code's own choice: the one that its entries are of
-        for q in (q for q in range(1, 9) if np.gcd(q, 9) == 1):
-            x = [mpmath.expjpi(mpmath.mpf(2 * q * i % 18) / 9) for i in range(9)]
-            expected = np.zeros((9, 9, 3), dtype=complex)
-            for j in range(9):
-                holders = [i for i in range(9) if j in code.partitions(i)]
-                others = [i for i in range(9) if i not in holders]
-                T = [mpmath.mpf(1)]
-                for r in holders:
-                    T = [a - b / x[r] for a, b in zip([*T, 0], [0, *T], strict=True)]
-                for i, u in itertools.product(holders, range(3)):
-                    rest = mpmath.fprod(1 - x[i] / x[w] for w in others)
-                    cut = mpmath.fsum(T[t] * x[i] ** t for t in range(3 - u))
-                    expected[i, j, u] = complex(x[i] ** u * cut * rest)
-            if np.abs(B - expected).max() < 1e-13 * np.abs(expected).max():
-                return
-    pytest.fail("B is of no root")
+        # which root is the code's own choice: the one by which these coefficients are zero
+        for q in (q for q in range(1, n // 2 + 1) if np.gcd(q, n) == 1):
+            y = {i: mpmath.expjpi(-mpmath.mpf(2 * (q * i % n)) / n) for i in holders}
+            wrong = [abs(sum(B[i, group, 0] * y[i] ** t for i in holders)) for t in range(-s, 0)]
+            if max(wrong, default=0) > 1e-11:
+                continue
+            fits.append(q)
+            if s == 0:
+                break
+            for i in holders:
+                lagrange = [mpmath.mpf(1)]  # 1 at y_i, 0 at those of the others
+                for w in holders:
+                    if w != i:
+                        down = [
+                            (b - a * y[w]) / (y[i] - y[w])
+                            for a, b in zip([*lagrange, 0], [0, *lagrange], strict=True)
+                        ]
+                        lagrange = down
+                expected = [n * lagrange[t - window[0]] * y[i] ** -window[0] for t in powers]
+                np.testing.assert_allclose(
+                    B[i, group], np.array(expected, dtype=complex), rtol=0, atol=4e-14
+                )
+    assert len(fits) == 1
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -76,8 +104,70 @@ def test_precise_at_24_workers(m):
     for F in sets:
         found = code.decode(F, [messages[i] for i in F], p=60)
         error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
-        assert error < 1e-12
+        assert error < 1e-13
         assert error < 30 * code.trust(F).relative_error
+
+
+@pytest.mark.parametrize("clusters", [1, "auto"])
+@pytest.mark.parametrize(("s", "m"), [(4, 2), (18, 2), (8, 3), (12, 4), (4, 8), (8, 8), (12, 8)])
+def test_precise_at_80_workers(s, m, clusters):
+    """Also where neighbours straggle, by their numbers or on the circle of points."""
+    code = YeAbbe(80, stragglers=s, reduce=m, clusters=clusters)
+    assert code.load == s + m <= 20
+    p = 30 * m
+    g, messages = coded(code, p)
+    exact = np.array([math.fsum(column) for column in g.T])
+    rng, circle = np.random.default_rng(m), np.concatenate(code.rings())
+    assert sorted(circle) == list(range(80))
+    windows = (np.arange(0, 80, 5)[:, None] + np.arange(s)) % 80
+    random = [rng.permutation(80)[:s] for _ in range(40)]
+    for worst, sets in ((1e-12, [*random, *windows]), (2e-10, circle[windows])):
+        for lost in sets:
+            F = np.setdiff1d(np.arange(80), lost)
+            found = code.decode(F, [messages[i] for i in F], p=p)
+            error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+            assert error < (1e-12 if clusters == "auto" else worst)
+            assert error / 3 < code.trust(F).relative_error < error * 10
+
+
+def error_to_expect(code, F, vector):
+    """Of what is left out, and of two roundings of every message."""
+    B = code.matrix()[F].reshape(len(F), -1)
+    left = np.linalg.norm(B.T @ vector - np.tile(np.eye(code.pieces), (code.k, 1)))
+    return np.hypot(left, 2**-52 * np.linalg.norm(np.linalg.norm(B, axis=1) * vector.T))
+
+
+@pytest.mark.parametrize(("n", "s", "m"), [(30, 6, 4), (24, 8, 3), (40, 12, 8)])
+def test_no_vector_is_much_better(n, s, m):
+    """The least that linear algebra on all of B finds, for the stragglers that are worst."""
+    code = YeAbbe(n, stragglers=s, reduce=m)
+    [circle] = code.rings()
+    for lost in (circle[:s], circle[: s // 2], circle[: 2 * s : 2]):
+        F = np.setdiff1d(np.arange(n), lost)
+        B = code.matrix()[F].reshape(n - lost.size, -1)
+        sizes = np.linalg.norm(B, axis=1)
+        system = np.vstack([(B / sizes[:, None]).T, 2**-52 * np.eye(F.size)])
+        target = np.zeros((len(system), m))
+        target[: n * m] = np.tile(np.eye(m), (n, 1))
+        least = np.linalg.lstsq(system, target, rcond=0)[0] / sizes[:, None]
+        best = error_to_expect(code, F, least)
+        assert error_to_expect(code, F, code.vector(F)) < 1.5 * best
+
+
+def test_messages_of_less_precision_leave_out_more():
+    """Where a rounding is 2^-24, exact vectors that multiply it by millions are not worth it."""
+    code = YeAbbe(40, stragglers=12, reduce=8)
+    [circle] = code.rings()
+    F = np.setdiff1d(np.arange(40), circle[:12])
+    single = code.decoding_vector(F, message_dtype="float32")
+    double = code.decoding_vector(F)
+    assert np.linalg.norm(single) < np.linalg.norm(double) / 3
+    assert 1e-7 < code.residual(F, single) < 1e-2
+    g, messages = coded(code, 64, np.float32)
+    found = code.decode(F, [messages[i] for i in F], p=64)
+    exact = g.sum(axis=0, dtype=np.float64)
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert error / 10 < code.trust(F, np.float32).relative_error < error * 10
 
 
 @pytest.mark.parametrize(
@@ -91,7 +181,8 @@ def test_precise_at_24_workers(m):
 def test_beyond_what_float64_carries(arguments, monkeypatch):
     if arguments["n"] == 6:
         monkeypatch.setattr(YeAbbe, "typical_error", lambda self: 1e-6)
-    with pytest.warns(InstabilityWarning, match="use a smaller reduce, or fewer stragglers"):
+    use = "use " if arguments["n"] == 300 else 'use clusters="auto", '
+    with pytest.warns(InstabilityWarning, match=use + "a smaller reduce, or fewer stragglers"):
         YeAbbe(**arguments)
     with pytest.raises(fastgc.UnstableCodeError):
         YeAbbe(**arguments, strict=True)
@@ -190,6 +281,8 @@ def test_a_third_of_the_bytes_goes_over_the_wire():
         ({"n": 5, "stragglers": 2, "reduce": 4}, r"reduce must be in 1 \.\. n - s = 3, not 4"),
         ({"n": 5, "stragglers": 2, "reduce": 0}, "reduce must be in 1"),
         ({"n": 5, "k": 4, "stragglers": 2, "reduce": 1}, "k must be at least n=5"),
+        ({"n": 9, "stragglers": 2, "reduce": 2, "clusters": 3}, r"or in 1 \.\. .* = 2, not 3"),
+        ({"n": 9, "stragglers": 2, "reduce": 2, "clusters": 0}, r"or in 1 \.\. .* = 2, not 0"),
     ],
 )
 def test_impossible_parameters(arguments, says):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..kernels.cyclic import circle, sines
 from .base import Code
 from .roots import roots, stable_root, tau
 from .rules import Blocks
+from .trust import DOUBLE
 
 __all__ = ["YeAbbe"]
 
@@ -36,6 +40,10 @@ class YeAbbe(Code):
     packed : bool, default True
         Send real gradients as pairs taken for complex numbers, as in `ReedSolomon`. False: as
         complex numbers, twice as long.
+    clusters : int or "auto", default 1
+        Split workers and partitions into so many groups, each with a code of its own. Load, length
+        of messages and worst-case tolerance stay; decoding is more precise and cheaper, and is
+        possible from many smaller sets of survivors. "auto": as many as can be, floor(n / (s + m)).
     strict : bool, default False
         Refuse codes that lose more than half of float64's digits when as many random workers
         straggle as may; else an `InstabilityWarning` says so.
@@ -50,15 +58,16 @@ class YeAbbe(Code):
     Notes
     -----
     Ye and Abbe, "Communication-computation efficient gradient coding", ICML 2018, section III,
-    with two changes that keep it precise: their real evaluation points are roots of unity here, in
-    the order that suits the supports (`ReedSolomon`'s "stable" root), and the pieces of the sum are
-    the lowest coefficients of the polynomial that the messages are values of, not the highest, so
-    that all of B follows from its first s + m entries, for each piece.
+    with changes that keep it precise. The points x_i at which worker i takes the polynomials are
+    roots of unity here, not real numbers, in the order that suits the supports (`ReedSolomon`'s
+    "stable" root), so that powers count modulo n. Of s powers, the idle ones, no polynomial has
+    any. The pieces of the sum are coefficients; in the paper of the m highest powers, here of those
+    that are next to the idle ones, half of them above and half below. And decoding vectors are
+    near-exact: they leave out as much as costs less than rounding would.
 
-    Of partition j, with the holders' points x_r and T_u their polynomial prod_r (1 - x / x_r), cut
-    off after degree m - 1 - u: the coefficients of piece u are the values of
-    ``x^u T_u(x) prod over the others (1 - x / x_l)``. As T of all its terms times that product is
-    1 - x^n, its coefficients below x^m are those of x^u.
+    Stragglers are worst where their points are neighbours on the circle. At n = 80, m = 8, s = 12
+    these take the error to 1e-10 (to 4e-9 with all pieces above), but no further than 5e-13 in
+    clusters, of which each has a circle of its own.
 
     Examples
     --------
@@ -83,6 +92,7 @@ class YeAbbe(Code):
         stragglers: int,
         reduce: int,
         packed: bool = True,
+        clusters: int | Literal["auto"] = 1,
         strict: bool = False,
     ) -> None:
         n = check_integer("n", n)
@@ -94,32 +104,32 @@ class YeAbbe(Code):
             raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
+        most = n // (s + m)
+        count = most if clusters == "auto" else check_integer("clusters", clusters)
+        if not 1 <= count <= most:
+            raise ValueError(
+                f'clusters must be "auto" or in 1 .. floor(n / (stragglers + reduce)) = {most}, '
+                f"not {clusters!r}"
+            )
         self.n, self.k, self.stragglers, self.pieces, self.packed = n, k, s, m, bool(packed)
-        self._width = s + m  # groups of partitions that each worker holds
-        self._root = stable_root(n, self._width)
-        self._cuts = np.concatenate([[0], np.cumsum(k // n + (np.arange(n) < k % n))])
-        self.check_stability(strict, "use a smaller reduce, or fewer stragglers")
-
-    @cached_property
-    def _table(self) -> NDArray[np.complex128]:
-        """Coefficients of the holder at each place of a group, for each piece, up to its phase."""
-        n, d, m, q = self.n, self._width, self.pieces, self._root
-        alpha = roots(n)
-        product = np.ones(1, dtype=np.complex128)  # of (1 - y alpha^(-q r)), lowest degree first
-        for r in range(d):
-            product = np.append(product, 0) - alpha[-q * r % n] * np.append(0, product)
-        place = np.arange(d)
-        terms = product[:m] * alpha[q * place[:, None] * np.arange(m) % n]
-        cut_off = np.cumsum(terms, axis=1)[:, ::-1]  # after degree m - 1 - u
-        table: NDArray[np.complex128] = tau(n, d, q)[:, None] * cut_off
-        return table
+        sizes = n // count + (np.arange(count) < n % count)
+        self._ends = np.cumsum(sizes)
+        self._circles = [
+            _Circle(size, s + m, m, stable_root(size, s + m)) for size in sizes.tolist()
+        ]
+        self._cuts = _cuts(sizes, self._ends * k // n)
+        remedy = "use a smaller reduce, or fewer stragglers"
+        self.check_stability(
+            strict, f'use clusters="auto", {remedy[4:]}' if count < most else remedy
+        )
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
-        """Groups worker to worker + d - 1: of the first it is the last holder."""
-        n, d, q = self.n, self._width, self._root
-        group = (worker + np.arange(d)) % n
-        phase = roots(n)[q * worker * np.arange(self.pieces) % n]
-        coefficients = self._table[::-1] * phase
+        """Of its cluster, groups worker to worker + s + m - 1: the last holder of the first."""
+        c = int(np.searchsorted(self._ends, worker, side="right"))
+        ring = self._circles[c]
+        first = int(self._ends[c]) - ring.n
+        coefficients = _table(ring)[::-1] * ring.values(ring.powers)[worker - first]
+        group = first + (worker - first + np.arange(ring.d)) % ring.n
         sizes = np.diff(self._cuts)[group]
         held = np.concatenate([np.arange(self._cuts[g], self._cuts[g + 1]) for g in group])
         values = np.repeat(coefficients, sizes, axis=0)
@@ -127,25 +137,111 @@ class YeAbbe(Code):
 
     @cached_property
     def rule(self) -> Blocks:
-        return Blocks.one(self.n, self.n - self.stragglers)
+        """In every cluster, the messages of all but s."""
+        sizes = np.array([ring.n for ring in self._circles])
+        return Blocks(np.repeat(np.arange(sizes.size), sizes), sizes - self.stragglers)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
-        """The shortest vectors: what extracts coefficient u from all values, less what vanishes.
+        """Near-exact vectors, in each cluster of its own: O(s^3 + n s)."""
+        return self._vector_for(survivors, DOUBLE)
 
-        ``x_i^-u / n`` does, from the values at all points. Beside it, every x_i^-l of a degree l
-        that the polynomial has not, n - s of them and more, adds nothing: so many as stragglers
-        make their entries vanish. O(s^3 + n s).
-        """
-        n, s, q = self.n, self.stragglers, self._root
-        if survivors.size < n - s:
+    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.complex128]:
+        if self.rule.missing(survivors):
             self.raise_too_few(survivors)
-        worker = np.arange(n)[:, None]
-        whole = roots(n)[-q * worker * np.arange(self.pieces) % n] / n
-        idle = roots(n)[-q * worker * np.arange(n - s, n) % n]
-        lost = np.ones(n, dtype=bool)
+        lost = np.ones(self.n, dtype=np.bool_)
         lost[survivors] = False
-        found: NDArray[np.complex128] = whole[survivors]
-        if lost.any():
-            y = np.linalg.lstsq(idle[lost], whole[lost])[0]
-            found = found - idle[survivors] @ y
+        parts = np.split(lost, self._ends[:-1])
+        of_all = [ring.vectors(gone, unit) for ring, gone in zip(self._circles, parts, strict=True)]
+        found: NDArray[np.complex128] = np.concatenate(of_all)[survivors]
         return found if self.pieces > 1 else found[:, 0]
+
+    def rings(self) -> list[NDArray[np.int64]]:
+        """Workers of each cluster, in the order of their points on the circle."""
+        return [
+            end - ring.n + np.argsort(ring.q * np.arange(ring.n) % ring.n)
+            for ring, end in zip(self._circles, self._ends.tolist(), strict=True)
+        ]
+
+
+class _Circle(NamedTuple):
+    """The code of one cluster: its points, and which powers of them are idle, and which pieces."""
+
+    n: int  # workers, and groups of partitions
+    d: int  # workers that hold each group
+    m: int  # pieces
+    q: int  # the point of worker i is exp(2 pi i q i / n)
+
+    @property
+    def powers(self) -> NDArray[np.int64]:
+        """Of each piece. The idle ones, m - d .. -1, are between them."""
+        below = self.m // 2
+        return np.append(np.arange(self.m - below), self.m - self.d - 1 - np.arange(below))
+
+    def values(self, powers: NDArray[np.int64]) -> NDArray[np.complex128]:
+        """x_i^t, a row for each worker and a column for each power."""
+        turns = self.q * np.arange(self.n)[:, None] * powers % self.n
+        found: NDArray[np.complex128] = roots(self.n)[turns]
+        return found
+
+    def vectors(self, lost: NDArray[np.bool_], unit: float) -> NDArray[np.complex128]:
+        """Decoding vectors of all workers but the lost, whose entries say what is left out.
+
+        From the values at all points, x_i^-t / n extracts the coefficient of x^t. Adding multiples
+        of idle powers to that changes nothing, but for what is lost. They are chosen so that a
+        gradient's expected error is least: that of what is left out, for which the entries of the
+        lost count; and two roundings of every message, which are multiplied by those of the others.
+        All pass through rows of B of one norm: a ridge regression, of the parameter 2 u.
+        """
+        whole = self.values(-self.powers) / self.n
+        s = self.d - self.m
+        if not s or not lost.any():
+            return whole
+        idle = self.values(np.arange(1, s + 1))
+        gone = np.flatnonzero(lost)
+        # Householder's reflections lose nothing of small rows below large ones.
+        system = np.zeros((gone.size + s, self.d), dtype=np.complex128)
+        system[: gone.size, :s], system[: gone.size, s:] = idle[gone], whole[gone]
+        np.fill_diagonal(system[gone.size :, :s], 2 * unit * math.sqrt(self.n))
+        triangle: NDArray[Any] = np.asarray(np.linalg.qr(system, mode="r"))[:s]
+        found: NDArray[np.complex128] = whole - idle @ np.linalg.solve(
+            triangle[:, :s], triangle[:, s:]
+        )
+        return found
+
+
+@lru_cache(maxsize=64)
+def _table(ring: _Circle) -> NDArray[np.complex128]:
+    """Coefficients of the holder at each place of a group, for each piece, up to its phase x^t.
+
+    For the upper pieces, sums of the first terms of ``prod_r (1 - y / x_r)`` at the place's own
+    point. For the lower ones, of the last terms, less the whole product, which is 0. Its
+    coefficients follow from the q-binomial theorem; they are as precise as their factors.
+    """
+    n, d, m, q = ring
+    below = m // 2
+    sine = np.append(sines(n, q)[n:], 0.0)  # 2 sin(pi q t / n), t = 0 .. n
+    t = np.arange(1, m - below + 1)
+    binomial = np.append(1.0, np.cumprod(sine[d + 1 - t] / sine[t]))
+
+    def terms(degree: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.complex128]:
+        angle = q * degree * (2 * np.arange(d)[:, None] - (d - 1))  # in units of pi / n
+        signed: NDArray[np.complex128] = (
+            np.where(degree % 2, -size, size) * circle(n)[angle % (2 * n)]
+        )
+        return signed
+
+    first, last = np.arange(m - below), d - np.arange(below)
+    upper = np.cumsum(terms(first, binomial[: m - below]), axis=1)[:, ::-1]
+    lower = -np.cumsum(terms(last, binomial[:below]), axis=1)[:, ::-1]
+    table = tau(n, d, q)[:, None] * np.hstack([upper, lower])
+    table.flags.writeable = False
+    return table
+
+
+def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where groups of partitions begin and end: as many in each cluster as it has workers."""
+    lengths = [
+        k // n + (np.arange(n) < k % n)
+        for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)
+    ]
+    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
