@@ -40,6 +40,7 @@ from fastgc import (
     Grouped,
     LagrangeCode,
     LinearCode,
+    PartialWork,
     RandomAssignment,
     ReedSolomon,
     Uncoded,
@@ -197,6 +198,22 @@ def _receive(rng):
         {"worker": worker, "message": message, "index": index},
         state=lambda: rnd.survivors,
     )
+
+
+def _sum_round(*workers):
+    """A round of sums that all messages of these workers were reported to."""
+    rnd = codes.SumRound(PartialWork(3, load=2), 5)
+    for worker in workers:
+        rnd.report(worker, 0)
+        rnd.report(worker, 1)
+    return rnd
+
+
+def _answered(rng):
+    rnd = _sum_round(0, 2)
+    for worker in rnd.requests:
+        rnd.receive(worker, rng.standard_normal(5))
+    return rnd
 
 
 def _stream(rng):
@@ -482,6 +499,20 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Encoder.message": lambda rng: Call(_added(rng).message, {}),
     "Encoder.reset": lambda rng: Call(_added(rng).reset, {}),
     "Round.receive": _receive,
+    "SumRound": lambda rng: Call(
+        codes.SumRound, {"code": PartialWork(3, load=2), "p": 5, "dtype": "float64"}
+    ),
+    "SumRound.report": lambda rng: (
+        lambda rnd: Call(
+            rnd.report, {"worker": 0, "index": 1}, state=lambda: np.array(sorted(rnd.requests))
+        )
+    )(_sum_round()),
+    "SumRound.receive": lambda rng: (
+        lambda rnd: Call(
+            rnd.receive, {"worker": 2, "message": rng.standard_normal(5), "energy": 1.0}
+        )
+    )(_sum_round(0, 2)),
+    "SumRound.gradient": lambda rng: Call(_answered(rng).gradient, {"out": np.zeros(5)}),
     "Round.gradient": lambda rng: Call(
         _round(rng)[0].gradient, {"out": np.zeros(FEATURES * OUTPUTS), "method": "auto"}
     ),
@@ -598,6 +629,9 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "LinearCode": _plain(
         LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, cache=4, strict=False
+    ),
+    "PartialWork": _plain(
+        PartialWork, n=3, k=4, load=None, assignment=[[0, 1, 3], [2, 1], [3, 2, 0]], ordered=True
     ),
     "RandomAssignment": _plain(RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4),
     "ReedSolomon": _plain(
@@ -952,6 +986,9 @@ REASONS = {
     "Recoverable.random_arrivals": "for recovery and others, which check",
     "Precise.check_stability": "for constructors",
     "Round.left_out": "takes nothing",
+    "SumRound.left_out": "takes nothing",
+    "SumRound.reset": "takes nothing",
+    "SumRound.trust": "takes nothing",
     "Round.intake": "for engines, which give a buffer of their own",
     "Round.follow": "takes nothing",
     "GroupedRound.left_out": "takes nothing",

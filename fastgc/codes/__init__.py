@@ -15,10 +15,12 @@ from .fractional_repetition import FractionalRepetition
 from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
 from .linear import LinearCode
+from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .reed_solomon import ReedSolomon
 from .round import Round
 from .streaming import Stream
+from .sums import Request, SumRound
 from .trust import Approximation, Trust
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
@@ -38,11 +40,14 @@ __all__ = [
     "GroupedRound",
     "LagrangeCode",
     "LinearCode",
+    "PartialWork",
     "RandomAssignment",
     "Recovery",
     "ReedSolomon",
+    "Request",
     "Round",
     "Stream",
+    "SumRound",
     "Trust",
     "Uncoded",
     "YeAbbe",

@@ -106,6 +106,10 @@ class Assignment(Recorded, ABC):
         """Messages of each worker, equal shares of its partitions. Default: one."""
         return [1] * self.n
 
+    # Whether workers keep their messages, tell when they have each, and are asked for one sum of
+    # them (`fastgc.codes.SumRound`), by engines that can ask. Others let them send each message.
+    on_request: bool = False
+
     @property
     def sends_together(self) -> NDArray[np.bool_]:
         """Whether each worker sends its messages only when all of its work is done, (n,) array.

@@ -18,6 +18,7 @@ from .cyclic_repetition import CyclicRepetition
 from .fractional_repetition import FractionalRepetition
 from .lagrange import LagrangeCode
 from .linear import LinearCode
+from .partial_work import PartialWork
 from .random_assignment import RandomAssignment, UncoveredError
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
@@ -133,6 +134,12 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
     ("uc-mmc", Uncoded, "uncoded, a message for each partition", lambda load, **_: {"load": load}),
+    (
+        "partial-work",
+        PartialWork,
+        "what stragglers have done counts, a sum of each on request",
+        lambda load, **_: {"load": load},
+    ),
     (
         "uc-mmc-pg",
         Uncoded,

@@ -1,0 +1,191 @@
+"""What slow workers have done counts: Ramamoorthy, Meng, Girimaji 2024, with whole messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_integer
+from .cells import CellCode
+from .chunk_order import in_good_order
+from .trust import DOUBLE
+
+__all__ = ["PartialWork"]
+
+# Booleans that choosing from many sets of messages works on at a time.
+_AT_ONCE = 1 << 22
+
+
+class PartialWork(CellCode):
+    """Every partial gradient counts as soon as it is computed, and few messages are sent.
+
+    Workers keep the partial gradients that they have computed, and tell the master after each, in
+    a few bytes. As soon as every partition was computed by anybody, the master asks few workers for
+    one message each: the sum of some of their partial gradients. So a round takes the time of
+    `Uncoded` with the same load (UC-MMC), and one round trip more, and needs about as many messages
+    as a code whose workers send one each.
+
+    Engines that cannot ask (`on_request`) run it as UC-MMC: every partial gradient is a message.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default.
+    load : int, optional
+        Partitions per worker, from k / n on: worker i begins with partition i k / n, rounded down,
+        and goes on from there round the circle. Needed without `assignment`.
+    assignment : sequence of n sequences of int, optional
+        The partitions of each worker, if they are to be others. They are computed in the order that
+        `in_good_order` finds, `ordered=True`, or in the order given.
+    ordered : bool, default True
+        Whether the order within workers is to be found.
+
+    Attributes
+    ----------
+    threshold : int
+        Computations, of all workers together, after which every partition has been computed,
+        whoever does how many. (The paper's metric of an order, Q_max, with its ℓ = 1.)
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the parameters do not fit; says which and why.
+
+    Notes
+    -----
+    The paper's messages are ℓ times shorter, where each partition is computed ℓ times. Here ℓ = 1:
+    messages are sums, and nothing is lost to rounding.
+
+    A worker holds as many partial gradients as its load, where one that sends a single coded
+    message holds their sum.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.PartialWork(4, load=3)
+    >>> code.partitions(1).tolist()
+    [1, 2, 3]
+    >>> code.threshold, code.stragglers  # computations that always suffice; silent workers
+    (7, 2)
+    >>> came = [0, 1, 3, 6, 7]  # two computations of workers 0 and 2, and the first of worker 1
+    >>> code.decoding_vector(came).tolist()  # asks workers 0 and 2 for two partial gradients each
+    [1.0, 1.0, 0.0, 1.0, 1.0]
+    """
+
+    on_request = True
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        load: int | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+        ordered: bool = True,
+    ) -> None:
+        n = check_integer("n", n)
+        k = n if k is None else check_integer("k", k)
+        if n < 1 or k < 1:
+            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        if (load is None) == (assignment is None):
+            raise ValueError("either load or assignment must be given, which say what workers hold")
+        if load is not None:
+            load = check_integer("load", load)
+            if not -(-k // n) <= load <= k:
+                raise ValueError(f"load must be in k/n = {-(-k // n)} .. k = {k}, not {load}")
+            starts = np.arange(n) * k // n
+            held = ((starts[:, np.newaxis] + np.arange(load)) % k).tolist()
+        else:
+            assert assignment is not None
+            held = _checked(assignment, n, k)
+            if ordered:
+                held = in_good_order(held, k)
+        self.n, self.k = n, k
+        self._cuts = np.arange(k + 1)
+        self._sizes = np.array([len(mine) for mine in held], dtype=np.int64)
+        self._choices = np.array([j for mine in held for j in mine], dtype=np.int64)
+        self.load = int(self._sizes.max())
+        self.stragglers = int(np.bincount(self._choices, minlength=k).min()) - 1
+
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        """1 for the messages to take, of few workers; 0 for all others.
+
+        Messages are taken worker by worker. The next worker is always the one whose messages, of
+        partitions that are still lacking, are the hardest to have from others: each counts the less
+        the more workers could send it. On average that takes few workers more than would suffice.
+        """
+        came = np.zeros((1, self.message_count), dtype=np.bool_)
+        came[0, survivors] = True
+        vectors = np.zeros(came.shape)
+        if not self.fill_vectors(came, "auto", vectors)[0]:
+            self.raise_too_few(survivors)
+        found: NDArray[np.float64] = vectors[0, survivors]
+        return found
+
+    def fill_vectors(
+        self,
+        masks: NDArray[np.bool_],
+        method: str,
+        out: NDArray[np.float64],
+        unit: float = DOUBLE,
+    ) -> NDArray[np.bool_]:
+        if method != "auto":
+            return super().fill_vectors(masks, method, out, unit)
+        good = np.zeros(len(masks), dtype=np.bool_)
+        step = max(1, _AT_ONCE // self.message_count)
+        for at in range(0, len(masks), step):
+            came = masks[at : at + step]
+            holders = np.zeros((self.k, len(came)))
+            np.add.at(holders, self._choices, came.T)
+            good[at : at + step] = enough = holders.all(axis=0)
+            if enough.any():
+                some = at + np.flatnonzero(enough)
+                out[some] = self._chosen(masks[some], holders[:, enough].T)
+        return good
+
+    def _chosen(self, came: NDArray[np.bool_], holders: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """One message of each partition in each round, of those that came from so many workers."""
+        cell = self._choices
+        first = np.asarray(self.first_messages[:-1])
+        sender = np.repeat(np.arange(self.n), self._sizes)
+        taken = np.zeros_like(came)
+        # what each message counts; 0 if it did not come, or its partition is not lacking any more
+        worth = came / np.maximum(holders[:, cell], 1.0)
+        rounds = np.arange(len(came))
+        while rounds.size:
+            next_worker = np.add.reduceat(worth, first, axis=1).argmax(axis=1)
+            mine = (sender == next_worker[:, np.newaxis]) & (worth > 0)
+            taken[rounds] |= mine
+            row, message = np.nonzero(mine)
+            got = np.zeros((rounds.size, self.k), dtype=np.bool_)
+            got[row, cell[message]] = True
+            worth[got[:, cell]] = 0.0
+            lacking = worth.any(axis=1)
+            worth, rounds = worth[lacking], rounds[lacking]
+        return taken
+
+
+def _checked(assignment: Sequence[Sequence[int]], n: int, k: int) -> list[list[int]]:
+    """What workers hold, as lists, or an error."""
+    held = [[check_integer("partition", j) for j in mine] for mine in assignment]
+    if len(held) != n:
+        raise ValueError(f"assignment must have a list for each of n={n} workers, not {len(held)}")
+    for worker, mine in enumerate(held):
+        if not mine:
+            raise ValueError(f"assignment gives worker {worker} no partition")
+        if len(set(mine)) < len(mine):
+            raise ValueError(f"assignment names a partition twice for worker {worker}: {mine}")
+        outside = [j for j in mine if not 0 <= j < k]
+        if outside:
+            raise ValueError(
+                f"assignment gives worker {worker} partition {outside[0]}: they are numbered 0 to "
+                f"{k - 1}"
+            )
+    missing = set(range(k)).difference(*held)
+    if missing:
+        raise ValueError(f"assignment gives partition {min(missing)} to no worker")
+    return held

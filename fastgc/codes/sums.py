@@ -1,0 +1,216 @@
+"""Rounds whose workers keep their messages, and are asked for one sum of them each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._arrays import Output, check_index
+from ..errors import NotDecodableError
+from .base import Code
+from .cells import CellCode
+from .round import Round
+from .trust import Trust
+
+__all__ = ["Request", "SumRound"]
+
+
+class Request(NamedTuple):
+    """What a worker is asked for: the sum of its messages, each times its coefficient.
+
+    Attributes
+    ----------
+    indices : (r,) int64 array
+        Which of the worker's messages, ascending.
+    coefficients : (r,) float64 or complex128 array
+        None of them is 0.
+    """
+
+    indices: NDArray[np.int64]
+    coefficients: NDArray[Any]
+
+
+class SumRound:
+    """One iteration at a master that hears what was computed, and asks for sums of it.
+
+    Workers report each message that they have computed, and keep it (`report`). As soon as these
+    suffice, `requests` says which workers to ask, and for what. The gradient is the sum of their
+    answers (`receive`). Messages cross once for a worker, whatever it computed.
+
+    Parameters
+    ----------
+    code : Code
+        Any whose workers send several messages; it chooses whom to ask by its decoding vector.
+        `PartialWork` chooses few workers.
+    p : int
+        The gradient dimension.
+    dtype : numpy dtype
+        The gradient's, and the sums'.
+
+    Raises
+    ------
+    TypeError
+        If the code's messages are no gradients of this dtype: if they are shorter, complex where
+        gradients are real, or scaled (float16).
+
+    Examples
+    --------
+    >>> import numpy as np, fastgc
+    >>> code = fastgc.PartialWork(3, load=2)
+    >>> rnd = fastgc.codes.SumRound(code, p=2)
+    >>> rnd.report(0, 0), rnd.report(2, 0), rnd.report(0, 1)  # worker 0 has computed both of its
+    (False, False, True)
+    >>> {worker: asked.indices.tolist() for worker, asked in rnd.requests.items()}
+    {0: [0, 1], 2: [0]}
+    >>> rnd.receive(0, np.array([1.0, 2.0])), rnd.receive(2, np.array([0.5, 0.0]))
+    (False, True)
+    >>> rnd.gradient()
+    array([1.5, 2. ])
+    """
+
+    def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        self.code = code
+        self.form = form = code.format(p, dtype)
+        if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
+            raise TypeError(
+                f"messages of {code!r} for {form.gradient_size} elements of {np.dtype(dtype)} are "
+                f"{form.message_size} of {form.message_dtype}: sums are taken of messages that are "
+                "gradients"
+            )
+        self._tally = code.rule.tally()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all reports and sums."""
+        self._tally.reset()
+        self._reported: list[int] = []
+        self._heard: set[int] = set()
+        self._used = np.empty(0, dtype=np.int64)
+        self._vector: NDArray[Any] = np.empty(0)
+        self._requests: dict[int, Request] = {}
+        self._asked: list[int] = []
+        self._sums: Round | None = None
+
+    @property
+    def requests(self) -> dict[int, Request]:
+        """Whom to ask for what, by worker; nobody as long as too little was computed."""
+        return dict(self._requests)
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Numbers of the messages that the gradient is made of, in the order of their reports."""
+        return self._used.copy()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all sums came that were asked for."""
+        return self._sums is not None and self._sums.ready
+
+    decodable = ready
+
+    def report(self, worker: int, index: int) -> bool:
+        """Note that a worker has computed a message; whether `requests` say whom to ask.
+
+        What is reported after that changes nothing.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no such message, or it was reported before.
+        """
+        number = self.code.message_number(worker, index)
+        if number in self._heard:
+            raise ValueError(f"message {index} of worker {worker} was reported already")
+        self._heard.add(number)
+        if not self._requests:
+            self._reported.append(number)
+            if self._tally.add(number):
+                self._choose()
+        return bool(self._requests)
+
+    def _choose(self) -> None:
+        reported = np.array(self._reported)
+        vector = self.code.decoding_vector(reported)
+        read = np.flatnonzero(vector)
+        self._used, self._vector = reported[read], vector[read]
+        sender = np.searchsorted(self.code.first_messages, self._used, side="right") - 1
+        for worker in np.unique(sender).tolist():
+            mine = np.flatnonzero(sender == worker)
+            mine = mine[np.argsort(self._used[mine])]
+            indices = self._used[mine] - self.code.first_messages[worker]
+            self._requests[worker] = Request(indices, self._vector[mine])
+        self._asked = list(self._requests)
+        sizes = [
+            sum(self.code.partitions(worker, at).size for at in asked.indices.tolist())
+            for worker, asked in self._requests.items()
+        ]
+        self._sums = _Shares(sizes).round(self.form.gradient_size, self.form.gradient_dtype)
+
+    def receive(self, worker: int, message: ArrayLike, *, energy: float = math.nan) -> bool:
+        """Take the sum that a worker was asked for; whether the round is `ready`.
+
+        Parameters
+        ----------
+        worker : int
+        message : (p,) array
+            Kept, not copied: it must stay as it is until `gradient` has returned.
+        energy : float, optional
+            Sum of the energies (`Encoder.energy`) of its messages, each times the square of its
+            coefficient.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If it holds NaN or Inf.
+        ValueError, TypeError
+            If the worker was not asked, or has answered, or the sum does not fit. The round is as
+            it was.
+        """
+        worker = check_index("worker", worker, self.code.n)
+        if self._sums is None or worker not in self._requests:
+            raise ValueError(f"worker {worker} was not asked for anything in this round")
+        return self._sums.receive(self._asked.index(worker), message, energy=energy)
+
+    def _answered(self) -> Round:
+        if self._sums is None:
+            missing = self.code.rule.missing(np.array(self._reported, dtype=np.int64))
+            raise NotDecodableError(
+                f"what was computed does not suffice: at least {missing} more messages are needed",
+                missing,
+            )
+        return self._sums
+
+    def gradient(self, out: Output | None = None) -> NDArray[Any]:
+        """The gradient, of all sums that were asked for.
+
+        Raises
+        ------
+        NotDecodableError
+            If too little was computed, or sums are missing.
+        """
+        return self._answered().gradient(out)
+
+    def left_out(self) -> float:
+        """What `gradient` lacks beyond rounding, as `Approximation.residual`."""
+        return self.code.left_out(self._used, self._vector)
+
+    def trust(self) -> Trust:
+        """How far to trust the gradient, as `Round.trust`."""
+        return self._answered().trust()
+
+
+class _Shares(CellCode):
+    """A code in itself: each of those that were asked sends one sum, of a share of its own."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.n, self.k = len(sizes), sum(sizes)
+        self._cuts = np.cumsum([0, *sizes])
+        self._sizes = np.ones(self.n, dtype=np.int64)
+        self._choices = np.arange(self.n)
+        self.load, self.stragglers = max(sizes), 0

@@ -1,0 +1,254 @@
+"""What slow workers have done counts: orders of computation, whom to ask, and rounds of sums."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import NotDecodableError, PartialWork, Uncoded
+from fastgc.codes import SumRound
+from fastgc.codes.chunk_order import in_good_order
+
+ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
+
+
+def least_sum(order, k):
+    """The least, over partitions, of what is not computed where all holders stop before them."""
+    return min(sum(len(mine) - mine.index(j) for mine in order if j in mine) for j in range(k))
+
+
+def computations_that_suffice(order, k):
+    """By trying how far every worker got."""
+    lengths = [range(len(mine) + 1) for mine in order]
+    most = -1
+    for done in itertools.product(*lengths):
+        came = {j for mine, t in zip(order, done, strict=True) for j in mine[:t]}
+        if len(came) < k:
+            most = max(most, sum(done))
+    return most + 1
+
+
+@st.composite
+def assignments(draw, workers=4, partitions=4, load=3):
+    n, k = draw(st.integers(1, workers)), draw(st.integers(1, partitions))
+    held = [
+        draw(st.lists(st.integers(0, k - 1), min_size=1, max_size=min(load, k), unique=True))
+        for _ in range(n)
+    ]
+    for j in set(range(k)).difference(*held):
+        held[j % n].append(j)
+    return held, k
+
+
+# --------------------------------------------------------------------------------------- orders
+
+
+@given(assignments())
+@settings(max_examples=40)
+@pytest.mark.any_backend
+def test_the_threshold_is_what_suffices_however_far_each_worker_gets(given):
+    held, k = given
+    for ordered in (False, True):
+        code = PartialWork(len(held), k, assignment=held, ordered=ordered)
+        order = [code.partitions(i).tolist() for i in range(code.n)]
+        assert code.threshold == computations_that_suffice(order, k)
+        assert [sorted(mine) for mine in order] == [sorted(mine) for mine in held]
+        if not ordered:
+            assert order == held
+        # and the paper's metric
+        assert code.threshold == code.message_count - least_sum(order, k) + 1
+
+
+@given(assignments(workers=3))
+@settings(max_examples=60)
+@pytest.mark.any_backend
+def test_orders_are_the_best_or_one_computation_short_of_it(given):
+    held, k = given
+    best = max(
+        least_sum(order, k)
+        for order in itertools.product(*(map(list, itertools.permutations(m)) for m in held))
+    )
+    assert best - 1 <= least_sum(in_good_order(held, k), k) <= best
+
+
+@pytest.mark.parametrize(("n", "load"), [(5, 2), (7, 3), (30, 8), (60, 20), (4, 4)])
+@pytest.mark.any_backend
+def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load):
+    rng = np.random.default_rng(n)
+    renamed, shifts = rng.permutation(n), rng.permutation(n)[:load]
+    held = [rng.permutation(renamed[(i + shifts) % n]).tolist() for i in range(n)]
+    mean = load * (load + 1) // 2  # of the sums, which are at most that at the least
+    assert least_sum(in_good_order(held, n), n) == mean
+    assert least_sum(held, n) < mean or load == 1
+    # the order of the default, round the circle, is one of the best
+    assert PartialWork(n, load=load).threshold == n * load - mean + 1
+
+
+# ----------------------------------------------------------------------------------- whom to ask
+
+
+def fewest(code, came):
+    """By trying all sets of workers."""
+    mine = [
+        {int(code.partitions(*code.sender(m))[0]) for m in came if code.sender(m)[0] == i}
+        for i in range(code.n)
+    ]
+    for size in range(1, code.n + 1):
+        for some in itertools.combinations(mine, size):
+            if len(set().union(*some)) == code.k:
+                return size
+    return None
+
+
+@given(assignments(workers=6, partitions=6), st.data())
+@settings(max_examples=60)
+@pytest.mark.any_backend
+def test_one_message_of_each_partition_is_taken(given, data):
+    held, k = given
+    code = PartialWork(len(held), k, assignment=held)
+    came = data.draw(st.lists(st.integers(0, code.message_count - 1), unique=True))
+    cells = [int(code.partitions(*code.sender(m))[0]) for m in came]
+    if len(set(cells)) < k:
+        with pytest.raises(NotDecodableError):
+            code.decoding_vector(came)
+        return
+    vector = code.decoding_vector(came)
+    assert set(vector) <= {0.0, 1.0}
+    assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
+    asked = len({code.sender(m)[0] for m, a in zip(came, vector, strict=True) if a})
+    assert fewest(code, came) <= asked <= fewest(code, came) + 1
+
+
+@pytest.mark.any_backend
+def test_few_more_workers_are_asked_than_would_suffice():
+    code, rng = PartialWork(12, load=5), np.random.default_rng(0)
+    done = rng.integers(0, 6, (200, 12))
+    masks = (np.arange(5) < done[:, :, np.newaxis]).reshape(200, -1)
+    vectors = code.decoding_vectors(masks, undecodable="nan")
+    good = ~np.isnan(vectors[:, 0])
+    assert 50 < good.sum() < 200
+    asked = (vectors[good].reshape(-1, 12, 5) > 0).any(axis=2).sum(axis=1)
+    few = [fewest(code, np.flatnonzero(mask).tolist()) for mask in masks[good]]
+    assert np.mean(asked) < 1.06 * np.mean(few)
+    for mask, vector in zip(masks, vectors, strict=True):
+        assert code.decodable(mask) == (not np.isnan(vector).any())
+        if code.decodable(mask):
+            assert code.decoding_vector(mask).tolist() == vector[mask].tolist()
+
+
+@pytest.mark.any_backend
+def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
+    one, other = PartialWork(6, load=3), Uncoded(6, load=3)
+    assert np.array_equal(one.matrix(), other.matrix())
+    assert (one.threshold, one.stragglers) == (other.threshold, other.stragglers) == (13, 2)
+    assert one.on_request
+    assert not other.on_request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({}, ValueError, "either load or assignment"),
+        ({"load": 2, "assignment": ANY}, ValueError, "either load or assignment"),
+        ({"load": 1}, ValueError, r"load must be in k/n = 2 .. k = 4, not 1"),
+        ({"load": 5}, ValueError, "not 5"),
+        ({"load": 2.5}, TypeError, "load"),
+        ({"assignment": ANY[:2]}, ValueError, "a list for each of n=3 workers, not 2"),
+        ({"assignment": [[0, 1], [], [2, 3]]}, ValueError, "worker 1 no partition"),
+        ({"assignment": [[0, 1], [1, 1], [2, 3]]}, ValueError, "twice for worker 1"),
+        ({"assignment": [[0, 1], [4], [2, 3]]}, ValueError, "worker 1 partition 4"),
+        ({"assignment": [[0], [1], [3]]}, ValueError, "partition 2 to no worker"),
+        ({"assignment": [[0.5], [1], [3]]}, TypeError, "partition"),
+    ],
+)
+@pytest.mark.any_backend
+def test_what_does_not_fit_is_said(arguments, error, text):
+    with pytest.raises(error, match=text):
+        PartialWork(3, 4, **arguments)
+
+
+# --------------------------------------------------------------------------------- rounds of sums
+
+
+def answer(code, partials, worker, asked):
+    """What a worker sends that is asked for a sum."""
+    kept = [
+        code.encode(worker, [partials[j] for j in code.partitions(worker, at)], index=at)
+        for at in asked.indices.tolist()
+    ]
+    return asked.coefficients @ np.array(kept)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        PartialWork(5, load=3),
+        PartialWork(3, 4, assignment=ANY),
+        Uncoded(4, load=2),
+        fastgc.RandomAssignment(4, load=3, seed=2),
+        fastgc.LinearCode([[1, 2, 0], [0, -1, 3], [1, 1, 1], [2, 0, 5]]),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+@pytest.mark.any_backend
+def test_a_round_of_sums_is_the_gradient_in_any_order(code):
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((code.k, 7))
+    rnd = SumRound(code, 7)
+    for _ in range(20):
+        rnd.reset()
+        tally = code.rule.tally()
+        with pytest.raises(NotDecodableError):
+            rnd.gradient()
+        for number in rng.permutation(code.message_count).tolist():
+            enough = tally.add(number)
+            assert rnd.report(*code.sender(number)) == enough
+            assert bool(rnd.requests) == enough
+            if enough:
+                break
+        for worker, asked in rnd.requests.items():
+            assert not rnd.ready
+            assert asked.coefficients.all()
+            with pytest.raises(NotDecodableError):
+                rnd.gradient()
+            rnd.receive(worker, answer(code, partials, worker, asked))
+        assert rnd.ready
+        out = np.empty(7)
+        assert rnd.gradient(out) is out
+        np.testing.assert_allclose(out, partials.sum(axis=0), rtol=1e-12, atol=1e-12)
+        assert rnd.left_out() < 1e-14
+        assert rnd.trust().relative_error < 1e-14
+        used = {code.sender(m)[0] for m in rnd.survivors.tolist()}
+        assert used == set(rnd.requests)
+
+
+@pytest.mark.any_backend
+def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
+    rnd = SumRound(PartialWork(3, load=2), 4)
+    rnd.report(0, 0)
+    with pytest.raises(ValueError, match="message 0 of worker 0 was reported already"):
+        rnd.report(0, 0)
+    with pytest.raises(ValueError, match="index"):
+        rnd.report(0, 2)
+    with pytest.raises(ValueError, match="worker 0 was not asked"):
+        rnd.receive(0, np.ones(4))
+    rnd.report(0, 1)
+    assert rnd.report(2, 0)
+    with pytest.raises(ValueError, match="worker 1 was not asked"):
+        rnd.receive(1, np.ones(4))
+    with pytest.raises(fastgc.NonFiniteMessageError):
+        rnd.receive(0, np.array([1, np.nan, 0, 0]))
+    rnd.receive(0, np.ones(4))
+    with pytest.raises(ValueError, match="heard already"):
+        rnd.receive(0, np.ones(4))
+    assert rnd.report(1, 0)  # too late to matter
+    assert set(rnd.requests) == {0, 2}
+    assert rnd.receive(2, np.ones(4))
+    assert rnd.gradient().tolist() == [2.0] * 4
+    with pytest.raises(TypeError, match="sums are taken of messages that are gradients"):
+        SumRound(fastgc.YeAbbe(4, stragglers=1, reduce=2), 4)
+    with pytest.raises(TypeError, match="sums are taken"):
+        SumRound(PartialWork(3, load=2), 4, np.float16)
