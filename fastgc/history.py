@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._listing import listing
+from ._shown import duration, facts, plural, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
+    "APPROXIMATE",
     "MISCLASSIFIED",
     "History",
     "Record",
@@ -27,6 +32,9 @@ __all__ = [
 __dir__ = listing(__all__)
 
 MISCLASSIFIED = "error"  # the measure that is a fraction, shown in percent
+
+# Residual from which on a gradient is called an approximation: beyond rounding, of any code.
+APPROXIMATE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,20 @@ class Record:
     verified: bool = False
     evaluated: bool = True
 
+    def __repr__(self) -> str:
+        said = [
+            f"{duration(self.time)} in all",
+            f"waited {duration(self.wait)} for {plural(len(self.survivors), 'worker')}",
+        ]
+        if self.evaluated:
+            said.append(f"loss {short(self.loss)}")
+            said.append(f"test error {short(self.test_error)}")
+        if self.residual > APPROXIMATE:
+            said.append(f"approximate, residual {short(self.residual)}")
+        if self.corrupt:
+            said.append(f"corrupt: workers {', '.join(map(str, self.corrupt))}")
+        return f"Record(round {self.round}: {', '.join(said)})"
+
 
 class Spent(NamedTuple):
     """What a run of training took until its loss was as low as was asked for.
@@ -138,6 +160,9 @@ class History:
     measure : str
         What `Record.test_error` is: "error", the fraction misclassified, or "RMSE", the root mean
         squared error in units of the targets, or what a model of one's own calls it.
+    message_counts : tuple of int
+        Messages that each worker sends in a round, which say who sent a message of which number.
+        Empty if that is not known, as of files that earlier versions wrote.
     """
 
     name: str
@@ -148,6 +173,42 @@ class History:
     rounds: list[Record] = field(default_factory=list)
     theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
     measure: str = MISCLASSIFIED
+    message_counts: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{what} {value}" for what, value in self._told())
+        return f"History({self.name!r}, {self.code}, {self.data}: {said})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: how the run was made, and how it went."""
+        made = [("code", self.code), ("data", self.data), ("delays", self.delays)]
+        return facts(self.name, [*made, ("seed", self.seed), *self._told()])
+
+    def _told(self) -> list[tuple[str, str]]:
+        """How the run went, in words."""
+        if not self.rounds:
+            return [("rounds", "0")]
+        tested = [r for r in self.rounds if r.evaluated] or self.rounds[-1:]
+        told = [
+            ("rounds", str(len(self.rounds))),
+            ("time", duration(self.rounds[-1].time)),
+            ("loss", f"{short(tested[0].loss)} to {short(tested[-1].loss)}"),
+            (
+                f"test {self.measure}",
+                " to ".join(self._measured(each.test_error) for each in (tested[0], tested[-1])),
+            ),
+        ]
+        approximate = sum(r.residual > APPROXIMATE for r in self.rounds)
+        for what, count in (
+            ("approximate gradients", approximate),
+            ("deaths", self.rounds[-1].deaths),
+        ):
+            if count:
+                told.append((what, str(count)))
+        return told
+
+    def _measured(self, error: float) -> str:
+        return f"{100 * error:.3g}%" if self.measure == MISCLASSIFIED else short(error)
 
     def seconds_to(self, test_error: float) -> float:
         """Seconds of training until the test error was this low; inf if it never was."""
@@ -162,6 +223,48 @@ class History:
             if r.loss <= loss:
                 return Spent(r.round, r.time, communication, computation)
         return None
+
+    def timeline(
+        self, ax: Axes | None = None, *, rounds: Iterable[int] = range(1, 6), code: Any = None
+    ) -> Axes:
+        """Draw who was at work when, who was waited for, and what was decoded from.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw, without a legend; else a new figure that pyplot does not know of,
+            ``ax.figure``, with one.
+        rounds : iterable of int
+            Numbers of the rounds, from 1; those that the run does not have are left out. Default:
+            the first five.
+        code : Code, optional
+            The code of the run, for runs that do not know their `message_counts`.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        ValueError
+            As of `fastgc.plotting.timeline`.
+        ImportError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import fastgc
+        >>> late = fastgc.delays.Exponential(0.01)
+        >>> code = fastgc.BinaryCode(12, stragglers=3)
+        >>> run = fastgc.train(code, rounds=10, engine="simulated", delays=late)
+        >>> ax = run.timeline(rounds=[1, 2])
+        >>> ax.figure.savefig("rounds.png")  # doctest: +SKIP
+        """
+        from .plotting.rounds import timeline
+
+        wanted = set(rounds)
+        chosen = replace(self, rounds=[r for r in self.rounds if r.round in wanted])
+        return timeline(chosen, code, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the parameters, in types that JSON has."""
@@ -189,11 +292,21 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
     with open(os.fspath(path), encoding="utf-8") as file:
         try:
             histories = [
-                History(**(each | {"rounds": [record_of(row) for row in each["rounds"]]}))
+                History(
+                    **(
+                        each
+                        | {
+                            "rounds": [record_of(row) for row in each["rounds"]],
+                            "message_counts": tuple(each.get("message_counts", ())),
+                        }
+                    )
+                )
                 for each in json.load(file)
             ]
-            if not all(isinstance(history.measure, str) for history in histories):
-                raise TypeError
+            for history in histories:
+                counts = history.message_counts
+                if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):
+                    raise TypeError
             return histories
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError(f"{path} holds no history of runs of training") from None

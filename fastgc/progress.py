@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise ImportError(f"progress bars need rich: {pip_install('cli')}") from error
 
-from .history import MISCLASSIFIED
+from .history import APPROXIMATE, MISCLASSIFIED
 
 if TYPE_CHECKING:
     from .history import History, Record
@@ -32,9 +32,6 @@ __all__ = [
     "task_bar",
     "training_bar",
 ]
-
-# Residual from which on a gradient is called an approximation: beyond rounding, of any code.
-APPROXIMATE = 1e-6
 
 # Of names in the first column, which longer ones leave to the numbers.
 LONGEST_NAME = 30

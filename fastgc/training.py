@@ -231,7 +231,15 @@ def train(
     optimizer.reset(start_at)
     gradient = np.empty(model.size, dtype=X.dtype)
     add_regularisation = getattr(model, "add_regularisation", None)
-    history = History(name, repr(code), dataset.name, described(delays), seed, measure=measure)
+    history = History(
+        name,
+        repr(code),
+        dataset.name,
+        described(delays),
+        seed,
+        measure=measure,
+        message_counts=tuple(code.message_counts),
+    )
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -674,3 +675,65 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
             assert len(picture) < 60_000
             for text in texts:
                 assert f"<!-- {text} -->" in picture
+
+
+# ------------------------------------------------------------------------- objects draw themselves
+
+
+def test_codes_draw_themselves():
+    code = fastgc.BinaryCode(6, stragglers=1)
+    ax = code.draw()
+    np.testing.assert_array_equal(
+        ax.images[0].get_array(), plotting.assignment(code).images[0].get_array()
+    )
+    mine = frames.new_figure().add_subplot()
+    assert code.draw(mine) is mine
+
+
+def test_histories_draw_themselves(tmp_path):
+    code = fastgc.Uncoded(4, 8, load=4)
+    late = fastgc.delays.Exponential(0.01)
+    run = fastgc.train(code, rounds=8, engine="simulated", delays=late)
+    assert run.message_counts == (4, 4, 4, 4)
+
+    def dots(ax):
+        return ax.lines[0].get_xydata().tolist()
+
+    assert dots(run.timeline()) == dots(plotting.timeline(run.rounds[:5], code))
+    assert dots(run.timeline(rounds=[7])) == dots(plotting.timeline(run.rounds[6], code))
+    fastgc.history.write_json([run], tmp_path / "run.json")
+    (kept,) = fastgc.history.read_json(tmp_path / "run.json")
+    assert kept.message_counts == run.message_counts
+    assert dots(kept.timeline()) == dots(run.timeline())
+    with pytest.raises(ValueError, match="there is no round"):
+        run.timeline(rounds=[99])
+    kept.message_counts = ()  # as of a file of an earlier version
+    with pytest.raises(ValueError, match="give their code, too"):
+        kept.timeline()
+    assert dots(kept.timeline(code=code)) == dots(run.timeline())
+
+
+def test_timeline_shows_who_was_corrupt():
+    code = fastgc.FractionalRepetition(6, stragglers=2)
+    run = fastgc.train(code, rounds=1, engine="simulated", delays=fastgc.delays.Exponential(0.01))
+    record = run.rounds[0]
+    labels = plotting.timeline(record, code).get_legend_handles_labels()[1]
+    assert "its message was corrupt" not in labels
+    liar = next(w for w in range(6) if w not in record.survivors)
+    ax = plotting.timeline(replace(record, corrupt=(liar,)), code)
+    handles, labels = ax.get_legend_handles_labels()
+    (box,) = (h for h, label in zip(handles, labels, strict=True) if "corrupt" in label)
+    assert box.get_path().get_extents().y0 == pytest.approx(liar - 0.38)
+    (pale,) = (h for h, label in zip(handles, labels, strict=True) if "not waited" in label)
+    rows = np.round(pale.get_path().vertices.reshape(-1, 5, 2)[:, :4, 1])
+    assert liar not in rows
+
+
+def test_timeline_of_simulated_rounds():
+    code = fastgc.ReedSolomon(8, stragglers=2)
+    followed = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.01), receive=0.001)
+    ax = plotting.timeline(followed)
+    received = sum(len(each.received) for each in followed.rounds)
+    assert len(ax.lines[0].get_xdata()) == received
+    ready = [line.get_xdata()[0] for line in ax.lines[1:]]
+    np.testing.assert_allclose(ready, [1e3 * each.time for each in followed.rounds])

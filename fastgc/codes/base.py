@@ -25,12 +25,13 @@ from .format import unit_of
 from .precision import Precise, Watch
 from .recovery import Recoverable, Recovery
 from .round import Round
+from .shown import ShownCode
 from .trust import DOUBLE, Approximation
 
 __all__ = ["Code", "Recovery"]
 
 
-class Code(Precise, Recoverable):
+class Code(Precise, Recoverable, ShownCode):
     """A gradient code: what its scheme says, and the verbs that are the same for all.
 
     To add one, subclass this and write `row`; see `fastgc.codes.scheme.Scheme` for all that a

@@ -125,6 +125,9 @@ class SurvivorCache(Generic[T]):
             self._found.clear()
             self._held = self._hits = self._misses = 0
 
+    def __repr__(self) -> str:
+        return f"<SurvivorCache: {self.info()}>"
+
     def info(self) -> CacheInfo:
         """What it has done so far."""
         with _lock:

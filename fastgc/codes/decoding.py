@@ -75,6 +75,9 @@ class Decoder:
         self.fill_vector = code.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # which now is loaded
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.code!r}>"
+
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for `survivors`: a view of `vector`, valid until the next call.
 
@@ -195,6 +198,10 @@ class BoundDecoder:
         )
         if one and not (self._gated or self._scaled):
             (self._once,) = self._combine
+
+    def __repr__(self) -> str:
+        size = self.form.gradient_size
+        return f"<{type(self).__name__} of {self.code!r}: {size} elements a gradient>"
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """The gradient from the rows of `survivors`.

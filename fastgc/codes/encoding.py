@@ -135,6 +135,9 @@ class BoundEncoder:
         )
         self._run = partial(run, len(rows))
 
+    def __repr__(self) -> str:
+        return f"<BoundEncoder of worker {self.worker}: {len(self.message)} elements a message>"
+
     def __call__(self) -> NDArray[Any]:
         """The message of the partial gradients that are there now: `message`."""
         found = self._run()  # a message, or a kernel's status
@@ -211,6 +214,10 @@ class Encoder:
             self._add = kernels.bind_add(
                 form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
             )
+
+    def __repr__(self) -> str:
+        added = f"{len(self._added)} of {len(self._partitions)} partial gradients added"
+        return f"<Encoder of worker {self.worker}: {added}>"
 
     @property
     def out(self) -> NDArray[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import Output, check_index, check_integer, check_vector, check_workers
+from .._shown import listed
 from .base import Code
 from .fractional_repetition import FractionalRepetition
 from .parity import Parity
@@ -272,6 +273,11 @@ class GroupedRound:
         self._missing = set(chosen)
         self._received: list[int] = []
         self.groups = chosen
+
+    def __repr__(self) -> str:
+        groups = listed(self.groups) if self.groups else "none"
+        missing = f"{len(self._missing)} of them lack messages" if self._missing else "all ready"
+        return f"<GroupedRound of {self.code!r}, groups that take part: {groups}; {missing}>"
 
     @property
     def workers(self) -> list[int]:

@@ -19,6 +19,7 @@ from .inspection import Finding, Inspector, check_rounded, liars_of
 from .precision import Watch
 from .rules import Blocks, Cells
 from .scheme import Scheme
+from .shown import ShownRound
 from .trust import Approximation, Trust
 
 __all__ = ["Round"]
@@ -27,7 +28,7 @@ __all__ = ["Round"]
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
-class Round:
+class Round(ShownRound):
     """One iteration at the master: messages in, gradient out.
 
     Keeps references to the messages, not copies: they must stay as they are until `gradient` has
@@ -145,11 +146,6 @@ class Round:
         Until `reset`, whatever would read them raises a RuntimeError that says `why`.
         """
         self._lapsed = why
-
-    @property
-    def message_size(self) -> int:
-        """Elements of a message."""
-        return self.form.message_size
 
     @property
     def survivors(self) -> NDArray[np.int64]:

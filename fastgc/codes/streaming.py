@@ -117,6 +117,9 @@ class Stream:
         self._calls.rebuild()
         self._events = 0
 
+    def __repr__(self) -> str:
+        return f"<Stream of {self.code!r}: {len(self.members)} workers there>"
+
     @property
     def members(self) -> NDArray[np.int64]:
         """The workers that are there, in ascending order."""

@@ -53,6 +53,9 @@ class Trust(NamedTuple):
     relative_error: float
     growth: float
 
+    def __repr__(self) -> str:
+        return f"Trust(relative_error={self.relative_error:.3g}, growth={self.growth:.3g})"
+
     @classmethod
     def of(
         cls,
@@ -119,3 +122,7 @@ class Approximation(NamedTuple):
 
     gradient: NDArray[Any]
     residual: float
+
+    def __repr__(self) -> str:
+        size = len(self.gradient)
+        return f"Approximation(gradient of {size} elements, residual={self.residual:.3g})"

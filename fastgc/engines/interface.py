@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import at_least
+from .._shown import duration, listed, plural
 from ..codes import Code, GroupedRound, Round
 from ..codes.format import Format
 from ..delays import DelayModel
@@ -108,6 +109,19 @@ class RoundReport(NamedTuple):
     residual: float = 0.0
     corrupt: tuple[int, ...] = ()
     verified: bool = False
+
+    def __repr__(self) -> str:
+        said = [
+            f"waited {duration(self.wait_seconds)} for {plural(len(self.survivors), 'worker')}",
+            f"{plural(self.messages, 'message')}",
+            f"decoded in {duration(self.decode_seconds)}",
+        ]
+        if self.residual:
+            said.append(f"residual {self.residual:.3g}")
+        for what, workers in (("lost", self.lost), ("corrupt", self.corrupt)):
+            if workers:
+                said.append(f"{what}: workers {listed(workers)}")
+        return f"RoundReport(round {self.round}: {', '.join(said)})"
 
 
 class Cluster(Protocol):

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
+from .._shown import listed, plural
 from ..codes import Code, Round
 from ..delays.interface import per_of
 from ..errors import (
@@ -174,6 +175,13 @@ class Master:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        state = "at work" if self._close.alive else "closed"
+        if self._lost:
+            state += f", lost: workers {listed(self._lost)}"
+        rounds = self._number + 1 - self._options.first_round
+        return f"<{type(self).__name__} of {self._code!r}: {plural(rounds, 'round')}, {state}>"
 
     def _open(self, task: Task) -> Transport:
         """Start workers for a task."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
+from .._shown import duration, plural
 from ..codes import Code, Encoder
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
@@ -113,6 +114,13 @@ class SimulatedCluster:
         self._number, self._now = run.first_round - 1, 0.0
         self._lent = Lent()
         self._closed = False
+
+    def __repr__(self) -> str:
+        rounds = self._number + 1 - self._options.first_round
+        return (
+            f"<{type(self).__name__} of {self._code!r}: {plural(rounds, 'round')} in "
+            f"{duration(self._now)} of simulated time{', closed' * self._closed}>"
+        )
 
     def __enter__(self) -> Self:
         return self

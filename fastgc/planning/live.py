@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_real, check_reals
+from .._shown import duration, plural
 from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
@@ -44,6 +45,14 @@ class Recording:
     cost: float
     source: str = ""
     per: Per = "round"
+
+    def __repr__(self) -> str:
+        rounds, n = self.times.shape
+        return (
+            f"Recording({plural(rounds, 'round')} of {plural(n, 'worker')}, median "
+            f"{duration(float(np.median(self.times)))}, another partition {duration(self.cost)}"
+            f"{f'; {self.source}' if self.source else ''})"
+        )
 
     def __post_init__(self) -> None:
         times = check_reals("times", self.times)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
+from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
 from ..codes.apportion import check_speeds
 from ..codes.arguments import unasked
@@ -91,6 +92,12 @@ class Choice:
     simulation: Simulation
     _sets: Sequence[NDArray[np.int64]] = field(repr=False)
 
+    def __repr__(self) -> str:
+        return (
+            f"Choice({self.name}: {self.code!r}, load {self.code.load}, {duration(self.time)} ± "
+            f"{duration(self.standard_error)} a round)"
+        )
+
     @cached_property
     def _stability(self) -> tuple[float, float]:
         return _stability(self.code, self._sets)
@@ -142,6 +149,31 @@ class Plan(NamedTuple):
 
     choices: list[Choice]
     refused: dict[str, str]
+
+    def __repr__(self) -> str:
+        best = self.by_code()
+        lines = [f"Plan({plural(len(self.choices), 'choice')}; the fastest of each code:"]
+        lines += [f"  {each!r}" for each in best]
+        lines += [f"  {why}" for why in reasons(self.refused)]
+        return "\n".join(lines) + ")"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the fastest choice of each code."""
+        rows = [
+            (
+                each.name,
+                repr(each.code),
+                each.code.load,
+                duration(each.time),
+                duration(each.standard_error),
+                short(each.simulation.mean_workers),
+                short(each.simulation.communication_load),
+            )
+            for each in self.by_code()
+        ]
+        head = ("name", "code", "load", "time of a round", "±", "workers", "gradients received")
+        refused = [(name, why, "", "", "", "", "") for name, why in self.refused.items()]
+        return html_table("the fastest choice of each code", [*rows, *refused], head, text=2)
 
     @property
     def best(self) -> Choice:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..codes.picture import colours, evenly, grid, hue
 from .frames import COLOURS, new_figure, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..codes import Code
-    from ..engines import RoundReport
-    from ..history import History, Record
+    from ..codes.scheme import Scheme
 
 __all__ = ["assignment", "timeline"]
 
@@ -26,14 +25,12 @@ _WRITTEN = 12  # workers and partitions up to which coefficients are written out
 _RULED = 40  # up to which cells are apart
 _PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
-_PALE = 0.3  # ink of the smallest coefficients
-_POSITIVE, _NEGATIVE = COLOURS[0], COLOURS[4]  # in grey, the one is dark and the other light
-_USED, _UNUSED, _DECODED = COLOURS[0], "0.82", COLOURS[1]
+_USED, _UNUSED, _CORRUPT, _DECODED = COLOURS[0], "0.82", COLOURS[3], COLOURS[1]
 _BAR = 0.38  # half a worker's bar, in rows
 _LABELLED = 0.09  # part of the axis from which on a round has room for its name
 
 
-def assignment(code: Code, ax: Axes | None = None) -> Axes:
+def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
     """Draw the encoding matrix: which worker computes which partitions, with which coefficients.
 
     A row is a worker, a column a partition. Colour is the coefficient: of real ones the sign and
@@ -67,20 +64,19 @@ def assignment(code: Code, ax: Axes | None = None) -> Axes:
     if ax is None:
         small = max(workers, columns) <= _WRITTEN
         ax = new_figure(6.4 if small else 5.6, 5 if small else 4.4).add_subplot()
-    rows = np.unique(np.linspace(0, workers - 1, min(workers, _MOST)).astype(np.int64))
-    grid = _coefficients(code, rows, min(columns, _MOST))
-    ink = np.abs(grid)
+    values = grid(code, evenly(workers, _MOST), min(columns, _MOST))
+    ink = np.abs(values)
     largest = ink.max(initial=0.0) or 1.0
     pixels = np.ones((_PIXELS, _PIXELS, 1)) if max(workers, columns) <= _RULED else 1
     ax.imshow(
-        np.kron(_colours(grid / largest), pixels),
+        np.kron(colours(values / largest), pixels),
         extent=(-0.5, columns - 0.5, workers - 0.5, -0.5),
         aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
         interpolation="none",
     )
     if max(workers, columns) <= _WRITTEN:
         for row, column in zip(*np.nonzero(ink), strict=True):
-            _write_number(ax, column, row, grid[row, column], largest)
+            _write_number(ax, column, row, values[row, column], largest)
     if max(workers, columns) <= _RULED:
         ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(workers + 1) - 0.5, minor=True)
@@ -91,53 +87,19 @@ def assignment(code: Code, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("coded block of data" if code.codes_data else "partition")
     ax.set_ylabel("worker")
     title = f"{type(code).__name__}: n = {workers} workers, load w = {code.load}"
-    values = grid[ink > 0]
-    if values.size and (values == values[0]).all():
-        ax.set_xlabel(f"{ax.get_xlabel()}; all coefficients are {_number(values[0])}")
-    elif np.iscomplexobj(grid):
+    sent = values[ink > 0]
+    if sent.size and (sent == sent[0]).all():
+        ax.set_xlabel(f"{ax.get_xlabel()}; all coefficients are {_number(sent[0])}")
+    elif np.iscomplexobj(values):
         _key(ax, largest, "complex")
     else:
-        _key(ax, largest, "signed" if (values < 0).any() else "positive")
+        _key(ax, largest, "signed" if (sent < 0).any() else "positive")
     ax.set_title(title, fontsize="medium")
     return ax
 
 
-def _coefficients(code: Code, rows: Array, columns: int) -> Array:
-    """Coefficients of these workers; of partitions that share a column, the largest."""
-    grid = np.zeros((rows.size, columns), np.complex128 if code.is_complex else np.float64)
-    for line, worker in zip(grid, rows.tolist(), strict=True):
-        held, values = code.partitions(worker), code.coefficients(worker)
-        if values.ndim == 2:
-            values = values[:, 0]
-        order = np.argsort(np.abs(values), kind="stable")  # the last of equal columns stays
-        line[held[order] * columns // code.shard_count] = values[order]
-    return grid
-
-
-def _colours(values: Array) -> Array:
-    """Red, green and blue of coefficients, of size 1 at most; 0 is white."""
-    ink = np.abs(values)
-    strength = np.where(ink > 0, _PALE + (1 - _PALE) * ink, 0.0)[..., np.newaxis]
-    if np.iscomplexobj(values):
-        pure = _hue(np.angle(values))
-    else:
-        from matplotlib.colors import to_rgb
-
-        positive = (values > 0)[..., np.newaxis]
-        pure = np.where(positive, to_rgb(_POSITIVE), to_rgb(_NEGATIVE))
-    mixed: Array = 1 - strength * (1 - pure)
-    return mixed
-
-
-def _hue(angle: Array) -> Array:
-    """A colour for each angle, the same for angles that differ by a whole turn."""
-    thirds = np.array([0, 2, -2]) * np.pi / 3
-    colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
-    return colour
-
-
 def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
-    dark = _colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
+    dark = colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
     ax.text(
         column,
         row,
@@ -177,12 +139,12 @@ def _key(ax: Axes, largest: float, kind: str) -> None:
 
     if kind == "complex":
         low, high, label = -180.0, 180.0, "angle of the coefficient (°)"
-        shades = _hue(np.linspace(-np.pi, np.pi, 256))
+        shades = hue(np.linspace(-np.pi, np.pi, 256))
     else:
         low, high, label = -largest if kind == "signed" else 0.0, largest, "coefficient"
-        shades = _colours(np.linspace(low / high, 1, 256))
-    colours = ListedColormap([tuple(each) for each in shades])
-    shown = ScalarMappable(Normalize(low, high), colours)
+        shades = colours(np.linspace(low / high, 1, 256))
+    colourmap = ListedColormap([tuple(each) for each in shades])
+    shown = ScalarMappable(Normalize(low, high), colourmap)
     figure: Any = ax.figure
     bar = figure.colorbar(shown, ax=ax, label=label, shrink=0.7)
     bar.solids.set_rasterized(True)  # in files of vectors 256 rectangles are long
@@ -199,11 +161,32 @@ class _Shown(NamedTuple):
     end: float
     received: Array
     arrivals: Array
+    corrupt: tuple[int, ...]
+
+
+class _Round(Protocol):
+    """What is drawn of a round; and when its messages sufficed, by its own name for it."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def received(self) -> Sequence[int] | Array: ...
+    @property
+    def arrivals(self) -> Sequence[float] | Array: ...
+
+
+class _Run(Protocol):
+    """Rounds, and who sends their messages."""
+
+    @property
+    def rounds(self) -> Sequence[_Round]: ...
+    @property
+    def message_counts(self) -> Sequence[int]: ...
 
 
 def timeline(
-    rounds: History | Record | RoundReport | Iterable[Record | RoundReport],
-    code: Code,
+    rounds: _Run | _Round | Iterable[_Round],
+    code: Scheme | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw who was at work when, whose messages were used, and when the gradient was decoded.
@@ -214,11 +197,11 @@ def timeline(
 
     Parameters
     ----------
-    rounds : History, Record, RoundReport, or several of the latter two
-        What `fastgc.train` returns, of any engine, or some of its ``rounds``; or what a cluster's
-        ``step`` returns.
-    code : Code
-        The code of these rounds.
+    rounds : History, Followed, Record, RoundReport, or several of the latter two
+        What `fastgc.train` returns, of any engine, or some of its ``rounds``; what
+        `fastgc.simulation.follow` returns; or what a cluster's ``step`` returns.
+    code : Code, optional
+        The code of these rounds. A History or Followed says by itself who sent its messages.
     ax : matplotlib Axes, optional
         Where to draw, without a legend (``ax.legend()`` adds it); else a new figure that pyplot
         does not know of, ``ax.figure``, with one.
@@ -231,7 +214,7 @@ def timeline(
     ------
     ValueError
         If there is no round, or one that does not say when its messages arrived, or one with
-        messages that the code does not have.
+        messages that the code does not have; or if it is not known who sent them.
     ImportError
         If matplotlib is not installed.
 
@@ -241,40 +224,47 @@ def timeline(
     >>> code = fastgc.BinaryCode(12, stragglers=3)
     >>> late = fastgc.delays.Exponential(0.01)
     >>> run = fastgc.train(code, rounds=3, engine="simulated", delays=late)
-    >>> ax = fastgc.plotting.timeline(run, code)
+    >>> ax = fastgc.plotting.timeline(run)
     >>> ax = fastgc.plotting.timeline(run.rounds[0], code)
     """
     shown = _laid_out(rounds)
-    sender = np.repeat(np.arange(code.n), code.message_counts)
+    counts = _message_counts(rounds, code)
+    n = len(counts)
+    sender = np.repeat(np.arange(n), counts)
     for each in shown:
         if each.received.size and not 0 <= each.received.min() <= each.received.max() < sender.size:
             raise ValueError(
-                f"round {each.number} has message {each.received.max()}, but {code!r} has "
-                f"{sender.size} messages, numbered from 0: give the code of these rounds"
+                f"round {each.number} has message {each.received.max()}, but {code or 'the code'!r}"
+                f" has {sender.size} messages, numbered from 0: give the code of these rounds"
             )
     own = ax is None
     if ax is None:
-        ax = new_figure(7, max(2.6, 1.4 + 0.16 * min(code.n, 40))).add_subplot()
+        ax = new_figure(7, max(2.6, 1.4 + 0.16 * min(n, 40))).add_subplot()
     long = shown[-1].end - shown[0].begin
     unit, per_second = ("s", 1.0) if long >= 1 else ("ms", 1e3)
     begin = shown[0].begin
     used: list[tuple[int, float, float]] = []
     unused: list[tuple[int, float, float]] = []
+    corrupt: list[tuple[int, float, float]] = []
     dots: list[tuple[float, int]] = []
     for each in shown:
         start, ready = (per_second * (t - begin) for t in (each.begin, each.ready))
         arrived = start + per_second * each.arrivals
         workers = sender[each.received]
         dots += zip(arrived.tolist(), workers.tolist(), strict=True)
-        heard = np.bincount(workers, minlength=code.n)
-        for worker, count in enumerate(code.message_counts):
+        heard = np.bincount(workers, minlength=n)
+        for worker, count in enumerate(counts):
             last = float(arrived[workers == worker].max()) if heard[worker] else start
+            if worker in each.corrupt:
+                corrupt.append((worker, start, max(ready, last)))
+                continue
             if heard[worker]:
                 used.append((worker, start, last))
             if heard[worker] < count:
                 unused.append((worker, last, max(ready, last)))
     _bars(ax, used, _USED, "at work, its message is used")
     _bars(ax, unused, _UNUSED, "at work, not waited for")
+    _bars(ax, corrupt, _CORRUPT, "its message was corrupt")
     ax.plot(
         *zip(*dots, strict=True),
         ".",
@@ -299,8 +289,8 @@ def timeline(
                 fontsize="small",
             )
     ax.set_xlim(0, 1.02 * per_second * long)
-    ax.set_ylim(code.n - 0.4, -0.6)
-    _whole_ticks(ax.yaxis, code.n, _TICKS[1])
+    ax.set_ylim(n - 0.4, -0.6)
+    _whole_ticks(ax.yaxis, n, _TICKS[1])
     ax.set_xlabel(f"time ({unit})")
     ax.set_ylabel("worker")
     plain_frame(ax)
@@ -308,6 +298,16 @@ def timeline(
     if own:
         ax.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return ax
+
+
+def _message_counts(rounds: Any, code: Scheme | None) -> Sequence[int]:
+    """Messages of each worker in a round, by the code or else by the run itself."""
+    if code is not None:
+        return code.message_counts
+    counts: Sequence[int] = getattr(rounds, "message_counts", ())
+    if not len(counts):
+        raise ValueError("who sent the messages of these rounds is not known: give their code, too")
+    return counts
 
 
 def _laid_out(rounds: Any) -> list[_Shown]:
@@ -336,6 +336,7 @@ def _laid_out(rounds: Any) -> list[_Shown]:
                 begin + length,
                 np.asarray(each.received, dtype=np.int64),
                 np.asarray(each.arrivals, dtype=np.float64),
+                tuple(getattr(each, "corrupt", ())),
             )
         )
         previous = each

@@ -23,10 +23,13 @@ from .closed_forms import (
     total_mean,
 )
 from .coverage import covered_cdf, covered_mean, covered_messages
+from .followed import Followed, FollowedRound, follow
 from .monte_carlo import Simulation, simulate
 
 __all__ = [
     "AdaptiveLoads",
+    "Followed",
+    "FollowedRound",
     "Simulation",
     "adaptive_loads",
     "completions_pmf",
@@ -38,6 +41,7 @@ __all__ = [
     "covered_mean",
     "covered_messages",
     "fastest_of_groups_mean",
+    "follow",
     "least_threshold",
     "mds_threshold",
     "random_communication_load",

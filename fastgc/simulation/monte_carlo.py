@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .._arrays import as_array, at_least, check_cost, check_real, check_reals
+from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
@@ -54,6 +55,13 @@ class Simulation:
     computations: NDArray[np.int64]
     message_weight: float = 1.0
     mean_exists: bool | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Simulation({plural(self.times.size, 'round')}: {duration(self.mean)} ± "
+            f"{duration(self.standard_error)} on average, {short(self.mean_workers)} workers "
+            f"waited for, {short(self.mean_messages)} messages)"
+        )
 
     @property
     def mean(self) -> float:
@@ -378,6 +386,13 @@ class _Rounds:
                 return int(number)
         return -1
 
+    def _arrivals(
+        self, begin: NDArray[np.float64], work: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """When each message comes, of workers that begin then and have so much to do."""
+        moments: NDArray[np.float64] = begin[self._sender] + work[self._sender] * self._shares
+        return moments
+
     def _one(
         self,
         wait: NDArray[np.float64],
@@ -389,7 +404,7 @@ class _Rounds:
     ) -> tuple[float, int, int, int]:
         code, sender = self._code, self._sender
         begin = late + wait
-        arrival = begin[sender] + work[sender] * self._shares
+        arrival = self._arrivals(begin, work)
         last = self._last(np.argsort(arrival, kind="stable"))
         ready = float(arrival[last]) if last >= 0 else math.inf
         came = arrival <= ready

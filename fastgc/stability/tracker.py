@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_integer
+from .._shown import plural
 from .._twofold import exact_sum
 from ..codes.format import Format
 from ..codes.scheme import Scheme
@@ -117,6 +118,11 @@ class StabilityTracker:
         if name not in TrackedRound._fields or "rounds" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return np.array([getattr(each, name) for each in self.rounds])
+
+    def __repr__(self) -> str:
+        limit = "" if math.isinf(self.limit) else f"limit {self.limit:.3g}, {self.action!r}; "
+        worst = f", the worst predicted error {self.worst:.1e}" if self.rounds else ""
+        return f"<StabilityTracker: {limit}{plural(len(self.rounds), 'round')}{worst}>"
 
     # ------------------------------------------------------------- what rounds and decoders call
 

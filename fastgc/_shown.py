@@ -1,0 +1,66 @@
+"""Texts and HTML that people read of objects: short, and safe to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["duration", "facts", "html_table", "listed", "plural", "short"]
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def short(value: float, digits: int = 3) -> str:
+    """A number to a few digits, whole ones below a million in full."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds to three digits, in the unit that suits them."""
+    if not math.isfinite(seconds) or seconds == 0:
+        return f"{seconds:g} s"
+    # a little less, lest what is rounded up to 1000 keeps the smaller unit
+    scale, unit = next((each for each in _UNITS if abs(seconds) >= 0.9995 * each[0]), _UNITS[-1])
+    value = seconds / scale
+    return f"{value:.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}"
+
+
+def plural(count: int, what: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def listed(values: Iterable[object], most: int = 8) -> str:
+    """Values after each other, the first of many and how many there are."""
+    values = list(values)
+    shown = ", ".join(map(str, values[:most]))
+    return f"{shown}, … ({len(values)})" if len(values) > most else shown
+
+
+def html_table(
+    caption: str, rows: Iterable[Sequence[object]], head: Sequence[str] = (), text: int = 1
+) -> str:
+    """A table in HTML, whatever is in it escaped; the first `text` columns to the left."""
+
+    def cells(row: Sequence[object], tag: str) -> str:
+        return "".join(
+            f'<{tag} style="text-align:{"left" if at < text else "right"}">{escape(str(each))}'
+            f"</{tag}>"
+            for at, each in enumerate(row)
+        )
+
+    lines = [f"<tr>{cells(head, 'th')}</tr>"] if head else []
+    lines += [f"<tr>{cells(row, 'td')}</tr>" for row in rows]
+    title = (
+        '<caption style="text-align:left;font-weight:bold;white-space:nowrap">'
+        f"{escape(caption)}</caption>"
+    )
+    return f"<table>{title}{''.join(lines)}</table>"
+
+
+def facts(caption: str, told: Iterable[tuple[str, object]]) -> str:
+    """What is known of something, a line each, in HTML."""
+    return html_table(caption, told, text=2)

@@ -1,0 +1,319 @@
+"""Texts and HTML of objects: short, true, and safe to show."""
+
+import html.parser
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc import _shown, delays, planning, simulation
+from fastgc.codes import picture
+
+pytestmark = pytest.mark.any_backend
+
+LATE = delays.Exponential(0.01)
+CODE = fastgc.ReedSolomon(8, stragglers=2)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return fastgc.train(CODE, rounds=12, engine="simulated", delays=LATE, name="<rs>")
+
+
+class Strict(html.parser.HTMLParser):
+    """Every element that is opened is closed, in order; keeps texts and tags."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.texts, self.tags = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+        self.tags.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+# --------------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (1.0, "1 s"),
+        (0.99951, "1 s"),
+        (0.012523, "12.5 ms"),
+        (0.9994, "999 ms"),
+        (3.2e-6, "3.2 µs"),
+        (4e-9, "4 ns"),
+        (12345.0, "12345 s"),
+        (np.inf, "inf s"),
+        (np.nan, "nan s"),
+    ],
+)
+def test_durations(seconds, text):
+    assert _shown.duration(seconds) == text
+
+
+@given(st.floats(1e-9, 1e9))
+def test_durations_are_true_to_three_digits(seconds):
+    value, unit = _shown.duration(seconds).split()
+    scale = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
+    assert float(value) * scale == pytest.approx(seconds, rel=0.0051)
+    assert float(value) < 1000 or unit == "s"
+
+
+@given(st.floats(-1e300, 1e300), st.integers(1, 6))
+def test_numbers_are_true_to_their_digits(value, digits):
+    off = 0.6 * 10.0 ** (1 - digits)
+    assert float(_shown.short(value, digits)) == pytest.approx(value, rel=off)
+
+
+@given(st.complex_numbers(min_magnitude=1e-200, max_magnitude=1e200), st.integers(1, 8))
+def test_coefficients_are_true_to_their_digits(value, digits):
+    found = complex(picture.text_of(np.complex128(value), digits))
+    assert abs(found - value) <= 2 * 10.0 ** (1 - digits) * abs(value)
+
+
+def test_coefficients_show_no_rounding_errors():
+    assert picture.text_of(np.complex128(-2e-16 - 3.46j), 3) == "-3.46j"
+    assert picture.text_of(np.complex128(2 + 1e-16j), 3) == "2"
+    assert picture.text_of(np.complex128(1 + 0.001j), 3) == "1+0.001j"
+    assert picture.text_of(np.float64(-0.25), 3) == "-0.25"
+
+
+# ----------------------------------------------------------------------------------------- texts
+
+
+def test_a_history_is_told_in_a_line(run):
+    text = repr(run)
+    assert len(text) < 250
+    assert "\n" not in text
+    last = run.rounds[-1]
+    assert f"rounds {len(run.rounds)}, time {_shown.duration(last.time)}" in text
+    assert f"loss {_shown.short(run.rounds[0].loss)} to {_shown.short(last.loss)}" in text
+    assert "approximate" not in text
+    rough = [replace(r, residual=0.1) if r.round < 4 else r for r in run.rounds]
+    assert "approximate gradients 3" in repr(replace(run, rounds=rough))
+    assert "rounds 0" in repr(replace(run, rounds=[]))
+
+
+def test_a_history_tells_of_rounds_that_were_evaluated(run):
+    rounds = [replace(r, loss=np.nan, test_error=np.nan, evaluated=False) for r in run.rounds]
+    rounds[3] = run.rounds[3]
+    loss = _shown.short(run.rounds[3].loss)
+    assert f"loss {loss} to {loss}" in repr(replace(run, rounds=rounds))
+    assert "loss" not in repr(rounds[0])
+    assert f"loss {loss}" in repr(rounds[3])
+
+
+def test_rounds_say_who_came():
+    rnd = CODE.round(6)
+    assert repr(rnd) == (
+        "<Round of ReedSolomon(n=8, stragglers=2), 6 elements of float64: 0 of 8 messages, not "
+        "decodable yet>"
+    )
+    for worker in (7, 0, 1, 2, 3, 5):
+        rnd.receive(worker, CODE.encode(worker, np.ones((CODE.load, 6))))
+    assert "6 of 8 messages, ready>" in repr(rnd)
+    page = rnd._repr_html_()
+    assert "0, 1, 2, 3, 5, 7" in Strict(page).texts
+    assert page.count("#0072B2") == 6
+    rnd.reset()
+    assert "0 of 8 messages" in repr(rnd)
+
+
+def test_rounds_say_who_was_corrupt():
+    code = fastgc.FractionalRepetition(6, stragglers=2)
+    rnd = code.round(3, verify=True)
+    for worker in range(6):
+        message = code.encode(worker, np.ones((code.load, 3)))
+        rnd.receive(worker, message + 5 * (worker == 4))
+    assert "corrupt: workers 4" in repr(rnd)
+    assert "worker 4" in re.search(r'fill="#D55E00"><title>(.*?)<', rnd._repr_html_())[1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CODE.round(5),
+        lambda: fastgc.Grouped.repetition(8, 2).group_round(5),
+        lambda: CODE.bind(np.ones((8, 6)), np.empty(6)),
+        lambda: CODE.bind_encoder(0, np.ones((CODE.load, 4))),
+        lambda: CODE.decoder(),
+        lambda: CODE.encoder(0, 5),
+        lambda: CODE.stream(range(7)),
+        lambda: fastgc.StabilityTracker(limit=1e-8, action="raise"),
+        lambda: CODE.trust(range(7)),
+        lambda: CODE.decode(range(3), np.ones((3, 6)), partial="best"),
+        lambda: simulation.simulate(CODE, LATE, rounds=100),
+        lambda: simulation.follow(CODE, LATE).rounds[0],
+        lambda: planning.plan(8, LATE, codes=["rs", "binary", "lcc"], rounds=50, memory=3),
+        lambda: planning.Recording(np.ones((50, 40)), 0.1, "here"),
+        lambda: fastgc.SimulatedCluster(CODE, [0] * 8, lambda theta, shard, out: out.fill(1), 5),
+        lambda: fastgc.BinaryCode(8, stragglers=2).cache,
+    ],
+)
+def test_texts_are_short_and_name_no_address(make):
+    text = repr(make())
+    assert " at 0x" not in text
+    assert all(len(line) < 160 for line in text.splitlines())
+    assert len(text.splitlines()) < 8
+
+
+def test_a_plan_tells_the_fastest_of_each_code_and_why_others_are_not_there():
+    found = planning.plan(8, LATE, codes=["rs", "binary", "uncoded"], rounds=50, seed=1)
+    text = repr(found)
+    for each in found.by_code():
+        assert f"{each.name}: {each.code!r}, load {each.code.load}" in text
+        assert _shown.duration(each.time) in text
+    refused = found._replace(refused={"x": "too <many>"})
+    assert "x: too <many>" in repr(refused)
+    assert "too <many>" in Strict(refused._repr_html_()).texts
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+def parsed(text, code):
+    """The matrix that a table of few columns shows."""
+    lines = text.splitlines()
+    assert lines[1].split() == ["worker", *map(str, range(code.k))]
+    rows = [line.split() for line in lines[2:]]
+    assert [row[0] for row in rows] == list(map(str, range(code.n)))
+    return np.array([[0 if x == "·" else complex(x) for x in row[1:]] for row in rows])
+
+
+@pytest.mark.parametrize(
+    "code", [CODE, fastgc.BinaryCode(7, stragglers=2), fastgc.CyclicRepetition(6, stragglers=1)]
+)
+def test_a_table_is_the_matrix(code):
+    text = code.table(digits=9)
+    np.testing.assert_allclose(parsed(text, code), code.matrix(), rtol=1e-8, atol=1e-15)
+    assert "e-1" not in code.table()
+
+
+def test_a_table_of_many_partitions_names_them():
+    code = fastgc.BinaryCode(40, stragglers=3)
+    lines = code.table().splitlines()
+    assert lines[-1] == "… 40 workers in all"
+    assert len(lines) == 2 + 20 + 1
+    worker, *cells = lines[7].split()
+    assert worker == "5"
+    assert [int(each.rstrip(":")) for each in cells[::2]] == code.partitions(5).tolist()
+    assert code.table([39]).splitlines()[-1].startswith("    39  ")
+
+
+def test_a_table_has_a_line_for_each_message_and_all_pieces():
+    code = fastgc.Uncoded(3, 6, load=2)
+    assert len(code.table().splitlines()) == 2 + code.message_count
+    assert "2, message 1" in code.table()
+    pieces = fastgc.YeAbbe(6, stragglers=1, reduce=2)
+    assert ";" in pieces.table()
+
+
+def test_a_table_asks_for_workers_that_there_are():
+    with pytest.raises(ValueError, match="worker 8 does not exist"):
+        CODE.table([8])
+    with pytest.raises(ValueError, match="digits must be at least 1"):
+        CODE.table(digits=0)
+
+
+# ------------------------------------------------------------------------------------- notebooks
+
+
+def test_pages_are_sound_and_escaped(run):
+    named = replace(run, code="<script>alert(1)</script>", data='"&')
+    page = Strict(named._repr_html_())
+    assert "script" not in page.tags
+    assert {"<script>alert(1)</script>", '"&', "<rs>"} <= set(page.texts)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        CODE,
+        fastgc.BinaryCode(6, stragglers=2),
+        fastgc.LagrangeCode(8, load=4),
+        fastgc.YeAbbe(6, stragglers=1, reduce=2),
+        fastgc.Uncoded(3, 6, load=2),
+        fastgc.Grouped.repetition(8, 2),
+        fastgc.LinearCode(np.random.default_rng(0).standard_normal((30, 20))),
+        fastgc.CouponCollector(10, load=2, seed=3),
+    ],
+)
+def test_pages_of_codes_draw_their_assignment(code):
+    page = code._repr_html_()
+    assert {"svg", "table"} <= set(Strict(page).tags)
+    assert repr(code) in Strict(page).texts
+    cells = {tuple(map(int, at)) for at in re.findall(r"M(\d+) (\d+)h", page)}
+    held = {(j, i) for i in range(code.n) for j in code.partitions(i).tolist()}
+    assert cells == held
+    assert len(page) < 20_000
+
+
+def test_pages_of_large_codes_are_small_and_quick():
+    page = fastgc.ReedSolomon(3000, stragglers=200)._repr_html_()
+    assert len(page) < 60_000
+    cells = re.findall(r"M(\d+) (\d+)h", page)
+    assert max(int(x) for at in cells for x in at) == 31
+
+
+def test_nothing_large_is_imported_for_it():
+    told = "import sys, fastgc; c = fastgc.BinaryCode(6, stragglers=2); c.table(); "
+    told += "c._repr_html_(); repr(c.round(3)); "
+    told += "print(sorted({'matplotlib', 'scipy', 'numba', 'torch', 'rich'} & sys.modules.keys()))"
+    env = {"FASTGC_BACKEND": "c"} | dict(__import__("os").environ)
+    out = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, env=env
+    )
+    assert out.stdout.strip() == "[]"
+
+
+# -------------------------------------------------------------------------------------- followed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        CODE,
+        fastgc.BinaryCode(9, stragglers=2),
+        fastgc.Uncoded(4, 8, load=4),
+        fastgc.RandomAssignment(8, load=4, seed=1, send="together"),
+    ],
+)
+@pytest.mark.parametrize("law", [LATE, delays.Empirical(np.arange(1, 500.0)), None])
+@pytest.mark.parametrize("more", [{}, {"receive": 1e-3}, {"interrupted": False, "overhead": 1e-4}])
+def test_rounds_that_are_followed_are_those_simulated(code, law, more):
+    run = simulation.simulate(code, law, cost=2e-3, rounds=200, seed=5, **more)
+    followed = simulation.follow(code, law, cost=2e-3, rounds=4, seed=5, **more)
+    assert followed.message_counts == tuple(code.message_counts)
+    senders = np.repeat(np.arange(code.n), code.message_counts)
+    for each, time, messages, workers in zip(
+        followed.rounds, run.times, run.messages, run.workers, strict=False
+    ):
+        assert each.wait == pytest.approx(time, rel=1e-9)
+        assert len(each.received) == len(each.arrivals) == messages
+        assert np.unique(senders[each.received]).size == workers
+        assert (np.diff(each.arrivals) >= 0).all()
+        assert each.arrivals[-1] == pytest.approx(each.wait, rel=1e-9)
+        assert code.decodable(each.received)
+    ends = np.cumsum([each.wait + more.get("overhead", 0) for each in followed.rounds])
+    np.testing.assert_allclose([each.time for each in followed.rounds], ends)
