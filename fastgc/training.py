@@ -149,7 +149,7 @@ def train(
 
         The seed is also that of the data's split, of mini-batches and of a model's start. Where a
         tracker measures, all partial gradients are computed once more, in this process; the time
-        does not count. Adaptive methods take no tracker, and no ``partial="best"``.
+        does not count. Adaptive methods take no tracker, and no `partial` but "raise".
 
     Returns
     -------
@@ -506,7 +506,7 @@ def _check_methods(what: str, given: object, *methods: str) -> None:
 
 def check_partial(method: str, partial: str) -> None:
     """Raise if an adaptive method were to make do with approximations."""
-    if partial == "best":
+    if partial != "raise":
         raise ValueError(
             f'{method} keeps gradients for later rounds and needs them exact: use partial="raise"'
         )

@@ -1579,8 +1579,8 @@ MUTANTS = [
     M(
         "engine6",
         "faults engine_simulated",
-        'return rnd.decodable or (self._options.partial == "best" and rnd.survivors.size > 0)',
-        'return rnd.decodable or self._options.partial == "best"',
+        'return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)',
+        'return rnd.decodable or self._options.partial != "raise"',
     ),
     M(
         "engine7",

@@ -827,7 +827,7 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         (["--checkpoint", "no/where/runs", "--compare", "bcc"], "no folder no/where to make runs"),
         (["--checkpoint", __file__, "--compare", "bcc"], "is a file: name a folder"),
         (["--checkpoint", "run", "--every", "0"], "--every"),
-        (["--partial", "all"], '--partial must be "raise" or "best", not \'all\''),
+        (["--partial", "all"], '--partial must be "raise", "best" or "unbiased", not \'all\''),
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--patience", "-1"], "--patience"),
         (["--replay", "nowhere.json"], "nowhere.json"),

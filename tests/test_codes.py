@@ -434,7 +434,7 @@ def test_best_of_too_few(code):
         code.decode([], [], partial="best")
     with pytest.raises(ValueError, match="without any message"):
         code.round(job.p).best()
-    with pytest.raises(ValueError, match=r"partial must be None or .best., not 'most'"):
+    with pytest.raises(ValueError, match=r"partial must be None, .best. or .unbiased., not 'most'"):
         code.decode([0], job.messages[:1], partial="most")
 
 

@@ -723,7 +723,11 @@ def test_too_few_are_asked_dead_or_alive():
     [
         ({"patience": -1}, ValueError, "patience must be finite and not negative"),
         ({"patience": "long"}, TypeError, "patience"),
-        ({"partial": "worst"}, ValueError, 'partial must be "raise" or "best", not \'worst\''),
+        (
+            {"partial": "worst"},
+            ValueError,
+            'partial must be "raise", "best" or "unbiased", not \'worst\'',
+        ),
         ({"first_round": -1}, ValueError, "first_round"),
         ({"survivors": [0, 1]}, TypeError, "survivors must be callable"),
     ],

@@ -139,7 +139,7 @@ def _decode(rng):
             "out": np.zeros(job.p),
             "p": job.p,
             "method": "auto",
-            "partial": None if rng.random() < 0.5 else "best",
+            "partial": [None, "best", "unbiased"][rng.integers(3)],
             "check_finite": True,
         },
     )
@@ -486,7 +486,8 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.decodable": _of_survivors("decodable"),
     "Code.decoding_vector": _decoding_vector,
     "Code.decoding_vectors": _decoding_vectors,
-    "Code.best_vector": _of_survivors("best_vector"),
+    "Approximate.best_vector": _of_survivors("best_vector", partial="best"),
+    "Approximate.residuals": _of_code("residuals", workers=3, sets=5, seed=0),
     "Precise.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
     "Code.round": _of_code("round", p=5, dtype="float64", message_dtype=None),
     "Code.decoder": _of_code("decoder"),

@@ -122,7 +122,11 @@ WRONG = [
     ({"survivors": [1, 2]}, TypeError, "survivors must be callable, got list"),
     ({"patience": -1}, ValueError, "patience must be finite and not negative"),
     ({"patience": None}, TypeError, "patience must be a real number"),
-    ({"partial": "most"}, ValueError, 'partial must be "raise" or "best", not \'most\''),
+    (
+        {"partial": "most"},
+        ValueError,
+        'partial must be "raise", "best" or "unbiased", not \'most\'',
+    ),
     ({"verify": "yes"}, TypeError, "verify must be True, False or a number of liars, not 'yes'"),
     ({"verify": 5}, ValueError, "verify must be a number of liars in 0 .. 4, not 5"),
     ({"verify": -1}, ValueError, "verify must be a number of liars"),

@@ -634,7 +634,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
         (fastgc.Uncoded(3), {"optimizer": "adam"}, TypeError, "a method step, not 'adam'"),
         (fastgc.Uncoded(3), {"optimizer": CADA}, TypeError, "a method step, not <class"),
         (fastgc.Uncoded(3), {"tracker": 1.0}, TypeError, "a method record, not 1.0"),
-        (fastgc.Uncoded(3), {"partial": "all"}, ValueError, 'partial must be "raise" or "best", n'),
+        (fastgc.Uncoded(3), {"partial": "all"}, ValueError, 'partial must be "raise", "best" or'),
         (fastgc.Uncoded(3), {"patience": -1}, ValueError, "patience must be finite and not negat"),
         (fastgc.Uncoded(3), {"patience": "x"}, TypeError, "patience must be a real number"),
         (fastgc.Uncoded(3), {"verify": "x"}, TypeError, "verify must be True, False or a number"),

@@ -262,7 +262,8 @@ def train(
         str,
         typer.Option(
             help='What to do when they are not back: "raise" an error, or take the "best" '
-            "approximation of the gradient.",
+            'approximation of the gradient, or the best "unbiased" one; the latter also in rounds '
+            "of codes that are approximate anyway.",
             rich_help_panel=WORKERS,
         ),
     ] = "raise",
@@ -397,8 +398,8 @@ def train(
         action: Any = on_error
         if every is not None and checkpoint is None:
             raise ValueError("--every needs --checkpoint, a folder to keep the run in")
-        if partial not in ("raise", "best"):
-            raise ValueError(f'--partial must be "raise" or "best", not {partial!r}')
+        if partial not in ("raise", "best", "unbiased"):
+            raise ValueError(f'--partial must be "raise", "best" or "unbiased", not {partial!r}')
         settled: Any = partial
         options = RoundOptions(
             delays=delay_models.parse(delays),

@@ -17,7 +17,8 @@ from .._arrays import (
     view_of,
 )
 from ..errors import NotDecodableError
-from .decoding import BoundDecoder, Decoder, best_vector, combine, message_format, warn_of_doubt
+from .approximation import Approximate, Partial, check_partial, nearest_vector
+from .decoding import BoundDecoder, Decoder, combine, message_format, warn_of_doubt
 from .devices import DeviceRound, bind_rows
 from .direct import decode_directly
 from .encoding import BoundEncoder, Encoder, encode
@@ -31,7 +32,7 @@ from .trust import DOUBLE, Approximation
 __all__ = ["Code", "Recovery"]
 
 
-class Code(Precise, Recoverable, ShownCode):
+class Code(Precise, Recoverable, Approximate, ShownCode):
     """A gradient code: what its scheme says, and the verbs that are the same for all.
 
     To add one, subclass this and write `row`; see `fastgc.codes.scheme.Scheme` for all that a
@@ -301,23 +302,6 @@ class Code(Precise, Recoverable, ShownCode):
         """
         return Decoder(self, unit_of(self, message_dtype))
 
-    def best_vector(
-        self, survivors: ArrayLike, *, message_dtype: DTypeLike = np.float64
-    ) -> tuple[NDArray[Any], float]:
-        """The vector nearest to a decoding vector, when too few messages came.
-
-        `survivors` and `message_dtype` as in `decoding_vector`.
-
-        Returns
-        -------
-        (f,) complex128 or float64 array
-            The shortest a_F that minimises ``||a_F B_F - 1||``; a decoding vector if there is one.
-        float
-            The residual, as in `Approximation`, computed from the rows.
-        """
-        unit = unit_of(self, message_dtype)
-        return best_vector(self, self.check_survivors(survivors), unit)
-
     @overload
     def decode(
         self,
@@ -341,7 +325,7 @@ class Code(Precise, Recoverable, ShownCode):
         *,
         p: int | None = None,
         method: str = "auto",
-        partial: Literal["best"],
+        partial: Partial,
         check_finite: bool = True,
         tracker: Watch | None = None,
     ) -> Approximation: ...
@@ -354,7 +338,7 @@ class Code(Precise, Recoverable, ShownCode):
         *,
         p: int | None = None,
         method: str = "auto",
-        partial: Literal["best"] | None = None,
+        partial: Partial | None = None,
         check_finite: bool = True,
         tracker: Watch | None = None,
     ) -> NDArray[Any] | Approximation:
@@ -375,9 +359,10 @@ class Code(Precise, Recoverable, ShownCode):
             have the same length, and without `p` the whole length is returned.
         method : str, default "auto"
             As in `decoding_vector`.
-        partial : "best", optional
-            Return the least-squares approximation and its residual, see `best_vector`, instead of
-            raising NotDecodableError.
+        partial : "best" or "unbiased", optional
+            Return an approximation and its residual instead of raising NotDecodableError: by least
+            squares, whose coefficients on the partial gradients are too small on average, or
+            divided by their mean; see `best_vector`.
         check_finite : bool, default True
             Look for NaN and Inf in what is combined (messages whose coefficient is 0 are not
             read), on the way: this costs nothing.
@@ -387,7 +372,7 @@ class Code(Precise, Recoverable, ShownCode):
         Returns
         -------
         (p,) array
-            `out`, or a new array; with ``partial="best"`` an `Approximation` that holds it.
+            `out`, or a new array; with `partial` an `Approximation` that holds it.
 
         Raises
         ------
@@ -409,18 +394,18 @@ class Code(Precise, Recoverable, ShownCode):
         given = as_rows("the messages", messages)
         if len(given) != survivors.size:
             raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-        if partial not in (None, "best"):
-            raise ValueError(f'partial must be None or "best", not {partial!r}')
+        check_partial(partial, None)
         if survivors.size == 0:
             if partial is None:
                 self._vector_by(survivors, method)  # says how many are needed
             raise ValueError("there is no approximation without any message")
         form = message_format(self, kind_of("a message", given[0]), out, p)
-        residual = 0.0
+        residual, mean = 0.0, 1.0
         if partial is None:
             vector = self._vector_by(survivors, method, form.unit)
         else:
-            vector, residual = best_vector(self, self.check_survivors(survivors), form.unit)
+            checked = self.check_survivors(survivors)
+            vector, residual, mean = nearest_vector(self, checked, form.unit, partial)
         if tracker is not None:
             predicted = residual
             if self.decodable(survivors):
@@ -430,7 +415,7 @@ class Code(Precise, Recoverable, ShownCode):
         if self.gated and partial is None:
             warn_of_doubt(self, survivors, vector, form)
         gradient = combine(self, vector, survivors, given, out, form, check_finite)
-        return gradient if partial is None else Approximation(gradient, residual)
+        return gradient if partial is None else Approximation(gradient, residual, mean)
 
     def combine(
         self,

@@ -27,14 +27,12 @@ from .._arrays import (
 from ..errors import InstabilityWarning, NonFiniteMessageError
 from .format import Format, real_of, rescale, scaled_vector
 from .scheme import Scheme
-from .span import least_squares
 from .tensors import to_gradient
 from .trust import DOUBLE, Trust
 
 __all__ = [
     "BoundDecoder",
     "Decoder",
-    "best_vector",
     "combine",
     "expected_trust",
     "message_format",
@@ -345,22 +343,6 @@ def _senders(code: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
     one = code.messages_per_worker == 1
     for number in survivors.tolist():
         yield number if one else code.sender(number)[0]
-
-
-def best_vector(
-    code: Scheme, survivors: NDArray[np.int64], unit: float
-) -> tuple[NDArray[Any], float]:
-    """The vector nearest to a decoding vector, and its residual, of checked survivors."""
-    if code.wait is not None:
-        vector = code._vector_for(survivors, unit)
-        return vector, code.residual(survivors, vector)
-    if code.rule.missing(survivors):
-        vector, left = least_squares(code.equations(survivors))
-        if unit < DOUBLE:
-            vector = np.stack([vector, np.zeros_like(vector)], axis=-1)
-        return vector, left
-    vector = code._vector_by(survivors, unit=unit)
-    return vector, code.residual(survivors, vector)
 
 
 def expected_trust(

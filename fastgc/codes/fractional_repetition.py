@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .._arrays import check_integer
+from .approximation import Residuals
 from .cells import CellCode
 from .rules import check_wait
 
@@ -72,6 +75,13 @@ class FractionalRepetition(CellCode):
         self._cuts = np.concatenate([[0], np.cumsum(sizes)])
         self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
         self.load = int(sizes.max())
+
+    def _residuals(self, f: int, sets: int, seed: int) -> Residuals:
+        # A block is missing if its s + 1 workers are among the n - f; these can make so many miss.
+        copies = self.stragglers + 1
+        mean = math.comb(self.n - copies, f) / math.comb(self.n, f)
+        lost = np.sort(np.diff(self._cuts))[::-1][: (self.n - f) // copies].sum()
+        return Residuals(f, math.sqrt(mean), math.sqrt(lost / self.k), 0, True)
 
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:

@@ -182,6 +182,10 @@ class Grouped(Code):
     def rule(self) -> Rule:
         return side_by_side([code.rule for code in self.codes], self._cuts.tolist())
 
+    @property
+    def approximate(self) -> bool:
+        return any(code.approximate for code in self.codes)
+
     def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Positions of each group's messages among the survivors."""
         group = np.searchsorted(self._cuts, survivors, side="right") - 1

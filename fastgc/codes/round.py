@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..kernels import Status
-from .decoding import Decoder, best_vector, require_finite, trust_of_sums, warn_of_doubt
+from .approximation import Partial, nearest_vector
+from .decoding import Decoder, require_finite, trust_of_sums, warn_of_doubt
 from .direct import combinations, output
 from .format import square_norm
 from .inspection import Finding, Inspector, check_rounded, liars_of
@@ -90,10 +91,8 @@ class Round(ShownRound):
             raise ValueError(
                 f"verify={verify} reads each message as it comes: not with check_finite=False"
             )
-        self.code = code
-        self._check = check_finite
-        self._first_worker = first_worker
-        self._watch = tracker
+        self.code, self._watch = code, tracker
+        self._check, self._first_worker = check_finite, first_worker
         self.form = form = code.format(p, dtype, message_dtype)
         check_rounded(form, verify if liars else None, tracker)
         if form.gradient_dtype != np.dtype(dtype):
@@ -117,8 +116,7 @@ class Round(ShownRound):
         self._directly = combinations(form, self._decoder.vector, False) if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
         # Messages that can be taken where they lie, and of which nothing but their norm matters.
-        plain = form.message_dtype.char in "fd" and not liars
-        self._plain = plain and code.message_count == code.n
+        self._plain = form.message_dtype.char in "fd" and not liars and code.message_count == code.n
         self._followed = bool(self._tally or self._follower or code.waits or not alone)
         self._list = self._rows.arrays.append
         self.reset()
@@ -497,13 +495,15 @@ class Round(ShownRound):
             return 0.0
         return self.code.left_out(self.survivors, self._vector())
 
-    def best(self, out: Output | None = None) -> Approximation:
+    def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
 
-        As `Code.decode` with ``partial="best"``: the gradient itself, if they suffice.
+        As `Code.decode` with this `partial`: the gradient itself, if they determine it.
 
         Raises
         ------
+        NotDecodableError
+            If they hold nothing of the gradient that could be unbiased.
         ValueError
             If there is no message.
         CorruptMessageError
@@ -513,9 +513,9 @@ class Round(ShownRound):
         self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
-        vector, residual = best_vector(self.code, self.survivors, self.form.unit)
-        self._combine(vector, target)
-        return Approximation(target if out is None else out, residual)
+        found = nearest_vector(self.code, self.survivors, self.form.unit, partial)
+        self._combine(found.vector, target)
+        return Approximation(target if out is None else out, found.residual, found.mean)
 
     def _norm(self, gradient: NDArray[Any]) -> float:
         return square_norm(gradient)

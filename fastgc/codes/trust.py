@@ -114,15 +114,23 @@ class Approximation(NamedTuple):
     Attributes
     ----------
     gradient : (p,) array
-        The combination of messages whose coefficients on the partial gradients are nearest to 1.
+        The combination of messages whose coefficients on the partial gradients are nearest to 1;
+        if it is to be unbiased, of those combinations where their mean is 1.
     residual : float
         Distance of those coefficients from 1, ``||a_F B_F - 1|| / sqrt(k)``: the expected error
         over the expected norm, for partial gradients of equal norm in random directions. 0: exact.
+    mean : float
+        Mean of those coefficients. 1: the gradient is unbiased, or exact. That of the best is
+        1 - residual^2, by which the gradient is too short on average.
     """
 
     gradient: NDArray[Any]
     residual: float
+    mean: float
 
     def __repr__(self) -> str:
         size = len(self.gradient)
-        return f"Approximation(gradient of {size} elements, residual={self.residual:.3g})"
+        return (
+            f"Approximation(gradient of {size} elements, residual={self.residual:.3g}, "
+            f"mean={self.mean:.3g})"
+        )

@@ -85,6 +85,10 @@ class Uncoded(CellCode):
             # t neighbours alone hold (t + 1) k/n - load partitions
             self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
 
+    @property
+    def approximate(self) -> bool:
+        return not self.exact
+
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         came = int(self.cells.weight @ self.cells.came(survivors))
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1

@@ -95,7 +95,7 @@ class Master:
     - Up to s workers may die, at any moment: stragglers, which are restarted and rejoin. Under MPI
       the job ends and says so; it goes on from its checkpoint.
     - Where more than s die, the round waits for them to come back (`patience`), then raises an
-      error that names them, or takes the best approximation (``partial="best"``).
+      error that names them, or takes an approximation (``partial="best"``, "unbiased").
     - A gradient that raises is a `WorkerFailedError`: worker, partition, and its traceback. So is
       one that does not write all of ``out``, or returns what would be lost.
     - A message that is not finite is a `NonFiniteMessageError`, which names the worker.
@@ -247,11 +247,7 @@ class Master:
         start = time.perf_counter()
         target = gradient if self._decoded is None else self._decoded
         try:
-            if self._round.decodable or self._options.partial == "raise":
-                self._round.gradient(out=target)
-                residual = self._round.left_out()
-            else:
-                residual = self._round.best(out=target).residual
+            residual = decode_round(self._round, target, self._options)
         except BaseException:
             self.close()
             raise
@@ -279,7 +275,7 @@ class Master:
         -------
         RoundReport
             As of `step`, with no time for decoding. If the round has to make do with what came
-            (``partial="best"``), `rnd` is not decodable.
+            (``partial="best"``, "unbiased"), `rnd` is not decodable.
 
         Raises
         ------
@@ -589,7 +585,19 @@ class Master:
             ) from None
 
     def _enough(self, rnd: Collected | Chosen) -> bool:
-        return rnd.decodable or (self._options.partial == "best" and rnd.survivors.size > 0)
+        return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
+
+
+def decode_round(rnd: Round, out: Array, options: RoundOptions) -> float:
+    """Decode a round's gradient, or what comes nearest where that may do; what it leaves out."""
+    partial, code = options.partial, rnd.code
+    scaled = partial == "unbiased" and isinstance(code, Code) and code.approximate
+    if partial == "raise" or (rnd.decodable and not scaled):
+        rnd.gradient(out=out)
+        return rnd.left_out()
+    if rnd.decodable and options.tracker is not None:
+        rnd.gradient(out=out)  # which the tracker takes down
+    return rnd.best(out, partial).residual
 
 
 class Chosen:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import at_least, check_dtype, check_real
+from ..codes.approximation import check_partial
 from ..codes.inspection import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model
@@ -31,7 +32,8 @@ __all__ = [
 Batch = Callable[[Any, int, int], Any]
 # survivors(round): the numbers of the messages to decode from, in this order
 Survivors = Callable[[int], ArrayLike]
-WhenShort = Literal["raise", "best"]  # of messages, when no more are waited for
+# of messages, when no more are waited for
+WhenShort = Literal["raise", "best", "unbiased"]
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,11 @@ class RoundOptions:
     patience : float, default 10
         Seconds that a round waits, all in all, for the dead to come back where the living are too
         few. Workers are not restarted at all if it is 0.
-    partial : "raise" or "best"
+    partial : "raise", "best" or "unbiased"
         What to do when the patience is at its end, or the time is out: raise, or make do with the
-        best approximation of the gradient (`fastgc.Round.best`). Without any message it raises in
-        any case.
+        best approximation of the gradient (`fastgc.Round.best`), or with the best unbiased one.
+        Without any message it raises in any case. Of codes that are `approximate` the gradients of
+        all rounds are the best, or "unbiased".
     verify : bool or int
         Compare messages with each other by parity checks of the code, and wait for those to spare
         that this takes (`fastgc.Round`); of at most so many workers that may be corrupt, True: 1.
@@ -127,8 +130,7 @@ class RoundOptions:
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-        if self.partial not in ("raise", "best"):
-            raise ValueError(f'partial must be "raise" or "best", not {self.partial!r}')
+        check_partial(self.partial, "raise")
         checked = {
             "seed": at_least("seed", self.seed, 0),
             "timeout": timeout,

@@ -25,7 +25,7 @@ from .interface import (
     parameters_of,
     sample_delays,
 )
-from .master import Chosen
+from .master import Chosen, decode_round
 from .options import RoundKeywords, RoundOptions
 from .worker import partial_gradient
 
@@ -149,10 +149,9 @@ class SimulatedCluster:
         gradient = check_vector("out", out, self._dtype, self._size, output=True)
         self._round.reset()
         report = self.collect(theta, self._round)
-        if self._round.decodable:
-            gradient[:] = self._round.gradient()
-            return report._replace(residual=self._round.left_out())
-        gradient[:], residual = self._round.best()
+        decoded = np.empty(self._size, self._round.form.gradient_dtype)
+        residual = decode_round(self._round, decoded, self._options)
+        gradient[:] = decoded
         return report._replace(residual=residual)
 
     def collect(
@@ -256,7 +255,7 @@ class SimulatedCluster:
 
         Raises as `LocalCluster.collect`; and NotDecodableError where it would wait for ever.
         """
-        enough = rnd.decodable or (self._options.partial == "best" and rnd.survivors.size > 0)
+        enough = rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
         if self._timeout == math.inf or messages == due.size:
             if not enough:
                 rnd.require(rnd.survivors)
