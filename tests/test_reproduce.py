@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -21,7 +22,7 @@ from fastgc.cli import app
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
 from fastgc.panels import Line
-from fastgc.reproduce import FIGURES, charalambides, halbawi, li, ozfatura, reproduce, zhu
+from fastgc.reproduce import FIGURES, charalambides, halbawi, li, ozfatura, reproduce, ye_abbe, zhu
 from fastgc.reproduce.figure import Row
 
 
@@ -1122,6 +1123,61 @@ def test_figure_2_of_targets_of_ones_own(tmp_path, small_figure, monkeypatch):
 # ---------------------------------------------------------------------------------- all together
 
 
+# ------------------------------------------------------------------------------ Ye and Abbe 2018
+
+
+def time_against_load_and_length(d, m):
+    """Mean of the (n - s)-th of n independent sums of two exponential times, in 30 digits."""
+    a, b, f = mpmath.mpf(8) / (10 * d), mpmath.mpf(m) / 10, 8 - (d - m)
+
+    def late(t):
+        x, y = mpmath.exp(-a * t), mpmath.exp(-b * t)
+        rest = x * (1 + a * t) if a == b else (b * x - a * y) / (b - a)
+        return mpmath.fsum(
+            mpmath.binomial(8, i) * (1 - rest) ** i * rest ** (8 - i) for i in range(f)
+        )
+
+    beyond = mpmath.quad(late, [0, 5, 20, 60, 200, 1000])
+    return float(d * mpmath.mpf("1.6") + mpmath.mpf(6) / m + beyond)
+
+
+@pytest.mark.any_backend
+def test_times_against_load_and_length_are_the_models():
+    figure = ye_abbe.table(rounds=20_000)
+    rows = checked(figure)
+    assert len(rows) == 36 + 4
+    for row in figure.rows[:36]:
+        assert abs(row.difference) < 0.01
+    for d, m in ((1, 1), (8, 1), (4, 2), (4, 3), (7, 5), (8, 8)):
+        with mpmath.workdps(30):
+            truth = time_against_load_and_length(d, m)
+        found = rows[f"time of a round (s), d = {d}, m = {m}"].closed
+        assert found == pytest.approx(truth, rel=1e-8)
+    assert rows["d of the least time"].closed == 4
+    assert rows["m of the least time"].closed == 3
+    assert rows["less than uncoded, at best"].closed == pytest.approx(1 - 21.3697 / 36.1138, 1e-5)
+
+
+@pytest.mark.any_backend
+def test_times_where_the_master_has_one_link():
+    figure = ye_abbe.link(rounds=20_000)
+    rows = checked(figure)
+    for row in figure.rows[:36]:
+        assert abs(row.difference) < 0.01
+    # with the first message alone, it is through as soon as it can be
+    first = rows["time of a round (s), d = 8, m = 1"].closed
+    assert first == pytest.approx(8 * 1.6 + 8 / (8 * 0.8) + 2)
+    rng = np.random.default_rng(5)
+    for d, m in ((1, 1), (4, 3), (8, 8), (5, 1)):
+        there = np.sort(d * (1.6 + rng.exponential(1 / 0.8, (100_000, 8))), axis=1)
+        through = np.zeros(len(there))
+        for time in there.T[: 8 - d + m]:
+            through = np.maximum(through, time) + 2 / m
+        error = through.std() / math.sqrt(through.size)
+        closed = rows[f"time of a round (s), d = {d}, m = {m}"].closed
+        assert abs(closed - through.mean()) < 4 * error
+
+
 @pytest.mark.any_backend
 def test_figures_by_name():
     [figure] = reproduce(["charalambides-5"])
@@ -1218,4 +1274,4 @@ def test_command_runs_all_figures():
     result = run(names, "--rounds", "100", "--json")
     assert result.exit_code == 0, result.output
     papers = {row["figure"].split()[0] for row in json.loads(result.stdout)}
-    assert len(papers) == 5
+    assert len(papers) == len({name.split("-")[0] for name in FIGURES})

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .._listing import listing
-from . import charalambides, halbawi, li, ozfatura, zhu
+from . import charalambides, halbawi, li, ozfatura, ye_abbe, zhu
 from .figure import ROUNDS, Figure, Row
 
 __all__ = ["FIGURES", "Figure", "Row", "reproduce"]
@@ -25,6 +25,8 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "li-5": li.figure_5,
     "zhu-2": zhu.figure_2,
     "zhu-5": zhu.section_5,
+    "ye-abbe-table": ye_abbe.table,
+    "ye-abbe-link": ye_abbe.link,
 }
 
 

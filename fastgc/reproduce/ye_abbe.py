@@ -1,0 +1,234 @@
+"""Ye and Abbe 2018: time of a round against the load and the length of messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import at_least
+from .._extras import scipy
+from ..codes import YeAbbe
+from ..delays import ShiftedExponential
+from ..panels import Line, Panel
+from ..simulation import simulate
+from .figure import ROUNDS, Figure, Row, Track
+
+__all__ = ["link", "table"]
+
+PAPER = "ye2018"
+N = 8
+
+# Seconds and rates, of computing one partial gradient and of sending one of full length.
+COMPUTE, COMPUTE_RATE = 1.6, 0.8
+SEND, SEND_RATE = 6.0, 0.1
+
+# Seconds of a full message on the one link of the master's, of which N take as long as one on a
+# worker's own link does on average.
+LINK = (SEND + 1 / SEND_RATE) / N
+
+ENOUGH = 100_000  # rounds of a point
+
+_WAYS = np.array([[math.comb(n, k) for k in range(N + 1)] for n in range(N + 1)])
+
+
+@dataclass(frozen=True)
+class _ComputeThenSend:
+    """A worker's time: `load` times that of a partition, and an m-th of that of a message."""
+
+    load: int
+    m: int
+
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> NDArray[np.float64]:
+        compute = COMPUTE + rng.exponential(1 / COMPUTE_RATE, (rounds, workers))
+        send = SEND + rng.exponential(1 / SEND_RATE, (rounds, workers))
+        return np.asarray(self.load * compute + send / self.m)
+
+    def sample(self, round: int, workers: int, seed: int) -> NDArray[np.float64]:
+        return self.draw(np.random.default_rng([seed, round]), 1, workers).ravel()
+
+    def tail_indices(self, workers: int) -> NDArray[np.float64]:
+        return np.full(workers, math.inf)
+
+    def least(self) -> float:
+        return self.load * COMPUTE + SEND / self.m
+
+    def survival(self, t: float) -> float:
+        """Probability of more than t seconds beyond the least."""
+        a, b = COMPUTE_RATE / self.load, SEND_RATE * self.m
+        if math.isclose(a, b):
+            return math.exp(-a * t) * (1 + a * t)
+        return (b * math.exp(-a * t) - a * math.exp(-b * t)) / (b - a)
+
+
+def _shapes() -> list[tuple[int, int]]:
+    """Loads d and pieces m of all codes of N workers."""
+    return [(d, m) for m in range(1, N + 1) for d in range(m, N + 1)]
+
+
+def _code(d: int, m: int) -> YeAbbe:
+    return YeAbbe(N, stragglers=d - m, reduce=m)
+
+
+def table(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
+    """Mean time of a round, where every worker has a link of its own.
+
+    Computing a partial gradient takes a worker a shifted exponential time, the same for all of the
+    round, and sending one of full length another: d of the one and an m-th of the other in all. A
+    round is over with the first n - s workers, s = d - m. Simulated, against the mean of that order
+    statistic.
+
+    Parameters
+    ----------
+    seed, rounds : int
+        Of the simulation.
+    track : callable
+        Wraps what is looped over.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
+    """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    closed, ours = {}, {}
+    for d, m in track(_shapes()):
+        delays = _ComputeThenSend(d, m)
+        closed[d, m] = _order_statistic_mean(delays)
+        ours[d, m] = simulate(_code(d, m), delays, rounds=min(rounds, ENOUGH), seed=seed).mean
+    return _figure(
+        "ye-abbe-table",
+        "Ye and Abbe: time of a round against load and length of messages",
+        f"n = {N}, a link for each worker",
+        ours,
+        closed,
+        "of the paper's model; its printed table was not at hand",
+    )
+
+
+def link(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
+    """The same where the master has one link, which messages pass one after another.
+
+    Computing takes the same times. A message takes an m-th of `LINK` seconds: a number that is not
+    the paper's, chosen so that N full messages take as long as one does there on average.
+
+    Parameters
+    ----------
+    seed, rounds, track
+        As of `table`.
+
+    Raises
+    ------
+    ValueError
+        If `rounds` is not at least 1, or `seed` negative.
+    TypeError
+        If `rounds` or `seed` is not an integer.
+    """
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    delays = ShiftedExponential(shift=COMPUTE, rate=COMPUTE_RATE, per="computation")
+    closed, ours = {}, {}
+    for d, m in track(_shapes()):
+        closed[d, m] = _queue_mean(d, m)
+        run = simulate(_code(d, m), delays, receive=LINK / m, rounds=min(rounds, ENOUGH), seed=seed)
+        ours[d, m] = run.mean
+    return _figure(
+        "ye-abbe-link",
+        "Ye and Abbe's code where the master has one link",
+        f"n = {N}, one link, {LINK:g} s for a full message",
+        ours,
+        closed,
+        f"not in the paper: {LINK:g} s a message were chosen",
+    )
+
+
+def _figure(
+    name: str,
+    title: str,
+    panel: str,
+    ours: dict[tuple[int, int], float],
+    closed: dict[tuple[int, int], float],
+    note: str,
+) -> Figure:
+    figure = f"{PAPER} {name.removeprefix('ye-abbe-')}"
+    rows = [
+        Row(figure, f"time of a round (s), d = {d}, m = {m}", ours[d, m], closed=exact, note=note)
+        for (d, m), exact in closed.items()
+    ]
+    best, fastest = min(ours, key=ours.__getitem__), min(closed, key=closed.__getitem__)
+    whole = [(d, 1) for d in range(1, N + 1)]
+    for what, shapes in (("uncoded", whole[:1]), ("full messages (m = 1) of any load", whole)):
+        saved = 1 - ours[best] / min(ours[each] for each in shapes)
+        exact = 1 - closed[fastest] / min(closed[each] for each in shapes)
+        rows.append(Row(figure, f"less than {what}, at best", saved, closed=exact, note=note))
+    rows += [
+        Row(figure, f"{letter} of the least time", of_ours, closed=of_exact, note=note)
+        for letter, of_ours, of_exact in zip("dm", best, fastest, strict=True)
+    ]
+    lines = []
+    for m in range(1, N + 1):
+        loads = range(m, N + 1)
+        exact_line = [closed[d, m] for d in loads]
+        lines.append(Line(f"m = {m}", loads, exact_line, "line"))
+        lines.append(Line(f"m = {m}", loads, [ours[d, m] for d in loads], "points"))
+    shown = Panel(f"{panel} (lines: formula, points: simulated)", "load d", "time (s)", lines)
+    return Figure(name, title, rows, [shown])
+
+
+def _mean_beyond(late: Callable[[float], float], start: float, unit: float) -> float:
+    """Mean of a time of at least `start`, of which `late` is the survival function."""
+    bends = unit * np.arange(12)
+    parts = [
+        scipy("integrate").quad(late, start + low, start + high, epsabs=1e-9, limit=200)[0]
+        for low, high in zip(bends, [*bends[1:], math.inf], strict=True)
+    ]
+    return start + math.fsum(parts)
+
+
+def _order_statistic_mean(delays: _ComputeThenSend) -> float:
+    f = N - (delays.load - delays.m)
+    betainc = scipy("special").betainc
+
+    def late(t: float) -> float:
+        """That fewer than f of N are there."""
+        return float(betainc(N - f + 1, f, delays.survival(t - delays.least())))
+
+    return _mean_beyond(late, delays.least(), delays.load / COMPUTE_RATE)
+
+
+def _queue_mean(d: int, m: int) -> float:
+    """Mean time until f messages are through a link that takes one at a time, each LINK / m.
+
+    By time t they are, if of the f first the i-th is there by t - (f - i + 1) LINK / m, for each i:
+    at least i of N independent times are at most the i-th of so many bounds. Counting those between
+    one bound and the next, that is a product of matrices of binomial probabilities.
+    """
+    f, each = N - (d - m), LINK / m
+
+    def late(t: float) -> float:
+        bounds = t - each * np.arange(f, 0, -1)
+        there = -np.expm1(-COMPUTE_RATE / d * np.maximum(bounds - d * COMPUTE, 0.0))
+        return 1 - _probability_of_order(there)
+
+    return _mean_beyond(late, d * COMPUTE + each, each)
+
+
+def _probability_of_order(there: NDArray[np.float64]) -> float:
+    """That for each i at least i of N are there, each with probability ``there[i - 1]`` by then."""
+    counted = np.zeros(N + 1)  # of how many are there: probability
+    counted[0] = 1.0
+    before = 0.0
+    for i, now in enumerate(there.tolist(), 1):
+        come = (now - before) / (1 - before) if before < 1 else 0.0
+        after = np.zeros(N + 1)
+        for c in range(N + 1):
+            rest = N - c
+            k = np.arange(rest + 1)
+            after[c:] += counted[c] * _WAYS[rest, : rest + 1] * come**k * (1 - come) ** (rest - k)
+        after[:i] = 0.0
+        counted, before = after, now
+    return float(counted.sum())
