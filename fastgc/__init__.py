@@ -88,6 +88,7 @@ _MODULES = (
     "planning",
     "plotting",
     "reproduce",
+    "sequential",
     "simulation",
     "stability",
     "vandermonde",

@@ -52,6 +52,7 @@ from fastgc import (
     models,
     optimizers,
     planning,
+    sequential,
     simulation,
     stability,
     vandermonde,
@@ -381,6 +382,26 @@ def _of_code(name, kind=None, **arguments):
     return lambda rng: Call(getattr(_coded(rng, kind)[0], name), _fresh(arguments))
 
 
+def _sequential():
+    return sequential.MSGC(4, burst=1, window=2, stragglers=1)
+
+
+def _of_schedule(name, begun=True, **arguments):
+    """A method of a sequential scheme's run, after its first round."""
+
+    def make(rng):
+        schedule = sequential.Schedule(_sequential())
+        schedule.begin()
+        schedule.end([0, 1, 2])
+        if begun:
+            schedule.begin()
+        return Call(
+            getattr(schedule, name), _fresh(arguments), state=lambda: schedule._state.copy()
+        )
+
+    return make
+
+
 def _of_survivors(name, **more):
     def make(rng):
         code, _ = _coded(rng)
@@ -610,6 +631,32 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         interrupted=True,
         method="auto",
     ),
+    "sequential.simulate_sequential": _plain(
+        partial(sequential.simulate_sequential, scheme=_sequential()),
+        times=np.full((4, 4), 2.0),
+        mu=1.0,
+        load_slope=np.full(4, 0.1),
+        at_load=1.0,
+    ),
+    "MSGC": _plain(sequential.MSGC, n=6, burst=1, window=2, stragglers=2, code=None),
+    "SRSGC": _plain(sequential.SRSGC, n=6, burst=1, window=2, stragglers=3, code=None),
+    "Independent": _plain(sequential.Independent, code=BinaryCode(5, stragglers=1)),
+    "SequentialScheme.partitions": _plain(_sequential().partitions, part=1),
+    "Schedule": _plain(sequential.Schedule, scheme=_sequential()),
+    "Schedule.begin": _of_schedule("begin", begun=False, job=True),
+    "Schedule.enough": _of_schedule("enough", came=np.array([0, 1, 3])),
+    "Schedule.end": _of_schedule("end", came=np.array([True, True, False, True])),
+    "Bursty": _plain(sequential.Bursty, burst=1, window=2, stragglers=1),
+    "Arbitrary": _plain(sequential.Arbitrary, times=1, window=2, stragglers=1),
+    "PerRound": _plain(sequential.PerRound, stragglers=1),
+    **{
+        f"{type(model).__name__}.admits": _plain(model.admits, pattern=np.eye(4, dtype=bool))
+        for model in (
+            sequential.Bursty(1, 2, 1),
+            sequential.Arbitrary(1, 2, 1),
+            sequential.PerRound(1),
+        )
+    },
     "stability.amplification": _with_code(stability.amplification, log=False),
     "stability.residual": _with_code(stability.residual),
     "stability.error_bound": _with_code(
@@ -989,6 +1036,15 @@ REASONS = {
     "Choice": "made by planning.plan",
     "ShownCode.draw": "draws: test_plotting.py",
     "Simulation": "made by simulation.simulate",
+    "SequentialRun": "made by sequential.simulate_sequential",
+    "SequentialScheme": "abstract",
+    "SequentialScheme.schedule": "takes nothing",
+    "SequentialScheme.lacks": "for schemes, which know their parts",
+    **{
+        f"{name}.{method}": "for Schedule, which checks"
+        for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")
+        for method in ("tasks", "tolerable")
+    },
     "Assignment.fingerprint": "takes nothing",
     "Assignment.pair_row": "says that there is none",
     "BoundEncoder.__call__": "takes nothing",

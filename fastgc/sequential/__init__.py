@@ -1,0 +1,29 @@
+"""Coding across rounds: several models trained in turn on the same workers.
+
+A gradient code makes up for stragglers within a round. Where several gradients (jobs) are computed
+in turn, what a straggler did not do can also be done in a later round, by the same worker: that
+takes less computation where stragglers come and go, and does not help where they stay.
+"""
+
+from .._listing import listing
+from .independent import Independent
+from .multiplexed import MSGC
+from .patterns import Arbitrary, Bursty, PerRound
+from .repetition import SRSGC
+from .scheme import Schedule, SequentialScheme, Tasks
+from .simulation import SequentialRun, simulate_sequential
+
+__all__ = [
+    "MSGC",
+    "SRSGC",
+    "Arbitrary",
+    "Bursty",
+    "Independent",
+    "PerRound",
+    "Schedule",
+    "SequentialRun",
+    "SequentialScheme",
+    "Tasks",
+    "simulate_sequential",
+]
+__dir__ = listing(__all__)

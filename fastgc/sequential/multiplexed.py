@@ -1,0 +1,133 @@
+"""Multiplexed sequential gradient coding: M-SGC (Krishnan, Ebrahimi, Khisti 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .._arrays import check_integer
+from ..codes import Code, Uncoded
+from .patterns import Arbitrary, Bursty
+from .scheme import SequentialScheme, State, Tasks, gradient_code
+
+__all__ = ["MSGC"]
+
+
+class MSGC(SequentialScheme):
+    """Most of a job uncoded, and repeated where it straggles; the rest by a gradient code.
+
+    A job takes W - 1 + B rounds. Each of the first W - 1 does another of its W - 1 uncoded parts.
+    In each of the last B rounds a worker makes up for an uncoded part of its own that did not come;
+    one that lacks none does the coded part of that round, whose code tolerates lambda stragglers.
+    So a round works on W - 1 + B jobs, and a worker does one mini-task for each of them. Every
+    pattern of stragglers of the models ``Bursty(B, W, lambda)`` and ``Arbitrary(B, W + B - 1,
+    lambda)`` is tolerated: no round then waits for a straggler.
+
+    A round may end when all jobs can still be done in time, if all workers answer from then on.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    burst, window : int
+        B and W, of the model: 1 <= B < W.
+    stragglers : int
+        Different workers that may straggle in a window, lambda, at most n. With n there are no
+        coded parts.
+    code : callable, optional
+        ``code(n, stragglers=lambda)`` makes the code of the coded parts. Default:
+        `fastgc.FractionalRepetition` where lambda + 1 divides n (the paper's M-SGC-Rep), else
+        `fastgc.ReedSolomon`.
+
+    Attributes
+    ----------
+    model : Bursty
+        What is tolerated.
+    arbitrary : Arbitrary
+        What is tolerated, too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such scheme; says why.
+
+    Notes
+    -----
+    The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
+    mitigation", ICLR 2023, section 3. Mini-tasks are of equal size, lambda + 1 partitions: the
+    paper's unequal chunks, cut into equal ones. Its normalised load is `load` over n, (lambda + 1)
+    (W - 1 + B) / (n (B + (W - 1) (lambda + 1))), or (W - 1 + B) / (n (W - 1)) without coded parts.
+
+    A worker that is gone for good takes its uncoded partitions with it: no code has them.
+
+    Examples
+    --------
+    >>> scheme = MSGC(256, burst=1, window=2, stragglers=27)
+    >>> scheme.delay, round(scheme.load / 256, 5)
+    (1, 0.00754)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        burst: int,
+        window: int,
+        stragglers: int,
+        code: Callable[..., Code] | None = None,
+    ) -> None:
+        self.n = n = check_integer("n", n)
+        self.model = model = Bursty(burst, window, stragglers)
+        B, W, s = model.burst, model.window, model.stragglers
+        if B == W:
+            raise ValueError(f"burst must be less than window, not both {B}")
+        if not s <= n:
+            raise ValueError(f"stragglers must be at most n={n}, not {s}")
+        self.arbitrary = Arbitrary(B, W + B - 1, s)
+        self._uncoded = W - 1
+        coded = [] if s == n else [gradient_code(n, s, code)] * B
+        size = coded[0].load if coded else 1
+        parts = [Uncoded(n, n * size)] * (W - 1) + coded
+        self._set_parts(parts, slots=W - 1 + B, delay=W - 2 + B)
+
+    def __repr__(self) -> str:
+        model = self.model
+        coded = f", code={self.parts[-1]!r}" if len(self.parts) > self._uncoded else ""
+        return (
+            f"MSGC({self.n}, burst={model.burst}, window={model.window}, "
+            f"stragglers={model.stragglers}{coded})"
+        )
+
+    def tasks(self, state: State, live: Sequence[int]) -> Tasks:  # noqa: D102
+        age = np.full((self.n, self.slots), -1)
+        part = np.zeros((self.n, self.slots), dtype=np.int64)
+        for job in live:
+            age[:, job] = job
+            if job < self._uncoded:
+                part[:, job] = job
+                continue
+            lacking = ~state[job, : self._uncoded]
+            behind = lacking.any(axis=0)
+            if job < len(self.parts):
+                part[:, job] = np.where(behind, lacking.argmax(axis=0), job)
+            else:  # no part is coded
+                part[:, job] = lacking.argmax(axis=0)
+                age[~behind, job] = -1
+        return Tasks(age, part)
+
+    def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
+        for job in live:
+            begun = min(job + 1, self._uncoded)
+            behind = (~state[job, :begun]).sum(axis=0)
+            # rounds in which workers make up for what they lack: those after the uncoded parts
+            left = self.delay - max(job, self._uncoded - 1)
+            if behind.max() > left:
+                return False
+            if len(self.parts) == self._uncoded:
+                continue
+            if job >= self._uncoded and self.lacks(job, state[job, job]):
+                return False
+            if left and self.lacks(self._uncoded, behind == 0):
+                return False  # of the next coded part
+        return True

@@ -1,0 +1,161 @@
+"""Which workers straggle in which rounds: the models of patterns that schemes are made for.
+
+A pattern has a row for each round and a column for each worker; True is a straggler, a worker of
+whom nothing came in that round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import as_array, at_least, check_integer
+
+__all__ = ["Arbitrary", "Bursty", "PerRound"]
+
+Pattern = NDArray[np.bool_]
+
+
+def check_pattern(pattern: ArrayLike) -> Pattern:
+    """A pattern as booleans of shape (rounds, workers), or an error."""
+    checked = as_array("pattern", pattern)
+    if checked.dtype.kind != "b":
+        raise TypeError(f"pattern must be of booleans, True for a straggler, not {checked.dtype}")
+    if checked.ndim != 2:
+        raise ValueError(f"pattern must have shape (rounds, workers), not {checked.shape}")
+    return checked
+
+
+def _windows(pattern: Pattern, window: int) -> NDArray[np.bool_]:
+    """All runs of so many rounds, (runs, window, workers); of a shorter pattern: itself."""
+    if len(pattern) <= window:
+        return pattern[np.newaxis]
+    view = np.lib.stride_tricks.sliding_window_view(pattern, window, axis=0)
+    return view.transpose(0, 2, 1)
+
+
+@dataclass(frozen=True)
+class PerRound:
+    """At most so many stragglers in each round.
+
+    Parameters
+    ----------
+    stragglers : int
+        s.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no integer, or negative.
+    """
+
+    stragglers: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern is of this model.
+
+        Parameters
+        ----------
+        pattern : (rounds, workers) array of bool
+            Who straggled.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such array.
+        """
+        return bool((check_pattern(pattern).sum(axis=1) <= self.stragglers).all())
+
+
+@dataclass(frozen=True)
+class Bursty:
+    """Few workers straggle within a window of rounds, and each in one short burst.
+
+    In any `window` rounds in a row at most `stragglers` different workers straggle, and the last
+    time that a worker does is less than `burst` rounds after the first time. The paper writes
+    (B, W, lambda) for the three numbers (Krishnan, Ebrahimi, Khisti 2023, section 2).
+
+    Parameters
+    ----------
+    burst, window : int
+        B and W, in rounds: 1 <= B <= W.
+    stragglers : int
+        Different workers that may straggle in a window, lambda.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no such integers.
+    """
+
+    burst: int
+    window: int
+    stragglers: int
+
+    def __post_init__(self) -> None:
+        burst = check_integer("burst", self.burst)
+        window = check_integer("window", self.window)
+        if not 1 <= burst <= window:
+            raise ValueError(f"1 <= burst <= window is needed, not burst={burst}, window={window}")
+        object.__setattr__(self, "burst", burst)
+        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern is of this model; as `PerRound.admits`.
+
+        Of a pattern shorter than a window, all rounds are one window.
+        """
+        runs = _windows(check_pattern(pattern), self.window)
+        if (runs.any(axis=1).sum(axis=1) > self.stragglers).any():
+            return False
+        rounds = runs.shape[1]
+        at = np.arange(rounds)[:, np.newaxis]
+        first = np.where(runs, at, rounds).min(axis=1, initial=rounds)
+        last = np.where(runs, at, -1).max(axis=1, initial=-1)
+        return bool((last - first < self.burst).all())
+
+
+@dataclass(frozen=True)
+class Arbitrary:
+    """Few workers straggle within a window of rounds, each a few times, whenever that is.
+
+    In any `window` rounds in a row at most `stragglers` different workers straggle, none of them
+    more than `times` times. The paper writes (N, W', lambda') for the three numbers.
+
+    Parameters
+    ----------
+    times, window : int
+        N and W', in rounds: 1 <= N <= W'.
+    stragglers : int
+        Different workers that may straggle in a window, lambda'.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no such integers.
+    """
+
+    times: int
+    window: int
+    stragglers: int
+
+    def __post_init__(self) -> None:
+        times = check_integer("times", self.times)
+        window = check_integer("window", self.window)
+        if not 1 <= times <= window:
+            raise ValueError(f"1 <= times <= window is needed, not times={times}, window={window}")
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+
+    def admits(self, pattern: ArrayLike) -> bool:
+        """Whether a pattern is of this model; as `Bursty.admits`."""
+        runs = _windows(check_pattern(pattern), self.window)
+        few = (runs.any(axis=1).sum(axis=1) <= self.stragglers).all()
+        return bool(few and (runs.sum(axis=1) <= self.times).all())

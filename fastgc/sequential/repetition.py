@@ -1,0 +1,127 @@
+"""Selective repetition: SR-SGC (Krishnan, Ebrahimi, Khisti 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import check_integer
+from ..codes import Code
+from .patterns import Bursty
+from .scheme import SequentialScheme, State, Tasks, gradient_code
+
+__all__ = ["SRSGC"]
+
+
+class SRSGC(SequentialScheme):
+    """A gradient code for few stragglers a round; what a round lacks is repeated B rounds later.
+
+    Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). Where more straggle
+    in the round that a job begins in, as many workers as it still lacks compute their message for
+    it B rounds later, in place of that for the job that begins then. Every pattern of stragglers of
+    the model ``Bursty(B, W, lambda)`` is tolerated, and so is that of s stragglers in each round
+    (``PerRound(s)``): no round then waits for a straggler.
+
+    A round may end when the job due is decoded, and the newest lacks no more than lambda - s
+    messages. Whatever the model admits leaves no more, so that it is never waited for; where more
+    straggle than it admits, what is put off stays little enough to be made up for.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    burst : int
+        Rounds after which a message is repeated, B; the delay of a job.
+    window : int
+        W, of the model: 1 more than a multiple of B.
+    stragglers : int
+        Different workers that may straggle in a window, lambda, at most n.
+    code : callable, optional
+        ``code(n, stragglers=s)`` makes the code of a job. Default: `fastgc.FractionalRepetition`
+        where s + 1 divides n (the paper's SR-SGC-Rep), else `fastgc.ReedSolomon`.
+
+    Attributes
+    ----------
+    s : int
+        Stragglers that the code of a job tolerates.
+    model : Bursty
+        What is tolerated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such scheme; says why.
+
+    Notes
+    -----
+    The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
+    mitigation", ICLR 2023, section 3. A worker repeats only what the others do not make up for:
+    with fractional repetition that is one message of each group of which none came.
+
+    Examples
+    --------
+    >>> scheme = SRSGC(256, burst=2, window=3, stragglers=23)
+    >>> scheme.s, scheme.load, scheme.delay
+    (12, 13.0, 2)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        burst: int,
+        window: int,
+        stragglers: int,
+        code: Callable[..., Code] | None = None,
+    ) -> None:
+        self.n = n = check_integer("n", n)
+        self.model = model = Bursty(burst, window, stragglers)
+        if (model.window - 1) % model.burst or model.window == 1:
+            raise ValueError(
+                "window must be 1 more than a multiple of burst, not "
+                f"window={window}, burst={burst}"
+            )
+        if not model.stragglers <= n:
+            raise ValueError(f"stragglers must be at most n={n}, not {stragglers}")
+        # of the window's W - 1 + B rounds every B-th takes its share, rounded up
+        self.s = -(-model.burst * model.stragglers // (model.window - 1 + model.burst))
+        self._put_off = model.stragglers - self.s
+        self._set_parts([gradient_code(n, self.s, code)], slots=1, delay=model.burst)
+
+    def __repr__(self) -> str:
+        model = self.model
+        return (
+            f"SRSGC({self.n}, burst={model.burst}, window={model.window}, "
+            f"stragglers={model.stragglers}, code={self.parts[0]!r})"
+        )
+
+    def tasks(self, state: State, live: Sequence[int]) -> Tasks:  # noqa: D102
+        age = np.full((self.n, 1), 0 if 0 in live else -1)
+        if self.delay in live:
+            age[self._repeating(state)] = self.delay
+        return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
+
+    def _repeating(self, state: State) -> NDArray[np.int64]:
+        """Workers that compute their messages for the job that is due, as few as suffice."""
+        came = state[self.delay, 0].copy()
+        lacking = self.lacks(0, came)
+        # Who answered in the last round is likelier to answer in this one, too.
+        silent = np.flatnonzero(~came)
+        repeating = []
+        for worker in silent[np.argsort(~state[1, 0, silent], kind="stable")].tolist():
+            if not lacking:
+                break
+            came[worker] = True
+            if (now := self.lacks(0, came)) < lacking:
+                lacking = now
+                repeating.append(worker)
+            else:
+                came[worker] = False
+        return np.array(repeating, dtype=np.int64)
+
+    def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
+        if self.delay in live and self.lacks(0, state[self.delay, 0]):
+            return False
+        return 0 not in live or self.lacks(0, state[0, 0]) <= self._put_off

@@ -1,0 +1,305 @@
+"""What a sequential scheme is, and one run of it.
+
+Jobs are gradients, of several models trained in turn, say. A new one begins in each round, and is
+to be done some rounds later at the latest; so a worker's part of a job may be done in another round
+than the one that it straggled in. A scheme cuts the partitions of a job into parts, with a code
+each, and says in each round which part of which job a worker computes. A worker's message for a
+part is the one that its code says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_index, check_workers
+from ..codes import Code, FractionalRepetition, ReedSolomon
+
+__all__ = ["Schedule", "SequentialScheme", "Tasks"]
+
+# (age, part, worker): whether the message came. The job that begins in a round is of age 0.
+State = NDArray[np.bool_]
+
+
+class Tasks(NamedTuple):
+    """What workers compute in a round: their mini-tasks, one a slot.
+
+    Attributes
+    ----------
+    age : (n, slots) int64 array
+        Of the job: rounds since it began; -1: there is nothing to do in this slot.
+    part : (n, slots) int64 array
+        Of the job.
+    """
+
+    age: NDArray[np.int64]
+    part: NDArray[np.int64]
+
+
+class SequentialScheme:
+    """A way to compute many gradients on the same workers, one begun in each round.
+
+    Attributes
+    ----------
+    n : int
+        Workers.
+    k : int
+        Partitions of a job, all parts together.
+    parts : tuple of Code
+        Of a job: a code for n workers each, which send one message. A part has the partitions after
+        those of the part before.
+    delay : int
+        Rounds after which a job is done at the latest, T: one that begins in round t is done when
+        round t + T is over.
+    slots : int
+        Mini-tasks of a worker in a round, at most.
+    load : float
+        Partitions that a worker computes in a round, where an uncoded scheme has one on each worker
+        (k / n of them): n times the paper's normalised load.
+    """
+
+    n: int
+    k: int
+    parts: tuple[Code, ...]
+    delay: int
+    slots: int
+
+    def _set_parts(self, parts: Sequence[Code], slots: int, delay: int) -> None:
+        self.parts, self.slots, self.delay = tuple(parts), slots, delay
+        self.k = sum(code.k for code in parts)
+        self._first = np.cumsum([0, *(code.k for code in parts)]).tolist()
+        # of each part and worker, where an uncoded scheme has 1
+        self.loads = np.array([code.loads for code in parts]) * (self.n / self.k)
+
+    @property
+    def load(self) -> float:
+        """Of a worker in a round, at most, where an uncoded scheme has 1."""
+        return float(self.slots * self.loads.max())
+
+    def partitions(self, part: int) -> range:
+        """Partitions of a part.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such part.
+        """
+        part = check_index("part", part, len(self.parts))
+        return range(self._first[part], self._first[part + 1])
+
+    def schedule(self) -> Schedule:
+        """Begin a run."""
+        return Schedule(self)
+
+    # what schemes say
+
+    def tasks(self, state: State, live: Sequence[int]) -> Tasks:
+        """What workers do in a round.
+
+        Parameters
+        ----------
+        state : (delay + 1, parts, n) bool array
+            Of each job, by its age, the messages that came in the rounds before.
+        live : sequence of int
+            Ages of the jobs that are not done, the one that begins (0) among them.
+        """
+        raise NotImplementedError
+
+    def tolerable(self, state: State, live: Sequence[int]) -> bool:
+        """Whether a round may end: all jobs can still be done in time.
+
+        Parameters
+        ----------
+        state, live
+            As of `tasks`, with what came in this round.
+        """
+        raise NotImplementedError
+
+    def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
+        """Messages that a part needs beside those that came: those of further workers, at least."""
+        return self.parts[part].rule.missing(np.flatnonzero(came))
+
+
+class Schedule:
+    """One run of a scheme: its rounds, one after another, and which jobs they do.
+
+    Parameters
+    ----------
+    scheme : SequentialScheme
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+
+    Attributes
+    ----------
+    scheme : SequentialScheme
+    round : int
+        Rounds that are over. A job has the number of the round that it began in.
+
+    Examples
+    --------
+    >>> from fastgc.sequential import MSGC
+    >>> schedule = MSGC(4, burst=1, window=2, stragglers=1).schedule()
+    >>> _, _ = schedule.begin(), schedule.end([0, 1, 2])  # worker 3 straggles
+    >>> tasks = schedule.begin()
+    >>> tasks.part[:, 1]  # of job 0: worker 3 makes up for its part 0
+    array([1, 1, 1, 0])
+    >>> schedule.end([0, 1, 2, 3])
+    [0]
+    """
+
+    def __init__(self, scheme: SequentialScheme) -> None:
+        check_scheme(scheme)
+        self.scheme = scheme
+        self.round = 0
+        ages, parts = scheme.delay + 1, len(scheme.parts)
+        self._state = np.zeros((ages, parts, scheme.n), dtype=bool)
+        self._known = np.zeros((ages, parts), dtype=bool)  # parts that can be decoded
+        self._live: list[int] = []
+        self._tasks: Tasks | None = None
+
+    @property
+    def jobs(self) -> list[int]:
+        """Jobs that have begun and are not done."""
+        return [self.round - age for age in self._live]
+
+    @property
+    def idle(self) -> bool:
+        """Whether all jobs are done."""
+        return not self._live
+
+    def begin(self, job: bool = True) -> Tasks:
+        """Begin a round, and with it a job.
+
+        Parameters
+        ----------
+        job : bool
+            False: no job begins; those that have are gone on with.
+
+        Raises
+        ------
+        RuntimeError
+            If the round before is not over.
+        """
+        if self._tasks is not None:
+            raise RuntimeError(f"round {self.round} has begun: end it before the next one")
+        if job:
+            self._live = [0, *self._live]
+        self._tasks = self.scheme.tasks(self._state, self._live)
+        return self._tasks
+
+    def enough(self, came: ArrayLike) -> bool:
+        """Whether the round may end if these workers have answered: all jobs can be done in time.
+
+        Parameters
+        ----------
+        came : (n,) array of bool, or workers
+
+        Raises
+        ------
+        RuntimeError
+            If no round has begun.
+        TypeError, ValueError
+            If they are no workers.
+        """
+        return self.scheme.tolerable(self._after(came), self._live)
+
+    def end(self, came: ArrayLike) -> list[int]:
+        """End the round: these workers have answered.
+
+        Parameters
+        ----------
+        came : (n,) array of bool, or workers
+
+        Returns
+        -------
+        list of int
+            The jobs that are done with it, oldest first.
+
+        Raises
+        ------
+        RuntimeError
+            If no round has begun.
+        TypeError, ValueError
+            If they are no workers, or too few for all jobs to be done in time: see `enough`.
+        """
+        scheme, state = self.scheme, self._after(came)
+        if not scheme.tolerable(state, self._live):
+            raise ValueError(
+                f"round {self.round} cannot end yet: if no further workers answer, one of the jobs "
+                f"{self.jobs} cannot be done in time"
+            )
+        done = []
+        for age in self._live:
+            for part in np.flatnonzero(~self._known[age]).tolist():
+                if scheme.lacks(part, state[age, part]):
+                    break
+                self._known[age, part] = True
+            else:
+                done.append(age)
+        finished = [self.round - age for age in reversed(done)]
+        self._live = [age + 1 for age in self._live if age not in done]
+        self._state[1:], self._state[0] = state[:-1], False
+        self._known[1:], self._known[0] = self._known[:-1].copy(), False
+        self._tasks = None
+        self.round += 1
+        return finished
+
+    def _after(self, came: ArrayLike) -> State:
+        """The state with what these workers sent."""
+        if self._tasks is None:
+            raise RuntimeError("no round has begun")
+        n = self.scheme.n
+        workers = check_workers("came", came, n)
+        if ((workers < 0) | (workers >= n)).any():
+            raise ValueError(f"came must be workers from 0 to {n - 1}, not {workers.tolist()}")
+        state = self._state.copy()
+        age, part = self._tasks.age[workers], self._tasks.part[workers]
+        sent = age >= 0
+        who = np.broadcast_to(workers[:, np.newaxis], age.shape)
+        state[age[sent], part[sent], who[sent]] = True
+        return state
+
+
+def check_scheme(scheme: object) -> None:
+    """Raise TypeError unless it is a scheme."""
+    if not isinstance(scheme, SequentialScheme):
+        raise TypeError(f"scheme must be one of fastgc.sequential, not {scheme!r}")
+
+
+def gradient_code(n: int, stragglers: int, code: Callable[..., Code] | None) -> Code:
+    """The code of a part, for so many stragglers: the paper's GC, or GC-Rep where that exists."""
+    if code is None:
+        code = ReedSolomon if n % (stragglers + 1) else FractionalRepetition
+    if not callable(code):
+        raise TypeError(
+            "code must make a code of n workers, as fastgc.CyclicRepetition does, not "
+            f"{type(code).__name__}"
+        )
+    return check_part(code(n, stragglers=stragglers), n, stragglers)
+
+
+def check_part(code: Code, n: int, stragglers: int) -> Code:
+    """Raise unless this is a code that a part of a job may have."""
+    if not isinstance(code, Code):
+        raise TypeError(f"code must make a code of fastgc, not {code!r}")
+    if code.n != n or code.message_count != n:
+        raise ValueError(
+            f"code must be of {n} workers that send one message each, not {code!r}, of "
+            f"{code.n} workers and {code.message_count} messages"
+        )
+    if code.codes_data or (code.is_complex and not code.packed):
+        raise ValueError(
+            f"{code!r} does not go into a job: its messages are no combinations of real "
+            "gradients, or are expanded to complex numbers"
+        )
+    if code.known_stragglers() < stragglers:
+        raise ValueError(
+            f"code must tolerate {stragglers} stragglers, but {code!r} tolerates {code.stragglers}"
+        )
+    return code

@@ -1,0 +1,183 @@
+"""How long jobs take, with any scheme, on recorded or drawn times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_finite, check_real, check_reals
+from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
+
+__all__ = ["SequentialRun", "simulate_sequential"]
+
+
+@dataclass(frozen=True, eq=False)
+class SequentialRun:
+    """Simulated rounds of a scheme.
+
+    Attributes
+    ----------
+    rounds : (rounds,) float64 array
+        Seconds of each round.
+    done : (jobs,) float64 array
+        When each job was done, in seconds from the beginning of the first round.
+    stragglers : (rounds,) int64 array
+        Workers with something to do that had not answered when the round ended.
+    waited : (rounds,) bool array
+        Whether the round could not end after (1 + mu) times the fastest worker's time: more had
+        straggled by then than could be made up for.
+    """
+
+    rounds: NDArray[np.float64]
+    done: NDArray[np.float64]
+    stragglers: NDArray[np.int64]
+    waited: NDArray[np.bool_]
+
+    @property
+    def seconds(self) -> float:
+        """Of all rounds together."""
+        return float(self.rounds.sum())
+
+    @property
+    def seconds_per_job(self) -> float:
+        """Of all rounds, the last ones, in which no job begins, among them, over the jobs."""
+        return self.seconds / self.done.size
+
+
+def simulate_sequential(
+    times: ArrayLike,
+    scheme: SequentialScheme,
+    *,
+    mu: float = 1.0,
+    load_slope: ArrayLike = 0.0,
+    at_load: float = 1.0,
+) -> SequentialRun:
+    """Run a scheme on times of workers, as recorded or drawn.
+
+    A round of N has as many jobs begin as can be done in N rounds: one in each of the first
+    N - T. It ends when the fastest worker's time has passed (1 + mu) times, or as soon as all have
+    answered; and not before all jobs can still be done in time (`SequentialScheme.tolerable`). Who
+    has not answered by then is a straggler, and what it computes is lost.
+
+    Parameters
+    ----------
+    times : (rounds, workers) array
+        Seconds that each worker takes for `at_load` partitions, in each round: a row after the
+        other is used, in this order. Of `fastgc.delays.Empirical`: its `samples`.
+    scheme : SequentialScheme
+        For so many workers.
+    mu : float
+        How many times longer than for the fastest worker a round waits for the others at least. 0:
+        it ends as soon as it may, as a gradient code's round does.
+    load_slope : float or (workers,) array
+        Seconds that one partition more takes, where an uncoded scheme has one on each worker.
+    at_load : float
+        Partitions that `times` are of; 0, if they are of empty rounds.
+
+    Returns
+    -------
+    SequentialRun
+
+    Raises
+    ------
+    ValueError
+        If `times` are not one for each worker of the scheme, negative or not finite, there are not
+        more rounds than a job takes, or times of a smaller load would be negative.
+    TypeError
+        If an argument is of a wrong type.
+
+    Notes
+    -----
+    The rule of (1 + mu) is of Krishnan, Ebrahimi and Khisti (ICLR 2023). Where a pattern is not of
+    the model, they wait until it is; here, only until all jobs can still be done, which is earlier
+    or at the same time. A round in which a worker has fewer mini-tasks, at the beginning and at the
+    end, takes it less time, in proportion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgc.sequential import MSGC, simulate_sequential
+    >>> times = np.ones((8, 4))
+    >>> times[3, 2] = 60.0  # worker 2 straggles once
+    >>> scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    >>> simulate_sequential(times, scheme).seconds_per_job
+    1.2857142857142858
+    """
+    check_scheme(scheme)
+    seconds = check_reals("times", times)
+    if seconds.ndim != 2 or seconds.shape[1] != scheme.n:
+        raise ValueError(
+            f"times must have shape (rounds, {scheme.n}), a column for each worker of {scheme!r}, "
+            f"not {seconds.shape}"
+        )
+    check_finite("times", seconds)
+    if len(seconds) <= scheme.delay:
+        raise ValueError(
+            f"times must be of more than {scheme.delay} rounds, which a job takes, not of "
+            f"{len(seconds)}"
+        )
+    mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
+    slope = _slope(load_slope, scheme.n)
+    schedule = scheme.schedule()
+    jobs = len(seconds) - scheme.delay
+    rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
+    stragglers = np.zeros(len(seconds), dtype=np.int64)
+    waited = np.zeros(len(seconds), dtype=bool)
+    now = 0.0
+    for r, row in enumerate(seconds):
+        tasks = schedule.begin(job=r < jobs)
+        busy = tasks.age.max(axis=1) >= 0
+        arrival = np.where(busy, row + slope * (_work(scheme, tasks) - at_load), 0.0)
+        if arrival.min() < 0:
+            raise ValueError(
+                f"times must not be negative, but worker {int(arrival.argmin())} would take "
+                f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
+            )
+        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu)
+        stragglers[r] = np.count_nonzero(busy & ~came)
+        now += rounds[r]
+        for job in schedule.end(came):
+            done[job] = now
+    return SequentialRun(rounds, done, stragglers, waited)
+
+
+def _slope(load_slope: ArrayLike, n: int) -> NDArray[np.float64]:
+    slope = check_reals("load_slope", load_slope)
+    if slope.shape not in ((), (n,)):
+        raise ValueError(
+            f"load_slope must be a number, or one for each of {n} workers, not an array of shape "
+            f"{slope.shape}"
+        )
+    if not (np.isfinite(slope) & (slope >= 0)).all():
+        raise ValueError(f"load_slope must be seconds, finite and not negative, not {slope}")
+    return slope
+
+
+def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
+    """Partitions of each worker in a round, where an uncoded scheme has one."""
+    loads = scheme.loads[tasks.part, np.arange(scheme.n)[:, np.newaxis]]
+    work: NDArray[np.float64] = np.where(tasks.age >= 0, loads, 0.0).sum(axis=1)
+    return work
+
+
+def _round(
+    schedule: Schedule, arrival: NDArray[np.float64], busy: NDArray[np.bool_], mu: float
+) -> tuple[float, bool, NDArray[np.bool_]]:
+    """Seconds of a round, whether it waited for stragglers, and who answered."""
+    if not busy.any():
+        return 0.0, False, ~busy
+    least = min((1 + mu) * arrival[busy].min(), arrival.max())
+    if schedule.enough(came := arrival <= least):
+        return least, False, came
+    # The more have answered, the sooner a round may end: the first time that will do, by bisection.
+    ends = np.unique(arrival[arrival > least])
+    low, high = 0, ends.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if schedule.enough(arrival <= ends[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return float(ends[low]), True, arrival <= ends[low]
