@@ -630,6 +630,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         seed=0,
         interrupted=True,
         method="auto",
+        request=0.5,
     ),
     "sequential.simulate_sequential": _plain(
         partial(sequential.simulate_sequential, scheme=_sequential()),

@@ -1,16 +1,18 @@
 """What slow workers have done counts: orders of computation, whom to ask, and rounds of sums."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fastgc
 from fastgc import NotDecodableError, PartialWork, Uncoded
 from fastgc.codes import SumRound
 from fastgc.codes.chunk_order import in_good_order
+from fastgc.delays import Pareto, ShiftedExponential
+from fastgc.engines import SimulatedCluster
+from fastgc.simulation import simulate
 
 ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
 
@@ -31,27 +33,23 @@ def computations_that_suffice(order, k):
     return most + 1
 
 
-@st.composite
-def assignments(draw, workers=4, partitions=4, load=3):
-    n, k = draw(st.integers(1, workers)), draw(st.integers(1, partitions))
-    held = [
-        draw(st.lists(st.integers(0, k - 1), min_size=1, max_size=min(load, k), unique=True))
-        for _ in range(n)
-    ]
-    for j in set(range(k)).difference(*held):
-        held[j % n].append(j)
-    return held, k
+def assignments(count, workers, partitions, load):
+    """Some of any kind, in which every partition is held, with their numbers of partitions."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        n, k = rng.integers(1, workers + 1), int(rng.integers(1, partitions + 1))
+        held = [rng.permutation(k)[: rng.integers(1, min(load, k) + 1)].tolist() for _ in range(n)]
+        for j in set(range(k)).difference(*held):
+            held[j % n].append(j)
+        yield held, k
 
 
 # --------------------------------------------------------------------------------------- orders
 
 
-@given(assignments())
-@settings(max_examples=40)
 @pytest.mark.any_backend
-def test_the_threshold_is_what_suffices_however_far_each_worker_gets(given):
-    held, k = given
-    for ordered in (False, True):
+def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
+    for (held, k), ordered in itertools.product(assignments(40, 4, 4, 3), (False, True)):
         code = PartialWork(len(held), k, assignment=held, ordered=ordered)
         order = [code.partitions(i).tolist() for i in range(code.n)]
         assert code.threshold == computations_that_suffice(order, k)
@@ -62,16 +60,14 @@ def test_the_threshold_is_what_suffices_however_far_each_worker_gets(given):
         assert code.threshold == code.message_count - least_sum(order, k) + 1
 
 
-@given(assignments(workers=3))
-@settings(max_examples=60)
 @pytest.mark.any_backend
-def test_orders_are_the_best_or_one_computation_short_of_it(given):
-    held, k = given
-    best = max(
-        least_sum(order, k)
-        for order in itertools.product(*(map(list, itertools.permutations(m)) for m in held))
-    )
-    assert best - 1 <= least_sum(in_good_order(held, k), k) <= best
+def test_orders_are_the_best_or_one_computation_short_of_it():
+    for held, k in assignments(100, 3, 4, 3):
+        best = max(
+            least_sum(order, k)
+            for order in itertools.product(*(map(list, itertools.permutations(m)) for m in held))
+        )
+        assert best - 1 <= least_sum(in_good_order(held, k), k) <= best
 
 
 @pytest.mark.parametrize(("n", "load"), [(5, 2), (7, 3), (30, 8), (60, 20), (4, 4)])
@@ -103,23 +99,22 @@ def fewest(code, came):
     return None
 
 
-@given(assignments(workers=6, partitions=6), st.data())
-@settings(max_examples=60)
 @pytest.mark.any_backend
-def test_one_message_of_each_partition_is_taken(given, data):
-    held, k = given
-    code = PartialWork(len(held), k, assignment=held)
-    came = data.draw(st.lists(st.integers(0, code.message_count - 1), unique=True))
-    cells = [int(code.partitions(*code.sender(m))[0]) for m in came]
-    if len(set(cells)) < k:
-        with pytest.raises(NotDecodableError):
-            code.decoding_vector(came)
-        return
-    vector = code.decoding_vector(came)
-    assert set(vector) <= {0.0, 1.0}
-    assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
-    asked = len({code.sender(m)[0] for m, a in zip(came, vector, strict=True) if a})
-    assert fewest(code, came) <= asked <= fewest(code, came) + 1
+def test_one_message_of_each_partition_is_taken():
+    rng = np.random.default_rng(1)
+    for held, k in assignments(100, 6, 6, 4):
+        code = PartialWork(len(held), k, assignment=held)
+        came = rng.permutation(code.message_count)[: rng.integers(code.message_count + 1)].tolist()
+        cells = [int(code.partitions(*code.sender(m))[0]) for m in came]
+        if len(set(cells)) < k:
+            with pytest.raises(NotDecodableError):
+                code.decoding_vector(came)
+            continue
+        vector = code.decoding_vector(came)
+        assert set(vector) <= {0.0, 1.0}
+        assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
+        asked = len({code.sender(m)[0] for m, a in zip(came, vector, strict=True) if a})
+        assert fewest(code, came) <= asked <= fewest(code, came) + 1
 
 
 @pytest.mark.any_backend
@@ -239,10 +234,12 @@ def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
     assert rnd.report(2, 0)
     with pytest.raises(ValueError, match="worker 1 was not asked"):
         rnd.receive(1, np.ones(4))
-    with pytest.raises(fastgc.NonFiniteMessageError):
-        rnd.receive(0, np.array([1, np.nan, 0, 0]))
+    with pytest.raises(fastgc.NonFiniteMessageError, match="worker 2"):
+        rnd.receive(2, np.array([1, np.nan, 0, 0]))
+    with pytest.raises(ValueError, match="sum of worker 2"):
+        rnd.receive(2, np.ones(3))
     rnd.receive(0, np.ones(4))
-    with pytest.raises(ValueError, match="heard already"):
+    with pytest.raises(ValueError, match="worker 0 has answered already"):
         rnd.receive(0, np.ones(4))
     assert rnd.report(1, 0)  # too late to matter
     assert set(rnd.requests) == {0, 2}
@@ -252,3 +249,87 @@ def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
         SumRound(fastgc.YeAbbe(4, stragglers=1, reduce=2), 4)
     with pytest.raises(TypeError, match="sums are taken"):
         SumRound(PartialWork(3, load=2), 4, np.float16)
+
+
+# ------------------------------------------------------------------------------------- simulation
+
+SPEEDS = ShiftedExponential(shift=0.01, rate=10, per="computation")
+LATE = Pareto(scale=0.005, shape=2.5)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize("delays", [SPEEDS, LATE, None])
+@pytest.mark.any_backend
+def test_without_round_trips_rounds_take_as_long_as_message_by_message(delays, interrupted):
+    code = PartialWork(8, 12, load=5)
+    run = partial(simulate, code, delays, cost=1e-3, rounds=60, interrupted=interrupted, seed=1)
+    asked, sent, proof = run(), run(method="kernel"), run(method="round")
+    np.testing.assert_allclose(asked.times, sent.times, rtol=1e-12)
+    np.testing.assert_allclose(asked.times, proof.times, rtol=1e-12)
+    assert asked.computations.tolist() == proof.computations.tolist()
+    assert (asked.messages <= np.minimum(sent.workers, sent.messages)).all()
+    assert asked.messages.tolist() == asked.workers.tolist()
+    assert asked.mean_messages < 0.6 * sent.mean_messages
+
+
+@pytest.mark.any_backend
+def test_a_round_trip_and_messages_take_their_time():
+    code = PartialWork(8, load=4)
+    run = partial(simulate, code, SPEEDS, rounds=50)
+    plain, slow = run(), run(request=0.5, receive=0.25)
+    np.testing.assert_allclose(slow.times, plain.times + 0.5 + 0.25 * plain.messages)
+    for name in ("messages", "workers", "computations"):
+        assert np.array_equal(getattr(slow, name), getattr(plain, name))
+    with pytest.raises(ValueError, match="request"):
+        run(request=-1.0)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.any_backend
+def test_a_simulated_cluster_is_the_simulation_and_gives_the_gradient(interrupted):
+    code = PartialWork(5, 7, load=3)
+    shards = np.random.default_rng(0).standard_normal((7, 4))
+    options = {"cost": 2e-3, "request": 1e-3, "receive": 5e-4, "interrupted": interrupted}
+    # the same delays: a recording, which simulations and clusters both go through in order
+    times = np.random.default_rng(1).exponential(0.01, (12, 5))
+
+    class Recorded:
+        def sample(self, round, workers, seed):
+            return times[round]
+
+    run = simulate(code, Recorded(), rounds=12, **options)
+    theta, out = np.full(4, 2.0), np.empty(4)
+    with SimulatedCluster(code, list(shards), np.multiply, 4, delays=Recorded(), **options) as one:
+        for number in range(12):
+            report = one.step(theta, out)
+            np.testing.assert_allclose(out, 2 * shards.sum(axis=0), rtol=1e-13)
+            assert report.wait_seconds == pytest.approx(run.times[number])
+            assert report.messages == len(report.survivors) == run.messages[number]
+            assert report.residual == 0.0
+            assert sorted(set(report.arrivals)) == pytest.approx(
+                report.wait_seconds - 5e-4 * np.arange(report.messages)[::-1]
+            )
+
+
+@pytest.mark.any_backend
+def test_messages_that_are_verified_or_chosen_are_sent_one_by_one():
+    code, shards = PartialWork(4, load=3), np.arange(8.0).reshape(4, 2)
+    for options in ({"verify": True}, {"survivors": lambda _: range(12)}, {"partial": "best"}):
+        with SimulatedCluster(code, list(shards), np.multiply, 2, **options) as one:
+            out = np.empty(2)
+            report = one.step(np.ones(2), out)
+            assert report.messages > len(report.survivors)
+            np.testing.assert_allclose(out, shards.sum(axis=0))
+    late = SimulatedCluster(code, list(shards), np.multiply, 2, timeout=1e-3, cost=1.0)
+    with late, pytest.raises(TimeoutError, match="round 0 was not decodable"):
+        late.step(np.ones(2), np.empty(2))
+
+
+@pytest.mark.any_backend
+def test_training_goes_as_with_any_exact_code():
+    run = partial(fastgc.train, engine="simulated", rounds=3, delays=SPEEDS)
+    one, other = run(PartialWork(6, load=3)), run(Uncoded(6))
+    for mine, theirs in zip(one.rounds, other.rounds, strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, rel=1e-12)
+        assert mine.messages <= 6
+        assert mine.residual == 0.0

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import Output, check_index
-from ..errors import NotDecodableError
+from .. import kernels
+from .._arrays import Output, check_index, check_vector
+from ..errors import NonFiniteMessageError, NotDecodableError
 from .base import Code
 from .cells import CellCode
+from .decoding import require_finite
 from .round import Round
 from .trust import Trust
 
@@ -32,6 +34,29 @@ class Request(NamedTuple):
 
     indices: NDArray[np.int64]
     coefficients: NDArray[Any]
+
+    def sum_of(
+        self, kept: Sequence[tuple[NDArray[Any], float]], out: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], float]:
+        """What the worker answers, and the energy of that.
+
+        Parameters
+        ----------
+        kept : sequence of (message, energy)
+            Those that are asked for, in this order.
+        out : (p,) array, optional
+            Where to write the answer.
+        """
+        messages, energies = zip(*kept, strict=True)
+        answer = np.empty_like(messages[0]) if out is None else out
+        rows = [message.view(message.real.dtype) for message in messages]
+        kernels.combine(
+            kernels.REAL,
+            kernels.Rows.of(rows, rows[0].size, rows[0].dtype),
+            self.coefficients,
+            answer.view(answer.real.dtype),
+        )
+        return answer, float(np.square(np.abs(self.coefficients)) @ np.array(energies))
 
 
 class SumRound:
@@ -175,7 +200,18 @@ class SumRound:
         worker = check_index("worker", worker, self.code.n)
         if self._sums is None or worker not in self._requests:
             raise ValueError(f"worker {worker} was not asked for anything in this round")
-        return self._sums.receive(self._asked.index(worker), message, energy=energy)
+        place = self._asked.index(worker)
+        if place in self._sums.survivors:
+            raise ValueError(f"worker {worker} has answered already in this round")
+        form = self.form
+        answer = check_vector(
+            "sum of worker", message, form.message_dtype, form.message_size, number=worker
+        )
+        try:
+            return self._sums.receive(place, answer, energy=energy)
+        except NonFiniteMessageError:
+            require_finite(worker, answer)  # which names this worker
+            raise
 
     def _answered(self) -> Round:
         if self._sums is None:

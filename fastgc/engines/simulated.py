@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
 from .._shown import duration, plural
-from ..codes import Code, Encoder
+from ..codes import Code, Encoder, SumRound
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
@@ -27,6 +27,7 @@ from .interface import (
 )
 from .master import Chosen, decode_round
 from .options import RoundKeywords, RoundOptions
+from .requests import sum_round
 from .worker import partial_gradient
 
 __all__ = ["SimulatedCluster"]
@@ -51,6 +52,8 @@ class SimulatedCluster:
         D is 0.
     cost : float or (n,) array
         Seconds to compute one partial gradient, of each worker if they differ.
+    request : float
+        Seconds of a round trip, which it takes to ask workers for sums (`PartialWork`).
     receive : float
         Seconds that the master's link is busy with a message that arrived, one after another.
     overhead : float
@@ -82,6 +85,7 @@ class SimulatedCluster:
         dtype: DTypeLike = np.float64,
         *,
         cost: ArrayLike = 0.0,
+        request: float = 0.0,
         receive: float = 0.0,
         overhead: float = 0.0,
         interrupted: bool = True,
@@ -96,6 +100,7 @@ class SimulatedCluster:
         self._dtype = check_dtype(dtype)
         self._loads = code.loads
         self._work = check_cost(code.n, cost) * self._loads
+        self._request = check_real("request", request)
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
@@ -107,6 +112,7 @@ class SimulatedCluster:
             tracker=run.tracker,
             verify=run.verify,
         )
+        self._sums = sum_round(code, self._form, run)
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
         self._together = code.sends_together
@@ -147,6 +153,10 @@ class SimulatedCluster:
         Decoding takes no simulated time.
         """
         gradient = check_vector("out", out, self._dtype, self._size, output=True)
+        if self._sums is not None:
+            report = self._ask(theta, self._sums)
+            gradient[:] = self._sums.gradient()
+            return report._replace(residual=self._sums.left_out())
         self._round.reset()
         report = self.collect(theta, self._round)
         decoded = np.empty(self._size, self._round.form.gradient_dtype)
@@ -161,9 +171,7 @@ class SimulatedCluster:
 
         After an error the cluster is as if the round had not been, but for its number.
         """
-        if self._closed:
-            raise RuntimeError("the cluster is closed")
-        theta = check_vector("theta", theta, self._dtype, self._parameters)
+        theta = self._opened(theta)
         check_round(rnd, self._round)
         code, sender = self._code, self._sender
         asked = np.zeros(code.n, dtype=bool)
@@ -171,19 +179,7 @@ class SimulatedCluster:
         workers = {check_index("worker", worker, code.n) for worker in chosen}
         asked[list(workers)] = True
         self._lent.to(rnd)
-        self._number += 1
-
-        delays = np.array(
-            sample_delays(self._options.delays, self._loads, self._number, self._options.seed)
-        )
-        begin, work = self._late, self._work
-        if per_of(self._options.delays) == "computation":
-            work = work + delays
-        else:
-            begin = begin + delays
-        arrival = np.where(
-            asked[sender], begin[sender] + work[sender] * code.message_shares, np.inf
-        )
+        arrival = np.where(asked[sender], self._arrivals(), np.inf)
         given: Collected | Chosen = rnd
         if self._options.survivors is not None:
             given = Chosen(
@@ -233,6 +229,66 @@ class SimulatedCluster:
             residual=0.0 if rnd.decodable and code.exact else math.nan,
             corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
+        )
+
+    def _opened(self, theta: Array) -> Array:
+        """The parameters, checked, of a cluster that is not closed."""
+        if self._closed:
+            raise RuntimeError("the cluster is closed")
+        return check_vector("theta", theta, self._dtype, self._parameters)
+
+    def _arrivals(self) -> NDArray[np.float64]:
+        """When each message of the next round is computed, which now begins."""
+        self._number += 1
+        delays = np.array(
+            sample_delays(self._options.delays, self._loads, self._number, self._options.seed)
+        )
+        begin, work = self._late, self._work
+        if per_of(self._options.delays) == "computation":
+            work = work + delays
+        else:
+            begin = begin + delays
+        sender = self._sender
+        found: NDArray[np.float64] = begin[sender] + work[sender] * self._code.message_shares
+        return found
+
+    def _ask(self, theta: Array, rnd: SumRound) -> RoundReport:
+        """Run one round of sums; errors as of `collect`."""
+        theta = self._opened(theta)
+        rnd.reset()
+        arrival = self._arrivals()
+        code, due = self._code, np.argsort(arrival, kind="stable")
+        ready = math.inf
+        for number in due.tolist():
+            if rnd.report(*code.sender(number)):
+                ready = float(arrival[number])
+                break
+        asked = rnd.requests
+        end = ready + self._request + self._receive * len(asked)
+        if not asked or end > self._timeout or end == math.inf:
+            raise TimeoutError(
+                f"round {self._number} was not decodable after {self._timeout} simulated s"
+            )
+        partials = _Partials(self, theta)
+        answered = dict.fromkeys(asked, 0.0)
+        for place, (worker, request) in enumerate(asked.items(), 1):
+            kept = [partials.message(worker, at) for at in request.indices.tolist()]
+            message, energy = request.sum_of(kept)
+            rnd.receive(worker, message, energy=energy)
+            answered[worker] = ready + self._request + self._receive * place
+        self._pass(due, arrival, end)
+        received = rnd.survivors
+        senders = self._sender[received].tolist()
+        return RoundReport(
+            self._number,
+            np.array(list(asked), dtype=np.int64),
+            len(asked),
+            end,
+            0.0,
+            0,
+            (),
+            received,
+            np.array([answered[worker] for worker in senders]),
         )
 
     def _encoder(self, worker: int, index: int) -> Encoder:

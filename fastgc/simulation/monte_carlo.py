@@ -19,6 +19,7 @@ from ..codes.rules import Blocks, Cells, Tiling
 from ..delays import DelayModel
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 from ..delays.laws import law_of
+from .asking import Asking
 
 __all__ = ["Simulation", "simulate"]
 
@@ -119,6 +120,7 @@ def simulate(
     seed: int = 0,
     interrupted: bool = True,
     method: Literal["auto", "kernel", "round"] = "auto",
+    request: float = 0.0,
     progress: bool = False,
 ) -> Simulation:
     """Simulate rounds of a code.
@@ -127,6 +129,10 @@ def simulate(
     are per computation, it begins at once and computes for ``(D + cost) * w``. Of m messages that
     it sends, each takes an m-th of the computation; where its code has it send them together, all
     come at the end of it, and whatever comes with the last one needed is received, too.
+
+    Workers that send sums on request (`PartialWork`) keep their messages until all that is needed
+    was computed by anybody. Those that the master then asks answer at once, with one message each,
+    and only these are counted and received.
 
     Parameters
     ----------
@@ -151,7 +157,11 @@ def simulate(
         message after message to ``code.round`` until it is ready, which any code can. They agree
         round by round, unless rounds wait for better messages than those that suffice, or for more
         (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
-        codes that have a rule which it knows, and do not wait.
+        codes that have a rule which it knows, and do not wait. Workers are asked for sums by
+        "auto" only; the others have them send every message, as engines do that cannot ask.
+    request : float
+        Seconds of a round trip: from the moment when the master asks for sums until they begin to
+        come.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
@@ -184,6 +194,7 @@ def simulate(
     check_model(delays)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
+    request = check_real("request", request)
     with np.errstate(over="ignore"):
         work = check_cost(code.n, cost) * code.loads
         bounded = np.isfinite(work * rounds).all()
@@ -196,9 +207,11 @@ def simulate(
     rule = kernel_rule(code)
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    run: _Kernel | _Rounds
+    run: _Kernel | _Rounds | Asking
     if method == "round" or rule is None:
         run = _Rounds(code)
+    elif method == "auto" and code.on_request and isinstance(code.rule, Cells):
+        run = Asking(code, request)
     elif method == "auto" and code.waits:
         run = _Waiting(code)
     else:
