@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parquet", "pip_install", "ray", "scipy"]
+__all__ = ["one_thread_of_blas", "parquet", "pip_install", "ray", "scipy"]
 
 DISTRIBUTION = "gradient-coding"
 
@@ -35,6 +37,21 @@ def _is_checkout(folder: Path) -> bool:
     except OSError:
         return False
     return f'name = "{DISTRIBUTION}"' in text
+
+
+@contextmanager
+def one_thread_of_blas() -> Iterator[None]:
+    """BLAS on one thread, where threadpoolctl is there to see to it, as scikit-learn brings it.
+
+    For small matrices: on these its threads wait for each other, long where other processes run.
+    """
+    try:
+        limits = importlib.import_module("threadpoolctl").threadpool_limits
+    except ImportError:
+        yield
+        return
+    with limits(1, "blas"):
+        yield
 
 
 def parquet() -> Any:

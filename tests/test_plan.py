@@ -14,6 +14,7 @@ from fastgc.codes.arguments import unasked
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.engines import RoundReport
 from fastgc.models import SoftmaxRegression
+from fastgc.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 
@@ -82,6 +83,31 @@ def test_no_delay_needs_no_code():
     found = planning.plan(10, None, 1e-3, rounds=20)
     assert found.best.code.load == 1
     assert found.best.wait == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_simulations_beside_are_those_of_simulate():
+    """Whichever thread ran them, and whatever was measured meanwhile."""
+    late = Empirical(np.random.default_rng(0).exponential(1.0, (40, 16)))
+    found = planning.plan(16, late, 0.05, rounds=60)
+    assert len(found.choices) > 60
+    for choice in found.choices:
+        alone = simulate(choice.code, late, cost=0.05, rounds=60)
+        assert np.array_equal(choice.simulation.times, alone.times)
+
+
+class Failing(Exponential):
+    """Delays that fail when they are drawn, not when they are checked."""
+
+    def draw(self, rng, rounds, workers):
+        raise OSError("the disk is gone")
+
+    def quantile(self, q):
+        return np.ones_like(q)
+
+
+def test_errors_of_simulations_are_raised():
+    with pytest.raises(OSError, match="the disk is gone"):
+        planning.plan(6, Failing(1.0), 0.1, rounds=10)
 
 
 def test_a_slow_link_prefers_few_messages():
@@ -243,7 +269,7 @@ def test_bad_recordings(times, cost, text, tmp_path):
     with pytest.raises(ValueError, match="is no recording of.*" + text):
         planning.Recording.read(path)
     path.write_text("[]")
-    with pytest.raises(ValueError, match="is no recording"):
+    with pytest.raises(ValueError, match="it holds no times"):
         planning.Recording.read(path)
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from functools import partial as bind
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .._arrays import at_least, check_cost, check_integer, check_real
+from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
 from ..codes.apportion import check_speeds
@@ -55,6 +58,7 @@ _BY_SPEED = {
 _GRID = 32  # loads of a code that are simulated at first; then those around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
 _TOLD_APART = 1 << 16  # coefficients, at most, of codes that are told apart by them
+_TIMED = 0.05  # seconds of decoding, after which no further set is timed
 _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
 
@@ -215,7 +219,7 @@ def plan(
 
     Every code is simulated at every load (at most 32 loads, spread geometrically, and then as many
     around the best), on the same delays. Decoding is measured: the decoding vector of each code,
-    and the combination of its messages.
+    by one thread of BLAS where threadpoolctl is installed, and the combination of its messages.
 
     Parameters
     ----------
@@ -310,22 +314,26 @@ def plan(
         texts = [name] if isinstance(name, Code) else _by_speed(name, listed)
         return [bind(make, text) for text in texts]
 
-    def judge(name: str, code: Code) -> Choice:
+    def judge(name: str, code: Code) -> Callable[[], Choice]:
+        """Time its decoding; what is returned simulates it."""
         sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
         decode = meter.decode_seconds(code, sets)
-        run = simulate(
-            code,
-            delays,
-            cost=cost,
-            receive=8 * p * code.message_weight / bandwidth,
-            overhead=overhead + (decode if decode < math.inf else 0.0),
-            rounds=rounds,
-            seed=seed,
-            interrupted=interrupted,
-        )
-        return Choice(
-            name, code, run.mean + decode, run.standard_error, run.mean, decode, run, sets
-        )
+
+        def simulated() -> Choice:
+            run = simulate(
+                code,
+                delays,
+                cost=cost,
+                receive=8 * p * code.message_weight / bandwidth,
+                overhead=overhead + (decode if decode < math.inf else 0.0),
+                rounds=rounds,
+                seed=seed,
+                interrupted=interrupted,
+            )
+            time = run.mean + decode
+            return Choice(name, code, time, run.standard_error, run.mean, decode, run, sets)
+
+        return simulated
 
     choices: list[Choice] = []
     refused: dict[str, str] = {}
@@ -333,16 +341,15 @@ def plan(
     if progress:
         from ..progress import task_bar
 
-        shown = task_bar("planning", len(codes))
-    with shown as advance:
+        shown = task_bar("planning", 2 * _GRID * len(codes))
+    with one_thread_of_blas(), _Beside() as beside, shown as advance:
         for each in codes:
             name = each if isinstance(each, str) else repr(each)
-            search = _Search(ways(each), bind(judge, name))
+            search = _Search(ways(each), bind(judge, name), beside, advance)
             search.run(n)
             choices += search.found
             if not search.found:
                 refused[name] = search.refusal
-            advance()
     if not choices:
         raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
     return Plan(_ranked(choices), refused)
@@ -364,37 +371,97 @@ def reasons(refused: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {why}" for why, names in codes.items()]
 
 
+class _Beside:
+    """Simulates codes on another thread, while the next one is made and its decoding timed."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: deque[tuple[Future[Choice], Callable[[], Choice]]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._waiting.clear()
+        self._pool.shutdown()
+
+    def add(self, task: Callable[[], Choice]) -> Future[Choice]:
+        found: Future[Choice] = Future()
+        self._waiting.append((found, task))
+        self._pool.submit(self._take, self._waiting.popleft)
+        return found
+
+    def help(self) -> None:
+        """Simulate here as well, until none is left to begin."""
+        while self._waiting:
+            self._take(self._waiting.pop)
+
+    def _take(self, which: Callable[[], tuple[Future[Choice], Callable[[], Choice]]]) -> None:
+        try:
+            found, task = which()
+        except IndexError:  # the other thread took it
+            return
+        try:
+            found.set_result(task())
+        except BaseException as error:
+            found.set_exception(error)
+
+
 class _Search:
     """All that is tried of one code."""
 
-    def __init__(self, ways: list[Callable[[int], Code]], judge: Callable[[Code], Choice]) -> None:
+    def __init__(
+        self,
+        ways: list[Callable[[int], Code]],
+        judge: Callable[[Code], Callable[[], Choice]],
+        beside: _Beside,
+        advance: Callable[[], None],
+    ) -> None:
         self._ways, self._judge = ways, judge
-        self.found: list[Choice] = []
+        self._beside, self._advance = beside, advance
+        self._tried: list[tuple[Code, Future[Choice]]] = []
         self.refusal = ""
+
+    @property
+    def found(self) -> list[Choice]:
+        return [choice.result() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
         grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
-        times = [self._time(s) for s in grid]
+        times = self._times(grid)
         best = int(np.argmin(times))
+        near: list[int] = []
         if times[best] < math.inf:
             low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-            for s in np.unique(np.linspace(low, high, _GRID).astype(int)).tolist():
-                self._time(s)
+            near = np.unique(np.linspace(low, high, _GRID).astype(int)).tolist()
+        self._times(near)
 
-    def _time(self, stragglers: int) -> float:
-        return min(self._time_of(make, stragglers) for make in self._ways)
+    def _times(self, stragglers: list[int]) -> list[float]:
+        """Of the best code for each of these, and of as many as take a half of the progress."""
+        tried = []
+        for s in stragglers:
+            tried.append([self._try(make, s) for make in self._ways])
+            self._advance()
+        for _ in range(_GRID - len(stragglers)):
+            self._advance()
+        self._beside.help()
+        return [
+            min((choice.result().time for choice in some if choice), default=math.inf)
+            for some in tried
+        ]
 
-    def _time_of(self, make: Callable[[int], Code], stragglers: int) -> float:
+    def _try(self, make: Callable[[int], Code], stragglers: int) -> Future[Choice] | None:
         try:
             code = make(stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
-            return math.inf
-        for choice in self.found:  # another s may make the same code
-            if _same(code, choice.code):
-                return choice.time
-        self.found.append(self._judge(code))
-        return self.found[-1].time
+            return None
+        for other, choice in self._tried:  # another s may make the same code
+            if _same(code, other):
+                return choice
+        choice = self._beside.add(self._judge(code))
+        self._tried.append((code, choice))
+        return choice
 
 
 def _same(code: Code, other: Code) -> bool:
@@ -424,10 +491,12 @@ class _Meter:
     def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
         """Seconds for the decoding vector and for combining as many messages as it uses."""
         decoder = code.decoder()
-        seconds = []
+        seconds: list[float] = []
         try:
             decoder(sets[0])  # what is made once is made now
             for survivors in sets:
+                if sum(seconds) > _TIMED:
+                    break
                 start = time.perf_counter()
                 vector = decoder(survivors)
                 elapsed = time.perf_counter() - start

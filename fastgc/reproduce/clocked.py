@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,7 +27,6 @@ __all__ = [
     "Scheme",
     "Training",
     "drawn",
-    "one_thread_of_blas",
 ]
 
 N = 80  # workers, and partitions
@@ -89,21 +86,6 @@ def drawn(rng: np.random.Generator, rounds: int) -> NDArray[np.float64]:
     rank = rng.permutation(N)
     anew = DELAYS.draw(rng, rounds, N)
     return np.stack((anew, np.sort(anew, axis=1)[:, rank]))
-
-
-@contextmanager
-def one_thread_of_blas() -> Iterator[None]:
-    """BLAS on one thread, where threadpoolctl is there to see to it, as scikit-learn brings it.
-
-    Matrices here are small, and its threads wait for each other, long where other processes run.
-    """
-    try:
-        limits = importlib.import_module("threadpoolctl").threadpool_limits
-    except ImportError:
-        yield
-        return
-    with limits(1, "blas"):
-        yield
 
 
 class Ran:

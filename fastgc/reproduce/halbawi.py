@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .. import data as datasets
 from .._arrays import at_least, check_real
+from .._extras import one_thread_of_blas
 from ..codes import CyclicRepetition, ReedSolomon, Uncoded
 from ..errors import InstabilityWarning
 from ..panels import Line, Panel
@@ -26,7 +27,7 @@ from ..planning.optimum import (
     optimal_threshold,
 )
 from ..simulation import simulate
-from .clocked import CHECKED, DELAYS, WORK, N, Ran, Scheme, Training, drawn, one_thread_of_blas
+from .clocked import CHECKED, DELAYS, WORK, N, Ran, Scheme, Training, drawn
 from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["DecodingTimes", "figure_2", "figure_3"]
