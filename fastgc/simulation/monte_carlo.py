@@ -20,6 +20,7 @@ from ..delays import DelayModel
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 from ..delays.laws import law_of
 from .asking import Asking
+from .shared import Shared
 
 __all__ = ["Simulation", "simulate"]
 
@@ -119,6 +120,7 @@ def simulate(
     rounds: int = 10_000,
     seed: int = 0,
     interrupted: bool = True,
+    processors: ArrayLike | None = None,
     method: Literal["auto", "kernel", "round"] = "auto",
     request: float = 0.0,
     progress: bool = False,
@@ -152,6 +154,11 @@ def simulate(
         Whether workers drop what they are at when a round is over, as the papers have it, so that
         rounds are independent. Otherwise they first finish the message they are at, as those of
         `fastgc.engines` do, and whoever is very late misses rounds.
+    processors : float or (n,) array, optional
+        How many processors all workers share, or a number that names the processor of each. `cost`
+        is then that of a worker alone. A processor divides its time evenly among those of its
+        workers that compute; a worker that is late sleeps, and uses none. Times per computation are
+        computing. Simulated event by event, which takes longer. Default: one for each worker.
     method : {"auto", "kernel", "round"}
         "kernel" computes the time at which the rule of the code is met, compiled; "round" hands
         message after message to ``code.round`` until it is ready, which any code can. They agree
@@ -205,10 +212,14 @@ def simulate(
     interrupted = bool(interrupted)
     mean_exists = require_mean(code, delays, interrupted)
     rule = kernel_rule(code)
+    if processors is not None and method != "auto":
+        raise ValueError(f'processors are shared by method="auto" only, not {method!r}')
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    run: _Kernel | _Rounds | Asking
-    if method == "round" or rule is None:
+    run: _Kernel | _Rounds | Asking | Shared
+    if processors is not None:
+        run = Shared(code, processors)
+    elif method == "round" or rule is None:
         run = _Rounds(code)
     elif method == "auto" and code.on_request and isinstance(code.rule, Cells):
         run = Asking(code, request)
