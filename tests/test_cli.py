@@ -1,5 +1,6 @@
 """The command, as a user calls it."""
 
+import csv
 import json
 import os
 import re
@@ -214,6 +215,44 @@ def test_compare_writes_table_history_and_plot(tmp_path):
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        (
+            "train",
+            "-n",
+            "4",
+            "-s",
+            "1",
+            "--rounds",
+            "5",
+            "--engine",
+            "simulated",
+            "--compare",
+            "uncoded",
+        ),
+        ("simulate", "rs,uncoded", "-n", "4", "-s", "1", "--rounds", "50"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_timelines_are_drawn(command, tmp_path, monkeypatch):
+    path = tmp_path / "rounds.svg"
+    result = run(*command, "--timeline", str(path))
+    assert result.exit_code == 0, result.output
+    assert f"timeline written to {path}" in result.stderr
+    drawn = path.read_text()
+    for text in ("rs (Reed-Solomon)", "uncoded (waits for all)", "messages suffice: decoded"):
+        assert f"<!-- {text} -->" in drawn
+    # what it needs is looked for before anything runs
+    path.unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run(*command, "--timeline", str(path))
+    assert result.exit_code == 1
+    assert "pictures need matplotlib" in result.stderr
+    assert not result.stdout
+    assert not path.exists()
+
+
 def test_messages_of_less_precision(tmp_path):
     small = ("-n", "3", "-s", "1", "--rounds", "2", "--delays", "none")
     losses = []
@@ -336,6 +375,10 @@ def test_lists_of_codes():
         (["--code", "linear:B=empty.npy"], "empty.npy"),
         (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
         (["--json", "."], "is a folder"),
+        (["--timeline", "no/such/folder/runs.png"], "no folder"),
+        (["--timeline", "runs.bmp"], "must end in"),
+        (["--timeline", "runs.png", "--plot", "runs.png"], "must name different files"),
+        (["--timeline", "runs.png", "--method", "cada"], "cada asks some workers only"),
         (["-n", "0"], "--workers"),
         (["-k", "0"], "k must be at least 1"),
         (["-s", "-1"], "stragglers must be in 0"),
@@ -1159,6 +1202,21 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
     rs = found["rs"]
     assert (rs["load"], rs["workers"], rs["messages"]) == (2, 7, 7)
     assert rs["median"] < rs["mean"] < rs["99%"]
+    rows = list(
+        csv.DictReader(run("simulate", "rs, bcc:load=4", *small, "--csv").stdout.splitlines())
+    )
+    assert [row["code"] for row in rows] == list(found)
+    for row, figures in zip(rows, found.values(), strict=True):
+        assert {key: float(row[key]) for key in figures if key != "mean_exists"} == {
+            key: value for key, value in figures.items() if key != "mean_exists"
+        }
+    files = tmp_path / "found.json", tmp_path / "found.csv"
+    result = run(
+        "simulate", "rs, bcc:load=4", *small, "--json", str(files[0]), "--csv", str(files[1])
+    )
+    assert "\n bcc:load=4 " in result.stdout  # the table, too
+    assert json.loads(files[0].read_text()) == found
+    assert list(csv.DictReader(files[1].read_text().splitlines())) == rows
     assert found["bcc:load=4"]["load"] == 4
     head, row = table(run("simulate", "rs", *small, "--markdown").stdout)
     assert head[2] == "mean time, ms"
@@ -1212,6 +1270,11 @@ def test_simulate_leaves_out_what_does_not_exist():
         (["linear"], "linear:B=matrix.npy"),
         (["--plot", "no/such/folder/rounds.png"], "no folder"),
         (["--plot", "rounds.bmp"], "must end in .png"),
+        (["--timeline", "rounds.bmp"], "must end in .png"),
+        (["--timeline", "rounds.png"], "--timeline draws up to 8 codes beneath each other, not 15"),
+        (["--json", "rs"], "--json rs: a file's name must end in .json; --json - prints"),
+        (["--csv", "no/such/folder/rounds.csv"], "no folder"),
+        (["--csv", "-", "--json", "-"], "cannot both be printed"),
     ],
 )
 def test_simulate_errors_are_one_line(arguments, says):
@@ -1291,6 +1354,9 @@ def test_plan_table_markdown_json_and_plot(tmp_path):
         assert choice["time"] == pytest.approx(choice["wait"] + choice["decode"])
         assert choice["measured"] is None
     every = json.loads(run("plan", "rs,uncoded", *small, "--all", "--json").stdout)["choices"]
+    rows = list(csv.DictReader(run("plan", "rs,uncoded", *small, "--csv", "-").stdout.splitlines()))
+    assert [row["name"] for row in rows] == [choice["name"] for choice in found["choices"]]
+    assert set(rows[0]) == PLANNED
     assert sorted((choice["name"], choice["load"]) for choice in every) == [
         ("rs", 1),
         ("rs", 2),

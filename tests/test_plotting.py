@@ -729,6 +729,29 @@ def test_timeline_shows_who_was_corrupt():
     assert liar not in rows
 
 
+def test_timelines_share_an_axis_of_time():
+    late = fastgc.delays.Exponential(0.01)
+    codes = {"coded": fastgc.BinaryCode(6, stragglers=2), "uncoded": fastgc.Uncoded(6)}
+    runs = {name: fastgc.simulation.follow(code, late, rounds=4) for name, code in codes.items()}
+    figure = plotting.timeline_figure(runs)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["coded", "uncoded"]
+    for ax, run in zip(figure.axes, runs.values(), strict=True):
+        ready = [line.get_xdata()[0] for line in ax.lines[1:]]
+        np.testing.assert_allclose(ready, [1e3 * each.time for each in run.rounds[:3]])
+    first, second = (ax.get_xlim() for ax in figure.axes)
+    assert first == second
+    assert second[1] >= 1e3 * runs["uncoded"].rounds[2].time
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 4
+    with pytest.raises(ValueError, match="there is no run"):
+        plotting.timeline_figure({})
+    with pytest.raises(ValueError, match="who sent the messages"):
+        plotting.timeline_figure({"a": runs["coded"]._replace(message_counts=())})
+    never = runs["coded"].rounds[0]._replace(wait=np.inf)
+    with pytest.raises(ValueError, match="round 1 was never over"):
+        plotting.timeline(never, codes["coded"])
+
+
 def test_timeline_of_simulated_rounds():
     code = fastgc.ReedSolomon(8, stragglers=2)
     followed = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.01), receive=0.001)

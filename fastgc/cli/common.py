@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -22,24 +26,36 @@ from ..errors import (
 
 __all__ = [
     "CHOOSING",
+    "DRAWN",
     "MORE",
     "PRECISION",
     "TRAINING",
+    "Csv",
+    "FiguresCommand",
+    "Json",
     "ListingCommand",
     "Partitions",
     "Stragglers",
     "Workers",
     "app",
+    "check_drawn",
+    "check_figures",
     "check_folder",
     "check_plot",
     "clear_errors",
     "complete_codes",
+    "draw_timelines",
     "partitions_option",
     "status_of",
     "stragglers_option",
     "tolerated",
     "workers_option",
+    "write_figures",
 ]
+
+DRAWN = 3  # rounds of a timeline
+MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
+PRINTED = Path("-")  # in the place of a file
 
 # Panels of the commands' list.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
@@ -145,7 +161,94 @@ def _other_codes() -> str:
     return f"; also known: {', '.join(names)}" if names else ""
 
 
-class ListingCommand(TyperCommand):
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        allow_dash=True,
+        help="Write all figures to this file as JSON; - or no name: print that, and no table.",
+    ),
+]
+Csv = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv",
+        metavar="FILE",
+        allow_dash=True,
+        help="Write all figures to this file as CSV; - or no name: print that, and no table.",
+    ),
+]
+
+
+class FiguresCommand(TyperCommand):
+    """A command with the options `Json` and `Csv`, of which each may stand without a file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, an option without a file as one that prints."""
+        whole: list[str] = []
+        for at, each in enumerate(args):
+            whole.append(each)
+            after = args[at + 1 : at + 2]
+            if each in ("--json", "--csv") and (
+                not after or (after[0].startswith("-") and after[0] != "-")
+            ):
+                whole.append("-")
+        return super().parse_args(ctx, whole)
+
+
+def check_figures(json_file: Path | None, csv_file: Path | None) -> None:
+    """Raise ValueError unless figures can be written there, or printed."""
+    for option, path in (("json", json_file), ("csv", csv_file)):
+        if path is None or path == PRINTED:
+            continue
+        if path.suffix.lower() != f".{option}":
+            raise ValueError(
+                f"--{option} {path}: a file's name must end in .{option}; --{option} - prints"
+            )
+        check_folder(path)
+    if json_file == csv_file == PRINTED:
+        raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
+
+
+def write_figures(
+    held: object, rows: Sequence[Mapping[str, Any]], json_file: Path | None, csv_file: Path | None
+) -> bool:
+    """Write figures where `Json` and `Csv` say; whether they were printed, in place of a table.
+
+    `rows` are what CSV has lines of, with the columns of the first: numbers in full, nothing for
+    what is not known.
+    """
+    from ..history import json_ready
+
+    written = []
+    if json_file is not None:
+        written.append((json_file, json.dumps(json_ready(held), allow_nan=False) + "\n"))
+    if csv_file is not None:
+        written.append((csv_file, csv_text(rows)))
+    for path, text in written:
+        if path == PRINTED:
+            typer.echo(text, nl=False)
+        else:
+            path.write_text(text, encoding="utf-8", newline="")
+            typer.echo(f"figures written to {path}", err=True)
+    return PRINTED in (json_file, csv_file)
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV, with a line of headings."""
+
+    def known(value: Any) -> Any:
+        return "" if isinstance(value, float) and math.isnan(value) else value
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: known(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+class ListingCommand(FiguresCommand):
     """A command whose help lists names that others may have added, where these words stand.
 
     They are looked up, among all installed packages, when the help is shown and not before.
@@ -233,3 +336,20 @@ def check_plot(path: Path | None) -> None:
         from .. import plotting
 
         plotting.check_path(path)
+
+
+def check_drawn(names: Sequence[str], instead: str) -> None:
+    """Raise ValueError unless a picture of timelines has room for so many."""
+    if len(names) > MOST_DRAWN:
+        raise ValueError(
+            f"--timeline draws up to {MOST_DRAWN} codes beneath each other, not {len(names)}: "
+            f"{instead}"
+        )
+
+
+def draw_timelines(runs: Mapping[str, Any], path: Path) -> None:
+    """Draw the first rounds of runs beneath each other, by their names, and say so."""
+    from .. import plotting
+
+    plotting.save(plotting.timeline_figure(runs), path)
+    typer.echo(f"timeline written to {path}", err=True)

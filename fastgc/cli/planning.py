@@ -17,22 +17,29 @@ from ..delays.interface import check_per, described, sample
 from ..delays.text import FORMS
 from .common import (
     CHOOSING,
+    DRAWN,
+    Csv,
+    Json,
     ListingCommand,
     Partitions,
     Stragglers,
     Workers,
     app,
+    check_drawn,
+    check_figures,
     check_folder,
     check_plot,
     clear_errors,
     complete_codes,
+    draw_timelines,
     tolerated,
+    write_figures,
 )
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
     from ..planning import Choice, Plan
-    from ..simulation import Simulation
+    from ..simulation import Followed, Simulation
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
 COMPARED = 3  # codes that --live runs
@@ -52,7 +59,6 @@ Finish = Annotated[
     ),
 ]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command(cls=ListingCommand, rich_help_panel=CHOOSING)
@@ -78,40 +84,53 @@ def simulate(
         Path | None,
         typer.Option(help="Plot how many rounds are over when to this file (png, svg, pdf)."),
     ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the first three rounds of each code to this file: who computed when, who "
+            "was waited for, what was decoded from (png, svg, pdf)."
+        ),
+    ] = None,
+    csv_file: Csv = None,
+    json_file: Json = None,
     markdown: Markdown = False,
-    as_json: Json = False,
 ) -> None:
     """Simulate rounds: how long codes take, from how many workers, at what load."""
     from ..delays import parse
-    from ..history import json_ready
     from ..planning.plan import reasons
     from ..progress import task_bar
+    from ..simulation import follow
     from ..simulation import simulate as run
 
     with clear_errors():
-        check_plot(plot)
+        check_figures(json_file, csv_file)
+        for path in (plot, timeline):
+            check_plot(path)
         s = tolerated(workers, stragglers)
         model = parse(delays)
         if model is not None:
             sample(model, 0, workers, seed)  # raises where they are those of other workers
         asked = catalogue.split(names)
         chosen = asked or catalogue.names()
+        if timeline is not None:
+            check_drawn(chosen, "name some")
         found: dict[str, Simulation] = {}
+        followed: dict[str, Followed] = {}
         loads: dict[str, int] = {}
         impossible: dict[str, str] = {}
         with task_bar("simulating", len(chosen)) as advance:
             for name in chosen:
                 try:
                     code = catalogue.make(name, workers, partitions, s, seed)
-                    found[name] = run(
-                        code,
-                        model,
-                        cost=cost,
-                        receive=receive,
-                        rounds=rounds,
-                        seed=seed,
-                        interrupted=not finish,
-                    )
+                    how: Any = {
+                        "cost": cost,
+                        "receive": receive,
+                        "seed": seed,
+                        "interrupted": not finish,
+                    }
+                    found[name] = run(code, model, rounds=rounds, **how)
+                    if timeline is not None:
+                        followed[name] = follow(code, model, rounds=DRAWN, **how)
                     loads[name] = code.load
                 except ValueError as error:
                     if asked:
@@ -122,12 +141,16 @@ def simulate(
             raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
         if plot is not None:
             _plot(plot, _distributions(found))
+        if timeline is not None:
+            shown = {catalogue.describe(name): each for name, each in followed.items()}
+            draw_timelines(shown, timeline)
     for line in reasons(impossible):
         typer.echo(line, err=True)
     _say_unknown(model, found.items())
     figures = {name: _simulated(loads[name], each) for name, each in found.items()}
-    if as_json:
-        typer.echo(json.dumps(json_ready(figures), allow_nan=False))
+    if write_figures(
+        figures, [{"code": name, **each} for name, each in figures.items()], json_file, csv_file
+    ):
         return
     rows = [
         [
@@ -231,17 +254,18 @@ def plan(
         Path | None,
         typer.Option(help="Plot time and amplification against load to this file (png, svg, pdf)."),
     ] = None,
+    csv_file: Csv = None,
+    json_file: Json = None,
     markdown: Markdown = False,
-    as_json: Json = False,
 ) -> None:
     """Choose a code and its load: all of them, ranked by the expected time of a round."""
     from .. import planning
     from ..delays import parse
-    from ..history import json_ready
     from ..planning.plan import reasons
 
     measured: dict[Choice, float] = {}
     with clear_errors():
+        check_figures(json_file, csv_file)
         check_folder(record)
         check_plot(plot)
         if record is not None and not live:
@@ -306,9 +330,7 @@ def plan(
     _say_unknown(model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if every else best
     listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
-    if as_json:
-        held = {"choices": listed, "refused": found.refused}
-        typer.echo(json.dumps(json_ready(held), allow_nan=False))
+    if write_figures({"choices": listed, "refused": found.refused}, listed, json_file, csv_file):
         return
     columns = _COLUMNS if markdown else [c for c in _COLUMNS if c.short]
     if run is not None:

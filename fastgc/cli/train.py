@@ -22,9 +22,12 @@ from .common import (
     TRAINING,
     ListingCommand,
     app,
+    check_drawn,
     check_folder,
+    check_plot,
     clear_errors,
     complete_codes,
+    draw_timelines,
     partitions_option,
     status_of,
     stragglers_option,
@@ -304,6 +307,14 @@ def train(
             rich_help_panel=RESULTS,
         ),
     ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the first three rounds of each run to this file: who computed when, who was "
+            "waited for, what was decoded from (png, svg, pdf).",
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -377,18 +388,21 @@ def train(
 
     trackers: dict[str, StabilityTracker] = {}
     with clear_errors(), _written_at_last(trackers, track), _ranks(engine) as serve:
-        for path in (plot, json_file, track):
+        for path in (json_file, track):
             check_folder(path)
+        for path in (plot, timeline):
+            check_plot(path)
         if plot is not None:
             from .. import plotting
-
-            plotting.check_path(plot)
         runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed)
         if all(serve() for _ in runs):  # what follows is for the master
             return
-        files = [each.resolve() for each in (plot, json_file, track) if each is not None]
+        named = (plot, timeline, json_file, track)
+        files = [each.resolve() for each in named if each is not None]
         if len(set(files)) < len(files):
-            raise ValueError("--plot, --json and --track must name different files")
+            raise ValueError("--plot, --timeline, --json and --track must name different files")
+        if timeline is not None:
+            check_drawn(list(runs), "compare fewer")
         if measure_every and track is None:
             raise ValueError("--measure-every needs --track, a file to write the errors to")
         if on_error != "warn" and max_error is None:
@@ -414,6 +428,11 @@ def train(
         adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
         if tracked and adaptive:
             raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
+        if timeline is not None and adaptive:
+            raise ValueError(
+                f"--timeline: {adaptive[0]} asks some workers only, and it is not kept which: "
+                "leave it out"
+            )
         for name in adaptive:
             check_partial(name, partial)
         for option, value in (("--c", c), ("--max-age", max_age)):
@@ -508,6 +527,8 @@ def train(
                 shown = [replace(each, name=_shown(each.name)) for each in histories]
                 plotting.save_error_curves(shown, plot)
             typer.echo(f"plot written to {plot}", err=True)
+        if timeline is not None:
+            draw_timelines({_shown(each.name): each for each in histories}, timeline)
         if plot is not None and track is not None:
             beside = plot.with_stem(f"{plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)

@@ -16,7 +16,7 @@ from .curves import (
     tracking_curves,
 )
 from .frames import check_path, save
-from .rounds import assignment, timeline
+from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [
     "assignment",
@@ -34,6 +34,7 @@ __all__ = [
     "stability_curves",
     "stability_figure",
     "timeline",
+    "timeline_figure",
     "tracking_curves",
 ]
 __dir__ = listing(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,10 +13,11 @@ from .frames import COLOURS, new_figure, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from ..codes.scheme import Scheme
 
-__all__ = ["assignment", "timeline"]
+__all__ = ["assignment", "timeline", "timeline_figure"]
 
 Array = NDArray[Any]
 
@@ -27,7 +28,9 @@ _PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
 _USED, _UNUSED, _CORRUPT, _DECODED = COLOURS[0], "0.82", COLOURS[3], COLOURS[1]
 _BAR = 0.38  # half a worker's bar, in rows
-_LABELLED = 0.09  # part of the axis from which on a round has room for its name
+_LABELLED = 0.09, 0.02  # parts of the axis that leave room for a round's name, and its number
+_USES = "at work, its message is used", "at work, not waited for", "its message was corrupt"
+_EVENTS = "message arrives", "messages suffice: decoded"
 
 
 def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
@@ -229,18 +232,110 @@ def timeline(
     """
     shown = _laid_out(rounds)
     counts = _message_counts(rounds, code)
-    n = len(counts)
-    sender = np.repeat(np.arange(n), counts)
-    for each in shown:
-        if each.received.size and not 0 <= each.received.min() <= each.received.max() < sender.size:
-            raise ValueError(
-                f"round {each.number} has message {each.received.max()}, but {code or 'the code'!r}"
-                f" has {sender.size} messages, numbered from 0: give the code of these rounds"
-            )
+    _check_messages(shown, counts, code)
     own = ax is None
     if ax is None:
-        ax = new_figure(7, max(2.6, 1.4 + 0.16 * min(n, 40))).add_subplot()
-    long = shown[-1].end - shown[0].begin
+        ax = new_figure(7, _height(len(counts))).add_subplot()
+    _draw_rounds(ax, shown, counts, _length(shown))
+    if own:
+        _legend(ax)
+    return ax
+
+
+def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
+    """Draw the `timeline` of several runs beneath each other, on one axis of time.
+
+    Parameters
+    ----------
+    runs : mapping of names to History or Followed
+        By what to write above them.
+    rounds : int
+        The first of each run, so many.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or as of `timeline`.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> late = fastgc.delays.Exponential(0.01)
+    >>> codes = {"coded": fastgc.BinaryCode(12, stragglers=3), "uncoded": fastgc.Uncoded(12)}
+    >>> runs = {name: fastgc.simulation.follow(code, late) for name, code in codes.items()}
+    >>> figure = fastgc.plotting.timeline_figure(runs)
+    """
+    if not runs:
+        raise ValueError("nothing to draw: there is no run")
+    laid = {name: _laid_out(run.rounds[:rounds]) for name, run in runs.items()}
+    counts = {name: _message_counts(run, None) for name, run in runs.items()}
+    for name, shown in laid.items():
+        _check_messages(shown, counts[name], None)
+    heights = [_height(len(each)) - 0.6 for each in counts.values()]
+    figure = new_figure(7, sum(heights) + 0.8)
+    grid: Any = figure.subplots(
+        len(runs), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    axes = grid[:, 0]
+    longest = max(map(_length, laid.values()))
+    for ax, (name, shown) in zip(axes, laid.items(), strict=True):
+        _draw_rounds(ax, shown, counts[name], longest)
+        ax.set_title(name, loc="left", fontsize="medium", pad=16 if len(shown) > 1 else None)
+        if ax is not axes[-1]:
+            ax.set_xlabel("")
+    _legend(*axes)
+    return figure
+
+
+def _height(n: int) -> float:
+    """Inches that a timeline of so many workers takes."""
+    return max(2.6, 1.4 + 0.16 * min(n, 40))
+
+
+def _legend(*axes: Axes) -> None:
+    """What colours mean, once for all of these, below them."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        entries = dict(zip(labels, handles, strict=True)) | entries
+    entries = {label: entries[label] for label in (*_USES, *_EVENTS) if label in entries}
+    axes[0].figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize="small",
+    )
+
+
+def _length(shown: list[_Shown]) -> float:
+    """Seconds from the beginning of the first round to the end of the last."""
+    return shown[-1].end - shown[0].begin
+
+
+def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Scheme | None) -> None:
+    """Raise ValueError if a round has messages that nobody sends."""
+    total = sum(counts)
+    for each in shown:
+        if each.received.size and not 0 <= each.received.min() <= each.received.max() < total:
+            raise ValueError(
+                f"round {each.number} has message {each.received.max()}, but "
+                f"{'its run' if code is None else repr(code)} has {total} messages, numbered from "
+                "0: give the code of these rounds"
+            )
+
+
+def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: float) -> None:
+    """Draw rounds on an axis of time that is so many seconds long."""
+    n = len(counts)
+    sender = np.repeat(np.arange(n), counts)
     unit, per_second = ("s", 1.0) if long >= 1 else ("ms", 1e3)
     begin = shown[0].begin
     used: list[tuple[int, float, float]] = []
@@ -262,27 +357,28 @@ def timeline(
                 used.append((worker, start, last))
             if heard[worker] < count:
                 unused.append((worker, last, max(ready, last)))
-    _bars(ax, used, _USED, "at work, its message is used")
-    _bars(ax, unused, _UNUSED, "at work, not waited for")
-    _bars(ax, corrupt, _CORRUPT, "its message was corrupt")
+    _bars(ax, used, _USED, _USES[0])
+    _bars(ax, unused, _UNUSED, _USES[1])
+    _bars(ax, corrupt, _CORRUPT, _USES[2])
     ax.plot(
         *zip(*dots, strict=True),
         ".",
         color="black",
         markersize=4,
         zorder=3,
-        label="message arrives",
+        label=_EVENTS[0],
     )
     for at, each in enumerate(shown):
-        label = "messages suffice: decoded" if at == 0 else "_decoded"
+        label = _EVENTS[1] if at == 0 else "_decoded"
         ready = per_second * (each.ready - begin)
         ax.axvline(ready, color=_DECODED, linewidth=1.4, label=label)
-        if len(shown) > 1 and each.end - each.begin > _LABELLED * long:
+        room = (each.end - each.begin) / long if len(shown) > 1 else 0.0
+        if room > min(_LABELLED):
             middle = per_second * ((each.begin + each.ready) / 2 - begin)
             ax.text(
                 middle,
                 1.01,
-                f"round {each.number}",
+                f"round {each.number}" if room > max(_LABELLED) else str(each.number),
                 transform=ax.get_xaxis_transform(),
                 ha="center",
                 va="bottom",
@@ -295,9 +391,6 @@ def timeline(
     ax.set_ylabel("worker")
     plain_frame(ax)
     ax.grid(False, axis="y")
-    if own:
-        ax.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
-    return ax
 
 
 def _message_counts(rounds: Any, code: Scheme | None) -> Sequence[int]:
@@ -324,6 +417,8 @@ def _laid_out(rounds: Any) -> list[_Shown]:
             raise ValueError(f"round {each.round} does not say when its messages arrived")
         record = hasattr(each, "wait")  # and no report
         wait = each.wait if record else each.wait_seconds
+        if not np.isfinite(wait):
+            raise ValueError(f"round {each.round} was never over: its messages do not suffice")
         length = wait + (each.decode if record else each.decode_seconds)
         if record and previous is not None and each.round == previous.round + 1:
             length = max(length, each.time - previous.time)  # the update, too
