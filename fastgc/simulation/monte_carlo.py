@@ -165,7 +165,8 @@ def simulate(
         round by round, unless rounds wait for better messages than those that suffice, or for more
         (`LagrangeCode`, where workers send several). Default: what rounds do, by the kernel for
         codes that have a rule which it knows, and do not wait. Workers are asked for sums by
-        "auto" only; the others have them send every message, as engines do that cannot ask.
+        "auto" only, and where `processors` are not shared; else they send every message, as with
+        engines that cannot ask.
     request : float
         Seconds of a round trip: from the moment when the master asks for sums until they begin to
         come.
@@ -214,6 +215,10 @@ def simulate(
     rule = kernel_rule(code)
     if processors is not None and method != "auto":
         raise ValueError(f'processors are shared by method="auto" only, not {method!r}')
+    if processors is not None and request:
+        raise ValueError(
+            "request is of rounds with a processor for each worker: not with processors"
+        )
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
     run: _Kernel | _Rounds | Asking | Shared
