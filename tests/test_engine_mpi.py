@@ -549,3 +549,108 @@ def test_what_is_missing_is_named():
     done = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert "ImportError" in done.stderr
     assert pip_install("mpi") in done.stderr
+
+
+# ------------------------------------------------------------------------------ sums on request
+
+
+def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
+    job = run(
+        tmp_path,
+        6,
+        """
+        code = PartialWork(5, 7, load=3)
+        shards = list(np.random.default_rng(0).standard_normal((7, 100)))
+        def each(dtype, **options):
+            with MPICluster(code, shards, np.multiply, 100, dtype, **options) as cluster:
+                out, seen = np.empty(100, dtype), []
+                for number in range(15):
+                    theta = np.full(100, number + 1.0, dtype)
+                    report = cluster.step(theta, out)
+                    error = np.abs(out - theta * sum(shards)).max() / (number + 1)
+                    assert error < 20 * np.finfo(dtype).eps, error
+                    assert report.residual == 0.0
+                    assert set(report.survivors) == {code.sender(m)[0] for m in report.received}
+                    assert (report.arrivals <= report.wait_seconds).all()
+                    assert report.refused == 0
+                    seen.append((report.messages, len(report.survivors)))
+                    if number % 4 == 3:  # a round of its own, of messages
+                        rnd = code.round(100, dtype)
+                        cluster.collect(theta, rnd)
+                        assert np.allclose(rnd.gradient(), theta * sum(shards), atol=1e-3)
+            return seen
+        serve(3)
+        for dtype in (np.float64, np.float32):
+            seen = each(dtype, delays=Random())
+            assert all(messages == workers <= 5 for messages, workers in seen)
+        assert any(messages > workers for messages, workers in each(np.float64, verify=True))
+        print("done")
+        """,
+    )
+    assert job.out.split() == ["done"]
+
+
+def test_a_worker_answers_while_it_computes(tmp_path):
+    job = run(
+        tmp_path,
+        3,
+        """
+        import pathlib
+        def held_up(theta, shard, out):
+            path, number = shard
+            out[:] = number * theta
+            while comm.rank == 1 and number == 2.0 and not path.exists():
+                time.sleep(0.01)
+        path = pathlib.Path(sys.argv[0]).with_name("go on")
+        serve(1)
+        # worker 0 computes its first partition, and no other before the round is over
+        code = PartialWork(2, load=2)
+        with MPICluster(code, [(path, 1.0), (path, 2.0)], held_up, 3) as cluster:
+            out = np.empty(3)
+            report = cluster.step(np.ones(3), out)
+            assert out.tolist() == [3.0] * 3, out
+            assert 1 <= report.messages <= 2
+            path.touch()
+            cluster.step(np.full(3, 2.0), out)
+            assert out.tolist() == [6.0] * 3, out
+        print("done")
+        """,
+    )
+    assert job.out.split() == ["done"]
+
+
+@pytest.mark.parametrize("wrong", ["raises", "is not finite", "cannot be loaded"])
+def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wrong):
+    job = run(
+        tmp_path,
+        4,
+        f"""
+        wrong = {wrong!r}
+        class Shard:
+            def __init__(self, number):
+                self.number = number
+            def __setstate__(self, state):
+                if state["number"] == 1 and wrong == "cannot be loaded":
+                    raise ArithmeticError("no such shard")
+                self.number = state["number"]
+        def gradient(theta, shard, out):
+            if shard.number == 1 and wrong == "raises":
+                raise ArithmeticError("no gradient")
+            out[:] = np.nan if shard.number == 1 and wrong == "is not finite" else theta
+        serve(2)
+        try:
+            shards = [Shard(number) for number in range(3)]
+            with MPICluster(PartialWork(3, load=1), shards, gradient, 2) as cluster:
+                cluster.step(np.ones(2), np.empty(2))
+        except (WorkerFailedError, NonFiniteMessageError) as error:
+            assert "worker 1" in str(error), error
+        else:
+            raise AssertionError("nothing was raised")
+        # and the ranks are whole
+        out = np.empty(2)
+        with MPICluster(PartialWork(3, load=2), [1.0, 2.0, 3.0], fragile, 2) as cluster:
+            cluster.step(np.ones(2), out)
+        print(out.tolist())
+        """,
+    )
+    assert job.out.split() == ["[6.0,", "6.0]"]

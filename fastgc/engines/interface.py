@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from .._shown import duration, listed, plural
-from ..codes import Code, GroupedRound, Round
+from ..codes import Code, GroupedRound, Request, Round
 from ..codes.format import Format
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
@@ -29,6 +29,7 @@ from ..kernels import Arrivals
 from .options import Batch
 
 __all__ = [
+    "Asking",
     "Cluster",
     "Collected",
     "Computation",
@@ -168,6 +169,8 @@ class Kind(IntEnum):
     JOINED = 2  # the worker can be handed rounds, for the first time or again
     DIED = 3
     FAILED = 4  # it raised
+    COMPUTED = 5  # it has computed a message, and keeps it: where sums are asked for
+    SUM = 6  # of messages that it kept, as it was asked for
 
 
 @dataclass(slots=True)
@@ -181,8 +184,8 @@ class Event:
     round, index : int
         Of a message, or the round that the worker left or failed in; -1: none.
     message : ndarray, optional
-        Of the size and dtype that the task says, and as it is until the worker is handed another
-        round: it is not copied.
+        Or a sum of messages. Of the size and dtype that the task says, and as it is until the
+        worker is handed another round: it is not copied.
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
@@ -356,6 +359,29 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """End the workers, and release everything."""
+        ...
+
+
+class Asking(Transport, Protocol):
+    """A transport whose workers can keep their messages, and send sums of them on request.
+
+    Attributes
+    ----------
+    asks : bool
+        Whether they can.
+    asking : bool
+        The master sets it before it publishes a round: whether workers keep their messages in it.
+        They then tell of each that they have computed it.
+    """
+
+    asks: bool
+    asking: bool
+
+    def ask(self, worker: int, request: Request) -> None:
+        """Ask a worker for a sum of messages of the newest round, which it told of.
+
+        It answers whatever it is at. It never dies, and is asked once in a round.
+        """
         ...
 
 

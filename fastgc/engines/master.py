@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from .._shown import listed, plural
-from ..codes import Code, Round
+from ..codes import Code, Round, SumRound
 from ..delays.interface import per_of
 from ..errors import (
     CorruptMessageError,
@@ -39,6 +39,7 @@ from .interface import (
     sample_delays,
 )
 from .options import RoundKeywords, RoundOptions, WhenShort
+from .requests import Asked, sum_round
 
 __all__ = ["Chosen", "Master"]
 
@@ -169,6 +170,9 @@ class Master:
                 self._parameters,
             )
         )
+        self._sums = None  # where workers are asked for sums
+        if getattr(self._transport, "asks", False):
+            self._sums = sum_round(code, sent, self._options)
         self._close = weakref.finalize(self, _end, self._round, self._transport)
         try:
             self._await_all()
@@ -242,6 +246,8 @@ class Master:
         anything happens.
         """
         gradient = check_vector("out", out, self._dtype, self._size, output=True)
+        if self._sums is not None:
+            return self._step_by_sums(theta, gradient, self._sums)
         self._round.reset()
         report = self.collect(theta, self._round)
         start = time.perf_counter()
@@ -254,6 +260,30 @@ class Master:
         if target is not gradient:
             gradient[:] = target
         return report._replace(decode_seconds=time.perf_counter() - start, residual=residual)
+
+    def _step_by_sums(self, theta: Array, gradient: Array, rnd: SumRound) -> RoundReport:
+        """`step`, where workers keep their messages and are asked for sums of them."""
+        theta = self._opened(theta)
+        rnd.reset()
+        asking: Any = self._transport
+        asking.asking = True
+        try:
+            report = self._collect(theta, Asked(rnd, asking), self._everyone)
+            start = time.perf_counter()
+            rnd.gradient(gradient)
+            residual = rnd.left_out()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            asking.asking = False
+        return report._replace(decode_seconds=time.perf_counter() - start, residual=residual)
+
+    def _opened(self, theta: Array) -> Array:
+        """The parameters, checked, of a cluster that is not closed."""
+        if not self._close.alive:
+            raise RuntimeError("the cluster is closed")
+        return check_vector("theta", theta, self._dtype, self._parameters)
 
     def collect(
         self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
@@ -282,9 +312,7 @@ class Master:
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
             As `step` does; NotDecodableError also if `workers` are too few for `rnd`.
         """
-        if not self._close.alive:
-            raise RuntimeError("the cluster is closed")
-        theta = check_vector("theta", theta, self._dtype, self._parameters)
+        theta = self._opened(theta)
         check_round(rnd, self._round)
         asked, n = self._everyone, self._code.n
         if workers is not None:
@@ -307,7 +335,9 @@ class Master:
                     f"worker {event.worker} died while it started{event.text}", event.worker
                 )
 
-    def _collect(self, theta: Array, rnd: Collected | Chosen, asked: frozenset[int]) -> RoundReport:
+    def _collect(
+        self, theta: Array, rnd: Collected | Chosen | Asked, asked: frozenset[int]
+    ) -> RoundReport:
         self._number += 1
         number = self._number
         delays = sample_delays(self._options.delays, self._loads, number, self._options.seed)
@@ -315,7 +345,7 @@ class Master:
         least = self._least if isinstance(rnd, Round) else 1
         if self._options.survivors is not None:
             single, least = False, 1
-            assert not isinstance(rnd, Chosen)
+            assert not isinstance(rnd, Chosen | Asked)
             rnd = Chosen(rnd, self._options.survivors(number), asked, self._options.partial)
         elif len(asked) < self._code.n:
             rnd.require(self._code.messages_of(asked))
@@ -380,11 +410,22 @@ class Master:
                     if self._lost and self._options.verify:
                         # they may have to stand in for the corrupt
                         hope = self._hope(rnd, asked, hope)
+            elif event.kind == Kind.COMPUTED and event.round == number and isinstance(rnd, Asked):
+                rnd.computed(worker, event.index)
+            elif event.kind == Kind.SUM:
+                assert event.message is not None
+                if event.round == number and rnd.wants(worker):
+                    messages += 1
+                    used = rnd.survivors
+                    came = 1e-9 * event.time if event.time else time.perf_counter()
+                    when[used[self._senders[used] == worker]] = max(0.0, came - start)
+                    ready = rnd.receive(worker, event.message, None, energy=event.energy)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
                     hope = self._hope(rnd, asked, hope)
-            if not ready and asked.isdisjoint(self._busy):  # nobody is at work
+            awaited = isinstance(rnd, Asked) and rnd.awaited
+            if not (ready or awaited) and asked.isdisjoint(self._busy):  # nobody is at work
                 if asked.isdisjoint(self._lost) or (rnd.decodable and not self._options.verify):
                     # A tracker may want more messages than there will be.
                     self._make_do(
@@ -468,8 +509,10 @@ class Master:
         kind, worker = event.kind, event.worker
         if not 0 <= worker < self._code.n:
             return False
-        if kind == Kind.MESSAGE:
+        if kind in (Kind.MESSAGE, Kind.COMPUTED):
             return self._admit_message(event)
+        if kind == Kind.SUM:
+            return self._fits(event)
         if kind == Kind.FAILED:
             when = "while it started" if event.round < 0 else f"in round {event.round}"
             raise WorkerFailedError(f"worker {worker} failed {when}{event.text}", worker)
@@ -492,21 +535,15 @@ class Master:
         return True
 
     def _admit_message(self, event: Event) -> bool:
-        """Note a message; False if its worker cannot have sent it."""
-        worker, number, message = event.worker, event.round, event.message
+        """Note a message, sent or kept; False if its worker cannot have it."""
+        worker, number = event.worker, event.round
         if number not in self._busy.get(worker, ()):
             return False
         sent, end = self._first[worker] + event.index, self._first[worker + 1]
-        if (
-            event.index < 0
-            or sent >= end
-            or message is None
-            or message.shape != self._message_shape
-            or (message.dtype is not self._message_dtype and message.dtype != self._message_dtype)
-        ):
+        if event.index < 0 or sent >= end or (event.kind == Kind.MESSAGE and not self._fits(event)):
             return False
         if number < self._number:
-            self._stale += 1
+            self._stale += event.kind == Kind.MESSAGE
         elif sent in self._heard:
             return False
         else:
@@ -519,6 +556,15 @@ class Master:
         else:
             self._goes_on(worker, over)
         return True
+
+    def _fits(self, event: Event) -> bool:
+        """Whether an event has a message of this cluster's size and dtype."""
+        message, dtype = event.message, self._message_dtype
+        return (
+            message is not None
+            and message.shape == self._message_shape
+            and (message.dtype is dtype or message.dtype == dtype)
+        )
 
     def _goes_on(self, worker: int, over: int) -> None:
         """Note that a worker is through with all rounds before `over`."""
@@ -540,7 +586,7 @@ class Master:
             pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0
             self._due[worker] = time.perf_counter() + pause
 
-    def _hope(self, rnd: Collected | Chosen, asked: frozenset[int], before: float) -> float:
+    def _hope(self, rnd: Collected | Chosen | Asked, asked: frozenset[int], before: float) -> float:
         """Until when to wait for the dead, where the others are too few; `before`: as decided.
 
         Patience is spent by the round, not by the death: those who come back only to die again
@@ -555,11 +601,15 @@ class Master:
             self._left = max(0.0, before - time.perf_counter())
         return math.inf
 
-    def _within_reach(self, rnd: Collected | Chosen, asked: frozenset[int]) -> NDArray[np.int64]:
+    def _within_reach(
+        self, rnd: Collected | Chosen | Asked, asked: frozenset[int]
+    ) -> NDArray[np.int64]:
         """Messages that came, and those of who is at work."""
         return np.union1d(self._code.messages_of(asked & self._busy.keys()), rnd.survivors)
 
-    def _give_up(self, rnd: Collected | Chosen, asked: frozenset[int], hopeless: bool) -> None:
+    def _give_up(
+        self, rnd: Collected | Chosen | Asked, asked: frozenset[int], hopeless: bool
+    ) -> None:
         """Wait no longer: for the dead, if hopeless, else because the time is out."""
         if hopeless:
             waited = (
@@ -572,7 +622,7 @@ class Master:
                 f"heard from workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
             )
 
-    def _make_do(self, rnd: Collected | Chosen, asked: frozenset[int], why: str) -> None:
+    def _make_do(self, rnd: Collected | Chosen | Asked, asked: frozenset[int], why: str) -> None:
         """Raise unless the round can do with what came; `why` it is no more."""
         if self._enough(rnd):
             return
@@ -584,7 +634,7 @@ class Master:
                 error.missing,
             ) from None
 
-    def _enough(self, rnd: Collected | Chosen) -> bool:
+    def _enough(self, rnd: Collected | Chosen | Asked) -> bool:
         return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
 
 

@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
 from .._extras import pip_install
-from ..codes import Code
+from ..codes import Code, Request
 from .interface import Event, Gradient, Kind, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
@@ -48,13 +48,15 @@ __all__ = ["MPICluster"]
 Array = NDArray[Any]
 
 _LINE = 64  # bytes of a header, and alignment of what follows
-# Kind, round, first message or its index; delay in seconds, or the message's energy.
+# Kind; round; first message or its index, or whether messages are kept; delay in seconds, or the
+# message's energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
 _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the cluster
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
 _NO_MORE = b"-"  # in place of what a cluster starts with
-_START = 0  # tag of what a cluster starts with; it has two tags of its own after that
+_START = 0  # tag of what a cluster starts with; it has tags of its own after that
+_NEWS, _REQUEST, _SUM = 1, 2, 3  # what these are for, after the first, of orders and messages
 _TAGS = 1000  # clusters until tags are used again
 _TRACEBACK_BYTES = 1 << 14
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
@@ -66,6 +68,8 @@ _SHARE, _LONGEST = 0.2, 0.01  # of the time waited so far, to sleep next; second
 # least: who looks keeps those waiting that it waits for. With 17 ranks on 2 processors a round of
 # small messages takes half the time.
 _LEAST = (1e-4, 1e-3)
+# Who waits to be asked for sums holds a round up by as much as it sleeps.
+_WAKEFUL = (0.05, 2e-3)
 
 
 class MPICluster(Master):
@@ -98,6 +102,11 @@ class MPICluster(Master):
     at the end of the program those that do not answer within 5 seconds are named, and the job is
     aborted. So is it after an uncaught exception on any rank, since the others would wait for it
     forever, and where a worker calls ``os._exit``; ``-m mpi4py`` does the same for ``sys.exit``.
+
+    Of codes that say so (`fastgc.PartialWork`) workers keep what they compute, and are asked for
+    sums. A thread of each answers while another computes, so MPI must have been initialised for
+    that, as mpi4py does unless it is told otherwise (``MPI_THREAD_MULTIPLE``); else every message
+    is sent.
 
     Ranks that wait look for what came at ever longer intervals, up to a tenth of the time waited,
     and leave the processor to others meanwhile.
@@ -272,9 +281,11 @@ class _Ranks:
     ahead = 1
     wanted = 1
     intake: kernels.Arrivals | None = None
+    asking = False
 
     def __init__(self, job: _Job, task: Task) -> None:
         code = task.code
+        self.asks = code.on_request and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         if job.comm.size != code.n + 1:
             raise ValueError(
                 f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
@@ -298,10 +309,12 @@ class _Ranks:
         self._events = [Event(Kind.JOINED, worker) for worker in sorted(late)]
         self._links = []
         for worker, pickled in enumerate(data):
-            link = _Link(job.comm, worker, tag, task, worker in late)
-            link.start(pickle.dumps((tag, self._nbytes, common, pickled), pickle.HIGHEST_PROTOCOL))
+            link = _Link(job.comm, worker, tag, task, worker in late, self.asks)
+            start = tag, self._nbytes, self.asks, common, pickled
+            link.start(pickle.dumps(start, pickle.HIGHEST_PROTOCOL))
             self._links.append(link)
         self._receives = [link.receive for link in self._links]
+        self._receives += [link.sum.receive for link in self._links if link.sum is not None]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
@@ -311,7 +324,7 @@ class _Ranks:
             self._orders.append(_aligned(self._nbytes))
         self._buffers[number] = self._buffer
         order = self._orders[self._buffer]
-        _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
+        _HEADER.pack_into(order.data, 0, _ROUND, number, self.asking, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
         if self._task.code.messages_per_worker > 1:
@@ -325,12 +338,21 @@ class _Ranks:
             link.hand(self._number, self._buffer, order, first, delay)
             self._receives[worker] = link.receive
 
+    def ask(self, worker: int, request: Request) -> None:
+        link = self._links[worker]
+        assert link.sum is not None
+        link.sum.ask(self._number, request)
+
     def listen(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []
         pause = _Pause(0.0 if events else seconds)
         while True:
-            for worker in MPI.Request.Testsome(self._receives) or ():
-                link = self._links[worker]
+            for at in MPI.Request.Testsome(self._receives) or ():
+                link = self._links[worker := at % len(self._links)]
+                if at != worker:
+                    assert link.sum is not None
+                    events.append(link.sum.take())
+                    continue
                 event = link.take()
                 if event is not None:
                     events.append(event)
@@ -360,8 +382,11 @@ class _Link:
         Of the next message. It is not active while the worker has nothing to send.
     """
 
-    def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool, asks: bool
+    ) -> None:
         self.worker = worker
+        self.sum = _Asked(comm, worker, tag, task) if asks else None
         self._comm, self._rank, self._tag = comm, worker + 1, tag
         # A buffer for each message of a round. Tracebacks come here, too; pages that are never
         # written to are never allocated.
@@ -377,7 +402,7 @@ class _Link:
         self._round = self._told = _NONE
         self._delay = np.zeros(_LINE, np.uint8)
         self._newest = np.zeros(1, np.int64)
-        self._news = comm.Send_init(self._newest, self._rank, tag + 1)
+        self._news = comm.Send_init(self._newest, self._rank, tag + _NEWS)
         self._orders: dict[int, MPI.Prequest] = {}  # by the buffer of the parameters
         self._order: MPI.Request = MPI.REQUEST_NULL
         self._delaying: MPI.Request = MPI.REQUEST_NULL
@@ -418,13 +443,13 @@ class _Link:
         self._posted = False
         slot = self._slots[self._slot]
         kind, number, index, energy = _HEADER.unpack_from(slot.data)
-        if kind == Kind.MESSAGE:
-            message = self._rows[self._slot]
+        if kind in (Kind.MESSAGE, Kind.COMPUTED):
+            message = self._rows[self._slot] if kind == Kind.MESSAGE else None
             if index + 1 < len(self._slots):
                 self._post(index + 1)
             else:
                 self._busy = False
-            return Event(Kind.MESSAGE, self.worker, number, index, message, energy=energy)
+            return Event(Kind(kind), self.worker, number, index, message, energy=energy)
         if kind == Kind.JOINED and self._late:
             self._late = False
             if self._busy:
@@ -439,7 +464,9 @@ class _Link:
         order, news = np.zeros(_LINE, np.uint8), np.full(1, _NONE, np.int64)
         _HEADER.pack_into(order.data, 0, _END, _NONE, 0, 0.0)
         self._once.append(self._comm.Isend(order, self._rank, self._tag))
-        self._once.append(self._comm.Isend(news, self._rank, self._tag + 1))
+        self._once.append(self._comm.Isend(news, self._rank, self._tag + _NEWS))
+        if self.sum is not None:
+            self.sum.end()
         if not self._posted:
             self._post(0)
 
@@ -458,7 +485,65 @@ class _Link:
             for request in (*persistent, *self._receives):
                 request.Free()
             self._receives = []
+            if self.sum is not None:
+                self.sum.free()
         return self._through
+
+
+class _Asked:
+    """What the master asks one worker for, and is answered.
+
+    Attributes
+    ----------
+    receive : mpi4py.MPI.Prequest
+        Of the next answer; not active while none is due.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
+        self._comm, self._tag = comm, tag
+        self._worker, self._dtype = worker, task.message_dtype
+        self._slot = _answer(task)
+        self._row = self._slot[_LINE:][: task.message_size * self._dtype.itemsize]
+        self._request = np.zeros(1 + task.code.message_counts[worker])
+        self._asking = comm.Send_init(self._request, worker + 1, tag + _REQUEST)
+        self.receive = comm.Recv_init(self._slot, worker + 1, tag + _SUM)
+        self._due = False
+        self._last = MPI.REQUEST_NULL
+
+    def ask(self, number: int, request: Request) -> None:
+        _wait(self._asking)  # it was received: the worker has answered
+        self._request[:] = 0
+        self._request[0], self._request[1 + request.indices] = number, request.coefficients
+        self.receive.Start()
+        self._due = True
+        self._asking.Start()
+
+    def take(self) -> Event:
+        self._due = False
+        kind, number, size, energy = _HEADER.unpack_from(self._slot.data)
+        if kind == Kind.FAILED:
+            text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
+            return Event(Kind.FAILED, self._worker, number, text=text)
+        message = self._row.view(self._dtype)
+        return Event(Kind.SUM, self._worker, number, message=message, energy=energy)
+
+    def end(self) -> None:
+        """Begin to let the worker answer no more."""
+        self._end = np.full(self._request.size, float(_NONE))
+        self._last = self._comm.Isend(self._end, self._worker + 1, self._tag + _REQUEST)
+
+    def free(self) -> None:
+        """Leave no request: the worker has taken all that was sent to it, and answered."""
+        if self._due:
+            self.receive.Wait()
+        MPI.Request.Waitall([self._asking, self._last])
+        self._asking.Free()
+        self.receive.Free()
+
+
+def _answer(task: Task) -> Array:
+    """Room for a header and a sum, or what went wrong with it."""
+    return _aligned(_LINE + max(task.message_size * task.message_dtype.itemsize, _TRACEBACK_BYTES))
 
 
 def _settle(links: list[_Link], seconds: float) -> None:
@@ -472,13 +557,14 @@ def _settle(links: list[_Link], seconds: float) -> None:
 
 def _serve(comm: MPI.Intracomm) -> bool:
     """Be the worker of one cluster; False, at once, if there is none any more."""
-    start = _receive_start(comm)
+    start = _receive_bytes(comm, _START)
     if start.tobytes() == _NO_MORE:
         return False
-    tag, nbytes, common, data = pickle.loads(start.data)
+    tag, nbytes, asks, common, data = pickle.loads(start.data)
     orders = _Orders(comm, tag, nbytes)
     sends: list[MPI.Prequest] = []
-    worker = None
+    tells: list[MPI.Prequest] = []
+    worker = answers = None
 
     def tell(kind: int, text: bytes = b"") -> None:
         header = _HEADER.pack(kind, orders.round, len(text), 0.0).ljust(_LINE, b"\0")
@@ -493,10 +579,14 @@ def _serve(comm: MPI.Intracomm) -> bool:
             for _ in range(task.code.message_counts[number])
         ]
         sends += [comm.Send_init(slot, 0, tag) for slot in slots]
+        tells += [comm.Send_init(slot[:_LINE], 0, tag) for slot in slots]
         rows = [slot[_LINE:].view(task.message_dtype) for slot in slots]
         worker = Worker(number, task, pickle.loads(data), rows)
         theta = orders.parameters.view(task.dtype)
         theta.flags.writeable = False
+        if asks:
+            answers = _Answers(comm, tag, task, rows)
+            answers.start()
         tell(Kind.JOINED)
         while orders.wait():
             for index in range(orders.first, worker.message_count):
@@ -509,20 +599,75 @@ def _serve(comm: MPI.Intracomm) -> bool:
                 if seconds > 0.0 and not orders.sleep(seconds):
                     break
                 _, energy = worker.message(theta, index, orders.round)
-                _HEADER.pack_into(slots[index].data, 0, Kind.MESSAGE, orders.round, index, energy)
+                kind, send = Kind.MESSAGE, sends[index]
+                if orders.asking:
+                    assert answers is not None
+                    answers.energies[index] = energy
+                    kind, send = Kind.COMPUTED, tells[index]
+                _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
                 if index + 1 == worker.message_count:
                     orders.post()  # ahead of the answer to what is sent now
-                sends[index].Start()
-                _wait(sends[index])  # now, for MPI moves nothing while gradients are computed
+                send.Start()
+                _wait(send)  # now, for MPI moves nothing while gradients are computed
     except BaseException:
         tell(Kind.FAILED, failure(worker, _TRACEBACK_BYTES))
         while orders.wait():
             pass
+    if answers is not None:
+        answers.join()
+    elif asks:  # it failed before: what ends the thread comes all the same
+        _receive_bytes(comm, tag + _REQUEST)
     tell(_BYE)
     orders.free()
-    for send in sends:
+    for send in (*sends, *tells):
         send.Free()
     return True
+
+
+class _Answers(threading.Thread):
+    """Sends the sums that the master asks for, whatever the worker is computing meanwhile.
+
+    Attributes
+    ----------
+    energies : list of float
+        Of the messages that the worker has computed.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, rows: list[Array]) -> None:
+        super().__init__(name="fastgc sums", daemon=True)
+        self.energies = [math.nan] * len(rows)
+        self._rows = rows
+        self._slot = _answer(task)
+        self._sum = self._slot[_LINE:][: rows[0].nbytes].view(task.message_dtype)
+        self._request = np.zeros(1 + len(rows))
+        self._asked = comm.Recv_init(self._request, 0, tag + _REQUEST)
+        self._answer = comm.Send_init(self._slot, 0, tag + _SUM)
+
+    def run(self) -> None:
+        while True:
+            self._asked.Start()
+            _wait(self._asked, *_WAKEFUL)
+            number = int(self._request[0])
+            if number == _NONE:
+                break
+            kind, size, energy = Kind.SUM, 0, math.nan
+            try:
+                energy = self._add_up()
+            except Exception:
+                text = failure(None, _TRACEBACK_BYTES)
+                kind, size = Kind.FAILED, len(text)
+                self._slot[_LINE:][:size] = np.frombuffer(text, np.uint8)
+            _HEADER.pack_into(self._slot.data, 0, kind, number, size, energy)
+            self._answer.Start()
+            _wait(self._answer)
+        self._asked.Free()
+        self._answer.Free()
+
+    def _add_up(self) -> float:
+        """Write what is asked for, and return its energy."""
+        indices = np.flatnonzero(self._request[1:])
+        kept = [(self._rows[at], self.energies[at]) for at in indices.tolist()]
+        return Request(indices, self._request[1 + indices]).sum_of(kept, self._sum)[1]
 
 
 class _Orders:
@@ -533,9 +678,13 @@ class _Orders:
     parameters : (bytes,) array of uint8
     round, first, delay
         What came with them.
+    asking : bool
+        Whether messages of the round are kept.
     newest : int
         The newest round that the master has told of.
     """
+
+    asking = False
 
     def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
         self._memory = _aligned(nbytes)
@@ -545,7 +694,7 @@ class _Orders:
         self._order = comm.Recv_init(self._memory, 0, tag)
         self._posted = self._ended = False
         self._told = np.zeros(1, np.int64)
-        self._news = comm.Recv_init(self._told, 0, tag + 1)
+        self._news = comm.Recv_init(self._told, 0, tag + _NEWS)
         self._news.Start()
 
     def post(self) -> None:
@@ -566,7 +715,7 @@ class _Orders:
                 self.first, self.delay = first, delay
                 continue
             if kind == _ROUND:
-                self.round = number
+                self.round, self.asking = number, bool(first)
                 return True
             pause = _Pause()
             while self.look():  # the end comes as news, too
@@ -598,9 +747,10 @@ class _Orders:
         self._news.Free()
 
 
-def _receive_start(comm: MPI.Intracomm) -> Array:
+def _receive_bytes(comm: MPI.Intracomm, tag: int) -> Array:
+    """The next message of this tag, of whatever length."""
     pause, status = _Pause(), MPI.Status()
-    while (message := comm.Improbe(0, _START, status)) is None:
+    while (message := comm.Improbe(0, tag, status)) is None:
         pause()
     pickled = np.empty(status.Get_count(MPI.BYTE), np.uint8)
     message.Recv([pickled, MPI.BYTE])
@@ -653,9 +803,11 @@ class _Pause:
 
     spin, least = _SPIN, 0.0
 
-    def __init__(self, seconds: float = math.inf) -> None:
+    def __init__(
+        self, seconds: float = math.inf, share: float = _SHARE, longest: float = _LONGEST
+    ) -> None:
         self._start = time.perf_counter()
-        self._seconds = seconds
+        self._seconds, self._share, self._longest = seconds, share, longest
 
     def __call__(self) -> bool:
         """Pause; False once the time is out."""
@@ -665,20 +817,20 @@ class _Pause:
         if waited < self.spin:
             os.sched_yield()
         else:
-            pause = max(waited * _SHARE, self.least)
-            time.sleep(min(pause, _LONGEST, self._seconds - waited))
+            pause = max(waited * self._share, self.least)
+            time.sleep(min(pause, self._longest, self._seconds - waited))
         return True
 
 
-def _wait(request: MPI.Request) -> None:
-    pause = _Pause()
+def _wait(request: MPI.Request, share: float = _SHARE, longest: float = _LONGEST) -> None:
+    pause = _Pause(math.inf, share, longest)
     while not request.Test():
         pause()
 
 
 def _tag(cluster: int) -> int:
-    """The first of a cluster's two tags; the second is for news."""
-    return _START + 1 + 2 * (cluster % _TAGS)
+    """The first of a cluster's tags: the others are those of `_NEWS`, and so on, more."""
+    return _START + 1 + (1 + _SUM) * (cluster % _TAGS)
 
 
 def _aligned(nbytes: int) -> Array:
