@@ -7,6 +7,7 @@ from . import (  # noqa: F401  (add commands)
     planning,
     reproduce,
     stability,
+    sweep,
     train,
     worst,
 )

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -29,6 +29,7 @@ __all__ = [
     "DRAWN",
     "MORE",
     "PRECISION",
+    "PRINTED",
     "TRAINING",
     "Csv",
     "FiguresCommand",
@@ -44,7 +45,9 @@ __all__ = [
     "check_plot",
     "clear_errors",
     "complete_codes",
+    "csv_line",
     "draw_timelines",
+    "figures_option",
     "partitions_option",
     "status_of",
     "stragglers_option",
@@ -62,7 +65,7 @@ TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision"
 
 # As a newcomer wants them.
 _ORDER = (
-    *("train", "codes", "plan", "simulate", "fit"),
+    *("train", "codes", "plan", "simulate", "sweep", "fit"),
     *("stability", "worst", "spare", "reproduce", "info"),
 )
 
@@ -161,24 +164,20 @@ def _other_codes() -> str:
     return f"; also known: {', '.join(names)}" if names else ""
 
 
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
+def figures_option(kind: str, panel: str | None = None) -> Any:
+    """``--json`` or ``--csv``, in a panel of the help."""
+    return typer.Option(
+        f"--{kind}",
         metavar="FILE",
         allow_dash=True,
-        help="Write all figures to this file as JSON; - or no name: print that, and no table.",
-    ),
-]
-Csv = Annotated[
-    Path | None,
-    typer.Option(
-        "--csv",
-        metavar="FILE",
-        allow_dash=True,
-        help="Write all figures to this file as CSV; - or no name: print that, and no table.",
-    ),
-]
+        help=f"Write all figures to this file as {kind.upper()}; - or no name: print that, and no "
+        "table.",
+        rich_help_panel=panel,
+    )
+
+
+Json = Annotated[Path | None, figures_option("json")]
+Csv = Annotated[Path | None, figures_option("csv")]
 
 
 class FiguresCommand(TyperCommand):
@@ -237,14 +236,15 @@ def write_figures(
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as CSV, with a line of headings."""
+    head = list(rows[0]) if rows else []
+    return csv_line(head) + "".join(csv_line(row[name] for name in head) for row in rows)
 
-    def known(value: Any) -> Any:
-        return "" if isinstance(value, float) and math.isnan(value) else value
 
+def csv_line(values: Iterable[Any]) -> str:
+    """A line of CSV: numbers in full, nothing for what is not known."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: known(value) for key, value in row.items()} for row in rows)
+    known = ("" if isinstance(each, float) and math.isnan(each) else each for each in values)
+    csv.writer(text, lineterminator="\n").writerow(known)
     return text.getvalue()
 
 

@@ -25,11 +25,13 @@ from .optimum import (
     round_time,
 )
 from .plan import CODES, Choice, Plan, plan
+from .sweep import Cell, Sweep, sweep, sweep_panels
 
 __all__ = [
     "CODES",
     "Allocation",
     "Assigned",
+    "Cell",
     "Choice",
     "CodeParameters",
     "CoverageBounds",
@@ -38,6 +40,7 @@ __all__ = [
     "Optimum",
     "Plan",
     "Recording",
+    "Sweep",
     "assign",
     "balanced_loads",
     "code_parameters",
@@ -53,5 +56,7 @@ __all__ = [
     "plan",
     "record",
     "round_time",
+    "sweep",
+    "sweep_panels",
 ]
 __dir__ = listing(__all__)

@@ -452,11 +452,21 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
 
 def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> None:
     colour, dash, marker = look
+    if line.interval is not None:
+        ax.vlines(line.x, *line.interval, color=colour, linewidth=0.8)
     if line.style == "points":
         ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4)
     else:
-        drawstyle = "steps-post" if line.style == "step" else "default"
-        ax.plot(line.x, line.y, dash, color=colour, label=label, drawstyle=drawstyle)
+        ax.plot(
+            line.x,
+            line.y,
+            dash,
+            color=colour,
+            label=label,
+            drawstyle="steps-post" if line.style == "step" else "default",
+            marker=marker if line.style == "joined" else None,
+            markersize=4,
+        )
 
 
 def _drawn(error: float) -> float:

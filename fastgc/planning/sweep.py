@@ -1,0 +1,398 @@
+"""A grid of codes, workers, stragglers and delays: what a round takes in each of its cells."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import at_least, check_integer, check_real
+from .._shown import duration, plural, short
+from ..codes import Code, catalogue
+from ..codes.arguments import unasked
+from ..delays import DelayModel, parse
+from ..delays.interface import check_model, described, sample
+from ..errors import InstabilityWarning
+from ..panels import Line, Panel
+from ..simulation import follow, simulate
+
+if TYPE_CHECKING:
+    from ..data import Dataset
+    from ..models import Model
+
+__all__ = ["Cell", "Sweep", "sweep", "sweep_panels"]
+
+_TIMES = (
+    *("seconds", "seconds_low", "seconds_high"),
+    *("measured", "measured_low", "measured_high"),
+)
+_NORMAL = 1.959963984540054  # standard errors to each side that hold 95%
+
+Integers = int | Sequence[int]
+
+
+class Cell(NamedTuple):
+    """One cell of a grid, and what was found there.
+
+    Numbers are NaN where nothing was computed, which `reason` explains. Intervals hold the mean
+    with 95% of confidence, as far as rounds are independent and their means nearly normal.
+
+    Attributes
+    ----------
+    code : str
+        As it was named.
+    n, k, stragglers : int
+        Workers, partitions, and stragglers that the code was asked to tolerate.
+    delays : str
+    load : int
+        Partitions of a worker, the largest; 0 where there is no such code.
+    tolerated : int or None
+        Stragglers that the code tolerates in the worst case; None if that is not known.
+    seconds, seconds_low, seconds_high : float
+        Mean simulated time of a round, and its interval.
+    median, late : float
+        Seconds within which half of the rounds, and 99% of them, were over.
+    workers, messages, gradients, computations : float
+        Workers waited for, messages received, their size in gradients, and partial gradients
+        computed by then, on average.
+    residual, largest_residual : float
+        How far the coefficients of the partial gradients are from 1 in what is decoded, computed:
+        the mean over the first rounds, and the largest.
+    largest_error : float
+        The largest relative error of a gradient that `Code.trust` predicts for these rounds.
+    mean_exists : bool or None
+        Whether the mean time exists (`fastgc.simulation.Simulation.mean_exists`).
+    measured, measured_low, measured_high : float
+        Mean time of a round of processes on this machine, and its interval.
+    reason : str
+        Why something is missing, else empty.
+    """
+
+    code: str
+    n: int
+    k: int
+    stragglers: int
+    delays: str
+    load: int = 0
+    tolerated: int | None = None
+    seconds: float = math.nan
+    seconds_low: float = math.nan
+    seconds_high: float = math.nan
+    median: float = math.nan
+    late: float = math.nan
+    workers: float = math.nan
+    messages: float = math.nan
+    gradients: float = math.nan
+    computations: float = math.nan
+    residual: float = math.nan
+    largest_residual: float = math.nan
+    largest_error: float = math.nan
+    mean_exists: bool | None = None
+    measured: float = math.nan
+    measured_low: float = math.nan
+    measured_high: float = math.nan
+    reason: str = ""
+
+    def __repr__(self) -> str:
+        where = f"{self.code}, n={self.n}, s={self.stragglers}"
+        if math.isnan(self.seconds):
+            return f"Cell({where}: {self.reason})"
+        return (
+            f"Cell({where}: {duration(self.seconds)} a round, load {self.load}, "
+            f"{short(self.messages)} messages)"
+        )
+
+
+class Sweep:
+    """What `sweep` returns: cells, which are computed as they are iterated over.
+
+    ``len`` says how many there are. Each iteration begins anew.
+    """
+
+    def __init__(
+        self, points: Sequence[tuple[str, int, int, int]], run: Callable[[], Iterator[Cell]]
+    ) -> None:
+        self._points, self._run = points, run
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __iter__(self) -> Iterator[Cell]:
+        return self._run()
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {plural(len(self), 'cell')}>"
+
+
+def sweep(
+    codes: str | Sequence[str],
+    n: Integers,
+    stragglers: Integers,
+    delays: Any = None,
+    *,
+    k: int | None = None,
+    cost: float = 0.0,
+    work: float = 0.0,
+    receive: float = 0.0,
+    rounds: int = 2000,
+    sets: int = 20,
+    seed: int = 0,
+    interrupted: bool = True,
+    live: int = 0,
+    data: Dataset | None = None,
+    model: Model | None = None,
+) -> Sweep:
+    """Simulate every code for all numbers of workers and stragglers, and all delays.
+
+    A cell that cannot be, such as one of more stragglers than a code tolerates, is there with the
+    reason. What is the same code for several numbers of stragglers is simulated once.
+
+    Parameters
+    ----------
+    codes : str or sequence of str
+        Names, as `fastgc.codes.make` takes them: ``"rs"``, ``"bcc:load=5"``, ``"module:Class"``.
+    n, stragglers : int or sequence of int
+        Workers, and stragglers to tolerate.
+    delays : DelayModel or str, or a sequence of such, optional
+        How late workers are, or texts that `fastgc.delays.parse` reads. Default: not at all.
+    k : int, optional
+        Partitions. Default: as many as workers.
+    cost : float
+        Seconds to compute one partial gradient.
+    work : float
+        Seconds to compute all of them, which k partitions share: so do numbers of workers compare.
+    receive : float
+        Seconds that the master's link is busy with a message.
+    rounds : int
+        Rounds to simulate in each cell.
+    sets : int
+        Of how many of them the residual and the error are computed.
+    seed : int
+        Of delays and random codes; cells of equal n and delays have the same.
+    interrupted : bool
+        As of `fastgc.simulation.simulate`.
+    live : int
+        Rounds that are measured in each cell, too, on as many processes of this machine as there
+        are workers. Default: none.
+    data, model : optional
+        What these compute. Default: softmax regression of the handwritten digits.
+
+    Returns
+    -------
+    Sweep
+        Of `Cell`. Nothing is computed before it is iterated over.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is impossible in every cell.
+
+    Examples
+    --------
+    >>> from fastgc import planning
+    >>> cells = list(planning.sweep(["rs", "binary"], 8, range(3), "exponential:mean=0.01"))
+    >>> len(cells), min(cells, key=lambda cell: cell.seconds).code
+    (6, 'binary')
+    """
+    names = catalogue.split(codes) if isinstance(codes, str) else list(codes)
+    if not names:
+        raise ValueError("name at least one code")
+    for name in names:
+        catalogue.check_name(name)
+    sizes = _integers("n", n, 1)
+    tolerate = _integers("stragglers", stragglers, 0)
+    k = None if k is None else at_least("k", k, 1)
+    rounds, sets = at_least("rounds", rounds, 1), at_least("sets", sets, 1)
+    seed, live = at_least("seed", seed, 0), at_least("live", live, 0)
+    cost, work = check_real("cost", cost), check_real("work", work)
+    receive = check_real("receive", receive)
+    if cost and work:
+        raise ValueError("cost and work exclude each other: of one partition, and of all")
+    laws = _laws(delays)
+    points = [
+        (name, workers, s, at)
+        for at, workers, name, s in product(range(len(laws)), sizes, names, tolerate)
+    ]
+
+    def simulated(code: Code, law: DelayModel | None) -> dict[str, Any]:
+        how: dict[str, Any] = {
+            "cost": work / code.k if work else cost,
+            "receive": receive,
+            "seed": seed,
+            "interrupted": bool(interrupted),
+        }
+        run = simulate(code, law, rounds=rounds, **how)
+        heard = [
+            each.received for each in follow(code, law, rounds=min(sets, rounds), **how).rounds
+        ]
+        residuals = [code.residual(each) for each in heard]
+        median, late = run.quantile([0.5, 0.99]).tolist()
+        return {
+            **_interval("seconds", run.mean, run.standard_error),
+            "median": median,
+            "late": late,
+            "workers": run.mean_workers,
+            "messages": run.mean_messages,
+            "gradients": run.communication_load,
+            "computations": run.mean_computations,
+            "residual": float(np.mean(residuals)),
+            "largest_residual": max(residuals),
+            "largest_error": max(_error(code, each) for each in heard),
+            "mean_exists": run.mean_exists,
+        }
+
+    def measured(code: Code, law: DelayModel | None) -> dict[str, Any]:
+        from ..models import SoftmaxRegression
+        from .live import measured_rounds
+
+        dataset = _digits(seed) if data is None else data
+        trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
+        if code.codes_data and not getattr(trained, "quadratic", False):
+            why = "not measured: it decodes only gradients that are quadratic in the data"
+            return {"reason": why}
+        seconds = measured_rounds(code, dataset, trained, delays=law, rounds=live, seed=seed)
+        error = float(seconds.std(ddof=1)) / math.sqrt(live) if live > 1 else math.nan
+        return _interval("measured", float(seconds.mean()), error)
+
+    def run() -> Iterator[Cell]:
+        known: dict[tuple[Code, int], dict[str, Any]] = {}
+        for name, workers, s, at in points:
+            told, law = laws[at]
+            cell = Cell(name, workers, workers if k is None else k, s, told)
+            try:
+                with warnings.catch_warnings(), unasked():
+                    warnings.simplefilter("ignore", InstabilityWarning)  # the cell will tell
+                    code = catalogue.make(name, workers, k, s, seed)
+                cell = cell._replace(k=code.k, load=code.load, tolerated=code.stragglers)
+                if law is not None:
+                    sample(law, 0, workers, seed)  # raises where it is of other workers
+                found = known.get((code, at))
+                if found is None:
+                    found = simulated(code, law)
+                    found |= measured(code, law) if live else {}
+                    known[code, at] = found
+                cell = cell._replace(**found)
+            except (ValueError, OverflowError) as error:
+                cell = cell._replace(reason=str(error))
+            yield cell
+
+    return Sweep(points, run)
+
+
+def _interval(name: str, mean: float, error: float) -> dict[str, float]:
+    """A mean and its interval, by the names of a cell."""
+    return {
+        name: mean,
+        f"{name}_low": mean - _NORMAL * error,
+        f"{name}_high": mean + _NORMAL * error,
+    }
+
+
+def _error(code: Code, survivors: Any) -> float:
+    try:
+        return code.trust(survivors).relative_error
+    except OverflowError:  # no decoding vector in float64
+        return math.inf
+
+
+def _digits(seed: int) -> Dataset:
+    from ..data import load
+
+    return load("digits", seed=seed)
+
+
+def _integers(name: str, values: Integers, least: int) -> list[int]:
+    """Distinct integers, in the order given."""
+    listed = [values] if isinstance(values, int | np.integer) else list(values)
+    if not listed:
+        raise ValueError(f"{name} must be one integer or several, not none")
+    for each in listed:
+        if check_integer(name, each) < least:
+            raise ValueError(f"{name} must be at least {least}, not {each}")
+    return list(dict.fromkeys(int(each) for each in listed))
+
+
+def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
+    """Delay models with their texts."""
+    several = isinstance(delays, list | tuple)
+    found: list[tuple[str, DelayModel | None]] = []
+    for each in delays if several else [delays]:
+        law = parse(each) if isinstance(each, str) else each
+        check_model(law)
+        told = each if isinstance(each, str) else "none" if each is None else described(each)
+        found.append((told, law))
+    if not found:
+        raise ValueError("name delays, or none of them: an empty list is neither")
+    return found
+
+
+def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
+    """Times and errors of cells against stragglers; against workers, if stragglers do not vary.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Those that were not computed are left out.
+
+    Returns
+    -------
+    list of fastgc.panels.Panel
+        Two for each of the delays, which `fastgc.plotting.save_panels` draws.
+
+    Raises
+    ------
+    ValueError
+        If nothing was computed.
+    """
+    shown = [cell for cell in cells if not math.isnan(cell.seconds)]
+    if not shown:
+        raise ValueError("nothing to draw: no cell was computed")
+    unit, per_second = ("s", 1.0) if max(cell.seconds for cell in shown) >= 1 else ("ms", 1e3)
+    by_workers = len({cell.stragglers for cell in shown}) == 1 < len({cell.n for cell in shown})
+    x_label = "workers n" if by_workers else "stragglers tolerated s"
+    several = len({cell.n for cell in shown}) > 1 and not by_workers
+
+    def x(cell: Cell) -> int:
+        return cell.n if by_workers else cell.stragglers
+
+    panels = []
+    for told in dict.fromkeys(cell.delays for cell in shown):
+        lines: dict[str, list[Cell]] = {}
+        for cell in cells:  # lines are not to lead across what is missing
+            if cell.delays == told:
+                label = catalogue.describe(cell.code) + (f", n = {cell.n}" if several else "")
+                lines.setdefault(label, []).append(cell)
+        times, errors = [], []
+        for label, mine in lines.items():
+            if all(math.isnan(cell.seconds) for cell in mine):
+                continue
+            mine.sort(key=x)
+            at = [x(cell) for cell in mine]
+            seconds, low, high, real, real_low, real_high = (
+                per_second * np.array([getattr(cell, name) for cell in mine]) for name in _TIMES
+            )
+            times.append(Line(label, at, seconds, "joined", (low, high)))
+            errors.append(Line(label, at, [cell.largest_error for cell in mine], "joined"))
+            if not np.isnan(real).all():
+                ends = real_low, real_high
+                times.append(Line(f"{label}, measured", at, real, "points", ends))
+        spans = [
+            [value for line in each for value in line.y.tolist() if 0 < value < math.inf]
+            for each in (times, errors)
+        ]
+        wide = [bool(span) and max(span) > 4 * min(span) for span in spans]
+        panels += [
+            Panel(told, x_label, f"time of a round ({unit})", times, log_y=wide[0]),
+            Panel(
+                told,
+                x_label,
+                "relative error of the gradient, largest",
+                errors,
+                log_y=wide[1],
+            ),
+        ]
+    return panels
