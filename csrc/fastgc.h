@@ -338,6 +338,22 @@ fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, doubl
 fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out,
                              void *work, int64_t f);
 
+/* Messages that are each the sum of two blocks: edges of a graph whose vertices are the blocks. */
+typedef struct {
+    int64_t messages, vertices;
+    const int64_t *ends;  /* two of each message */
+    const double *weight; /* of each vertex, positive */
+    int64_t need;
+} fgc_edges;
+
+/* Values whose sums at vertices are as near to 1 as can be: weights times squares of what they lack add up
+ * to the least. Of all such vectors a short one: the sum over edges of value^2 times the weight of both
+ * ends is the least, to a part in a thousand or so, or what some steps towards it come to. `work`: 8 int64_t
+ * or double for each message, 11 for each vertex, and 3 more. FGC_TOO_FEW: sums are not 1, and fewer
+ * messages than `need` came. Else returns as the above. */
+fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
+                            int64_t f);
+
 /* Nanoseconds: what `least` and `spin` are at first. */
 enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };
 

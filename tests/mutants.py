@@ -291,6 +291,15 @@ MUTANTS = [
         "out[place[of->message[e]] - 1] = 1;",
     ),
     M("cover3", "cover", "if (of->whole > 0 && of->whole != (double)weight)", "if (0)"),
+    M("edges1", "edges", "if (g->via[g->order[begin]] >= 0)", "if (0)"),
+    M("edges2", "edges", "p[i] = g->scale[i] * r[i] + next / square * p[i];", "p[i] = r[i];"),
+    M("edges3", "edges", "sum *= 0.5 * (double)g->side[g->u[odd]];", "sum *= 0.5;"),
+    M(
+        "edges4",
+        "edges",
+        "(double)(g->side[i] * more) / (g->weight[i] * inverse);",
+        "(double)(g->side[i] * more) / inverse;",
+    ),
     M(
         "c37",
         "kernels decoding_methods",

@@ -33,11 +33,13 @@ from .cyclic import (
     cyclic_stream,
 )
 from .delays import DelayPlan
+from .edges import EdgesPlan
 from .facade import (
     amsgrad,
     bind_cells,
     bind_combine,
     bind_decoding_vector,
+    bind_edges,
     bind_encode,
     bind_fourier,
     bind_functional,
@@ -91,6 +93,7 @@ __all__ = [
     "CyclicStream",
     "Decode",
     "DelayPlan",
+    "EdgesPlan",
     "Enough",
     "Fourier",
     "Rings",
@@ -109,6 +112,7 @@ __all__ = [
     "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_edges",
     "bind_encode",
     "bind_fourier",
     "bind_functional",

@@ -16,6 +16,7 @@ from .completion import Completion, CompletionPlan
 from .cover import CellsPlan, TilingPlan
 from .cyclic import CyclicPlan, CyclicStream, Decode, StreamCalls, Where
 from .delays import DelayPlan
+from .edges import EdgesPlan
 from .fourier import Polar
 from .rows import CombineRows, EncodeRows, Rows
 
@@ -67,6 +68,10 @@ class Backend(Protocol):
 
     def bind_tiling(
         self, plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+    ) -> Callable[[int], int]: ...
+
+    def bind_edges(
+        self, plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
     ) -> Callable[[int], int]: ...
 
     def combine(

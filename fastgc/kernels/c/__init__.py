@@ -15,6 +15,7 @@ from .decoding import (
 )
 from .delays import draw, simulate
 from .dispatch import select_simd, simd
+from .edges import bind_edges
 from .lagrange import (
     bind_functional,
     lagrange_basis,
@@ -37,6 +38,7 @@ __all__ = [
     "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_edges",
     "bind_encode",
     "bind_functional",
     "bind_polar",

@@ -61,6 +61,7 @@ from .decoding import (
     stream_vector,
 )
 from .delays import draw, simulate
+from .edges import bind_edges
 from .lagrange import (
     bind_functional,
     lagrange_basis,
@@ -82,6 +83,7 @@ __all__ = [
     "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_edges",
     "bind_encode",
     "bind_functional",
     "bind_polar",

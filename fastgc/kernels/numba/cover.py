@@ -18,7 +18,7 @@ _TOO_FEW = int(Status.TOO_FEW)
 
 
 @njit
-def _places(survivors, place):
+def places(survivors, place):
     """Where each message is among the survivors, -1 if it is not; whether something is wrong."""
     place[:] = -1
     for at in range(survivors.size):
@@ -33,7 +33,7 @@ def _places(survivors, place):
 
 @njit
 def _cells(plan, survivors, out):
-    fault = _places(survivors, np.empty(plan.cell.size, np.int64))
+    fault = places(survivors, np.empty(plan.cell.size, np.int64))
     if fault:
         return fault
     came, weight = np.zeros(plan.weight.size, np.bool_), 0
@@ -79,7 +79,7 @@ def _find_path(plan, place, back, via, queue):
 @njit
 def _tiling(plan, survivors, out):
     place = np.empty(plan.messages, np.int64)
-    fault = _places(survivors, place)
+    fault = places(survivors, place)
     if fault:
         return fault
     points = plan.first.size - 1

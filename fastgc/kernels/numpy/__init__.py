@@ -12,6 +12,7 @@ from .decoding import (
     decoding_vectors,
 )
 from .delays import draw, simulate
+from .edges import bind_edges
 from .lagrange import (
     bind_functional,
     lagrange_basis,
@@ -29,6 +30,7 @@ __all__ = [
     "bind_cells",
     "bind_combine",
     "bind_decoding_vector",
+    "bind_edges",
     "bind_encode",
     "bind_functional",
     "bind_polar",

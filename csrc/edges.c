@@ -1,0 +1,221 @@
+/* Decoding vectors of messages that are each the sum of two blocks: edges of a graph on the blocks. */
+#include <string.h>
+
+#include "levels.h"
+
+/* Conjugate gradients end when what they lack is this small, relative and squared, or after so many steps:
+ * the vector is then as short as can be to a part in a thousand or so. */
+static const double SHORT = 1e-6;
+enum { STEPS = 100 };
+
+/* A graph of the edges that came, and the room that is worked in. */
+typedef struct {
+    int64_t n, m; /* vertices, edges */
+    const double *weight;
+    int64_t *slot, *u, *v;          /* of each edge: its place among the survivors, and its ends */
+    int64_t *first, *at;            /* edges at[first[i] .. first[i+1]-1] meet at vertex i */
+    int64_t *order, *part;          /* vertices as they are reached; where in it each component begins */
+    int64_t parts;
+    int64_t *via;                   /* edge by which a vertex is reached; of the first one of a component,
+                                     * an edge within a side, -1 if there is none */
+    int64_t *side;                  /* 1 or -1; 0: not reached */
+    double *value, *share;          /* of each edge; and 1 over the weight of its ends */
+    double *wanted, *lacking;       /* at each vertex: of the sum of its edges */
+    double *scale, *step, *back, *y; /* of `shorten` */
+} graph;
+
+static void collect(graph *g, const fgc_edges *of, const int64_t *place)
+{
+    memset(g->first, 0, (size_t)(g->n + 2) * sizeof *g->first);
+    g->m = 0;
+    for (int64_t i = 0; i < of->messages; i++)
+        if (place[i]) {
+            const int64_t j = g->m++, u = of->ends[2 * i], v = of->ends[2 * i + 1];
+            g->slot[j] = place[i] - 1;
+            g->u[j] = u;
+            g->v[j] = v;
+            g->share[j] = 1 / (g->weight[u] + g->weight[v]);
+            g->first[u + 2]++;
+            g->first[v + 2]++;
+        }
+    for (int64_t i = 2; i <= g->n; i++)
+        g->first[i + 1] += g->first[i];
+    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] grows from the beginning of i to its end */
+        g->at[g->first[g->u[j] + 1]++] = j;
+        g->at[g->first[g->v[j] + 1]++] = j;
+    }
+}
+
+static void explore(graph *g)
+{
+    int64_t end = 0;
+    memset(g->side, 0, (size_t)g->n * sizeof *g->side);
+    g->parts = 0;
+    for (int64_t root = 0; root < g->n; root++) {
+        if (g->side[root])
+            continue;
+        int64_t ahead = end;
+        g->part[g->parts++] = end;
+        g->order[end++] = root;
+        g->side[root] = 1;
+        g->via[root] = -1;
+        for (; ahead < end; ahead++) {
+            const int64_t here = g->order[ahead];
+            for (int64_t l = g->first[here]; l < g->first[here + 1]; l++) {
+                const int64_t j = g->at[l], there = g->u[j] + g->v[j] - here;
+                if (!g->side[there]) {
+                    g->side[there] = -g->side[here];
+                    g->via[there] = j;
+                    g->order[end++] = there;
+                } else if (g->side[there] == g->side[here] && g->via[root] < 0) {
+                    g->via[root] = j;
+                }
+            }
+        }
+    }
+    g->part[g->parts] = end;
+}
+
+/* What sums of edges can be, nearest to 1; whether that is 1 everywhere. */
+static int aim(graph *g)
+{
+    int exact = 1;
+    for (int64_t c = 0; c < g->parts; c++) {
+        const int64_t begin = g->part[c], end = g->part[c + 1];
+        int64_t more = 0;
+        double inverse = 0;
+        for (int64_t l = begin; l < end; l++) {
+            more += g->side[g->order[l]];
+            inverse += 1 / g->weight[g->order[l]];
+        }
+        if (g->via[g->order[begin]] >= 0)
+            more = 0;
+        for (int64_t l = begin; l < end; l++) {
+            const int64_t i = g->order[l];
+            g->wanted[i] = 1 - (double)(g->side[i] * more) / (g->weight[i] * inverse);
+        }
+        if (end - begin == 1)
+            g->wanted[g->order[begin]] = 0; /* without rounding: no edge could make up for it */
+        exact &= more == 0;
+    }
+    return exact;
+}
+
+/* out = sums at vertices of share (x[u] + x[v]) */
+static void spread(const graph *g, const double *x, double *out)
+{
+    memset(out, 0, (size_t)g->n * sizeof *out);
+    for (int64_t j = 0; j < g->m; j++) {
+        const double both = g->share[j] * (x[g->u[j]] + x[g->v[j]]);
+        out[g->u[j]] += both;
+        out[g->v[j]] += both;
+    }
+}
+
+/* Values share (y[u] + y[v]), the shortest whose sums are as wanted: conjugate gradients for y. */
+static void shorten(graph *g)
+{
+    double *const r = g->lacking, *const p = g->step, *const q = g->back, *const y = g->y;
+    double square = 0;
+    for (int64_t i = 0; i < g->n; i++)
+        p[i] = 0.5;
+    spread(g, p, g->scale); /* sums of shares */
+    for (int64_t i = 0; i < g->n; i++) {
+        g->scale[i] = g->scale[i] > 0 ? 1 / g->scale[i] : 0;
+        r[i] = g->wanted[i];
+        p[i] = g->scale[i] * r[i];
+        y[i] = 0;
+        square += r[i] * p[i];
+    }
+    const double enough = SHORT * square;
+    for (int steps = 0; steps < STEPS && square > enough; steps++) {
+        double curve = 0, next = 0;
+        spread(g, p, q);
+        for (int64_t i = 0; i < g->n; i++)
+            curve += p[i] * q[i];
+        if (!(curve > 0))
+            break;
+        for (int64_t i = 0; i < g->n; i++) {
+            y[i] += square / curve * p[i];
+            r[i] -= square / curve * q[i];
+            next += g->scale[i] * r[i] * r[i];
+        }
+        for (int64_t i = 0; i < g->n; i++)
+            p[i] = g->scale[i] * r[i] + next / square * p[i];
+        square = next;
+    }
+    for (int64_t j = 0; j < g->m; j++)
+        g->value[j] = g->share[j] * (y[g->u[j]] + y[g->v[j]]);
+}
+
+/* What sums still lack is moved from the leaves of each component to its root. Where an edge is within a
+ * side, it takes up half of what would arrive there, and sends the other half after it. */
+static void settle(graph *g)
+{
+    memcpy(g->lacking, g->wanted, (size_t)g->n * sizeof *g->lacking);
+    for (int64_t j = 0; j < g->m; j++) {
+        g->lacking[g->u[j]] -= g->value[j];
+        g->lacking[g->v[j]] -= g->value[j];
+    }
+    for (int64_t c = 0; c < g->parts; c++) {
+        const int64_t begin = g->part[c], end = g->part[c + 1], odd = g->via[g->order[begin]];
+        if (odd >= 0) {
+            double sum = 0;
+            for (int64_t l = begin; l < end; l++)
+                sum += (double)g->side[g->order[l]] * g->lacking[g->order[l]];
+            sum *= 0.5 * (double)g->side[g->u[odd]];
+            g->value[odd] += sum;
+            g->lacking[g->u[odd]] -= sum;
+            g->lacking[g->v[odd]] -= sum;
+        }
+        for (int64_t l = end - 1; l > begin; l--) {
+            const int64_t i = g->order[l], j = g->via[i];
+            g->value[j] += g->lacking[i];
+            g->lacking[g->u[j] + g->v[j] - i] -= g->lacking[i];
+        }
+    }
+}
+
+fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
+                            int64_t f)
+{
+    const int64_t n = of->vertices, m = of->messages;
+    int64_t *whole = work;
+    int64_t *const place = whole;
+    graph g = {.n = n, .weight = of->weight};
+    g.slot = place + m;
+    g.u = g.slot + m;
+    g.v = g.u + m;
+    g.at = g.v + m;
+    g.first = g.at + 2 * m;
+    g.order = g.first + n + 2;
+    g.part = g.order + n;
+    g.via = g.part + n + 1;
+    g.side = g.via + n;
+    g.value = (double *)(g.side + n);
+    g.share = g.value + m;
+    g.wanted = g.share + m;
+    g.lacking = g.wanted + n;
+    g.scale = g.lacking + n;
+    g.step = g.scale + n;
+    g.back = g.step + n;
+    g.y = g.back + n;
+    memset(place, 0, (size_t)m * sizeof *place);
+    for (int64_t l = 0; l < f; l++) {
+        const int64_t i = survivors[l];
+        if ((uint64_t)i >= (uint64_t)m)
+            return FGC_OUT_OF_RANGE;
+        if (place[i])
+            return FGC_DUPLICATE;
+        place[i] = l + 1;
+    }
+    collect(&g, of, place);
+    explore(&g);
+    if (!aim(&g) && f < of->need)
+        return FGC_TOO_FEW;
+    shorten(&g);
+    settle(&g);
+    for (int64_t j = 0; j < g.m; j++)
+        out[g.slot[j]] = g.value[j];
+    return FGC_OK;
+}
