@@ -22,11 +22,13 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .codes import (
+        BIBDCode,
         BinaryCode,
         Code,
         CouponCollector,
         CyclicRepetition,
         FractionalRepetition,
+        GraphCode,
         Grouped,
         LagrangeCode,
         LinearCode,
@@ -48,12 +50,14 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _LAZY = {
+    "BIBDCode": "codes",
     "BinaryCode": "codes",
     "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
     "Dataset": "data",
     "FractionalRepetition": "codes",
+    "GraphCode": "codes",
     "Grouped": "codes",
     "History": "history",
     "LagrangeCode": "codes",
@@ -95,6 +99,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "BIBDCode",
     "BinaryCode",
     "CheckpointError",
     "Code",
@@ -103,6 +108,7 @@ __all__ = [
     "CyclicRepetition",
     "Dataset",
     "FractionalRepetition",
+    "GraphCode",
     "Grouped",
     "History",
     "InstabilityWarning",

@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from fastgc import (
+    BIBDCode,
     BinaryCode,
     CouponCollector,
     CyclicRepetition,
     FractionalRepetition,
+    GraphCode,
     Grouped,
     LagrangeCode,
     LinearCode,
@@ -64,6 +66,10 @@ SMALL = [
     Grouped([ReedSolomon(3, 4, stragglers=1), ReedSolomon(4, stragglers=2)]),
     Grouped([BinaryCode(4, 5, stragglers=1), BinaryCode(3, stragglers=1)]),
     Grouped([Uncoded(2, load=2), ReedSolomon(3, stragglers=1), BinaryCode(3, stragglers=1)]),
+    GraphCode(6, graph="complete"),
+    GraphCode(8, 9, degree=3),
+    GraphCode(5, graph=[[0, 1], [1, 2], [2, 0], [3, 4], [3, 4]]),
+    BIBDCode(7),
 ]
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
 
@@ -87,6 +93,7 @@ LARGE = [
     LagrangeCode(40, load=4, messages=4, nodes="roots"),
     LagrangeCode(100, load=10, messages=5, nodes="roots"),
     Grouped([ReedSolomon(40, stragglers=4)] * 2 + [BinaryCode(60, stragglers=7)]),
+    GraphCode(200, degree=6),
 ]
 LARGE_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(LARGE)]
 

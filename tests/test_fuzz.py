@@ -33,10 +33,12 @@ from strength import much
 
 import fastgc
 from fastgc import (
+    BIBDCode,
     BinaryCode,
     CouponCollector,
     CyclicRepetition,
     FractionalRepetition,
+    GraphCode,
     Grouped,
     LagrangeCode,
     LinearCode,
@@ -669,6 +671,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
 }
 
 REST: dict[str, Callable[[np.random.Generator], Call]] = {
+    "BIBDCode": _plain(BIBDCode, n=7, k=14, design="projective", wait=5),
     "BinaryCode": _plain(
         BinaryCode,
         n=7,
@@ -682,6 +685,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
     ),
     "FractionalRepetition": _plain(FractionalRepetition, n=6, k=7, stragglers=1),
+    "GraphCode": _plain(GraphCode, n=12, k=12, degree=4, graph="random", wait=9, seed=1),
     "Grouped": _plain(Grouped, codes=[BinaryCode(4, stragglers=1), BinaryCode(3, stragglers=1)]),
     "LagrangeCode": _plain(
         LagrangeCode, n=4, k=4, load=2, messages=1, nodes=([0, 1], [2, 3, -1, -2]), strict=False

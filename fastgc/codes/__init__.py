@@ -5,6 +5,7 @@ from typing import Any
 
 from .._listing import listing
 from .base import Code, Recovery
+from .bibd import BIBDCode
 from .binary import BinaryCode
 from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
@@ -12,6 +13,7 @@ from .cyclic_repetition import CyclicRepetition
 from .decoding import BoundDecoder, Decoder
 from .encoding import BoundEncoder, Encoder
 from .fractional_repetition import FractionalRepetition
+from .graph import GraphCode
 from .grouped import Grouped, GroupedRound
 from .lagrange import LagrangeCode
 from .linear import LinearCode
@@ -27,6 +29,7 @@ from .ye_abbe import YeAbbe
 
 __all__ = [
     "Approximation",
+    "BIBDCode",
     "BinaryCode",
     "BoundDecoder",
     "BoundEncoder",
@@ -36,6 +39,7 @@ __all__ = [
     "Decoder",
     "Encoder",
     "FractionalRepetition",
+    "GraphCode",
     "Grouped",
     "GroupedRound",
     "LagrangeCode",

@@ -12,10 +12,13 @@ import numpy as np
 from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
 from .base import Code
+from .bibd import BIBDCode, design_for
 from .binary import BinaryCode
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
 from .fractional_repetition import FractionalRepetition
+from .graph import GraphCode
+from .graphs import max_degree
 from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
@@ -158,6 +161,22 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         LagrangeCode,
         "Lagrange, half as many messages",
         lambda load, **_: {"load": load + load % 2, "messages": (load + 1) // 2},
+    ),
+    (
+        "graph",
+        GraphCode,
+        "workers are edges of a random graph",
+        lambda n, s, load, seed, **_: {
+            "degree": min(max(load, 2), max_degree(n)),
+            "wait": n - s,
+            "seed": seed,
+        },
+    ),
+    (
+        "bibd",
+        BIBDCode,
+        "block design",
+        lambda n, s, **_: {"design": design_for(n, s + 1), "wait": n - s},
     ),
     ("linear", LinearCode, "any matrix", lambda **_: {}),
 ]

@@ -240,10 +240,10 @@ class Scheme(Assignment):
 
         Default: by a singular value decomposition, O(f k min(f, k)).
         """
-        rows = self.equations(survivors).rows
-        left, singular, _ = np.linalg.svd(rows)
+        left, singular, _ = np.linalg.svd(rows := self.equations(survivors).rows)
         rank = int((singular > singular[:1] * max(rows.shape) * np.finfo(np.float64).eps).sum())
         H = left[:, rank:].conj().T
+        H[np.abs(H) < max(rows.shape) * np.finfo(np.float64).eps] = 0  # of messages not in a check
         return Parity.of(H, error=np.linalg.norm(H @ rows, axis=1))
 
     # --------------------------------------------- what it may say: of precision and search

@@ -1,0 +1,246 @@
+"""Approximate codes by block designs (Kadhe, Koyluoglu, Ramchandran 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import as_array, check_index, check_integer
+from .base import Code
+from .fields import Field, prime_power
+from .graphs import complete
+from .rules import Blocks, Rule, check_wait
+
+__all__ = ["DESIGNS", "BIBDCode", "design_for"]
+
+Incidence = NDArray[np.bool_]
+
+
+class BIBDCode(Code):
+    """Workers are points of a balanced incomplete block design, partitions its blocks.
+
+    Every worker has r of b partitions, and any two workers have the same number, lambda, in common.
+    Whichever f messages came, least squares therefore combine them with the same coefficients,
+
+        a_i = r / (r - lambda + lambda f),
+
+    and leave out the same: the square of the residual is ``1 - r^2 f / (b (r - lambda + lambda
+    f))``. So nobody who chooses the stragglers can do more harm than chance. The gradient is exact
+    when all n messages came, and not before.
+
+    Parameters
+    ----------
+    n : int
+        Workers, the points.
+    k : int, optional
+        Partitions, a multiple of the number of blocks b; b by default. Groups of them take the
+        place of single ones.
+    design : str or (n, b) array, optional
+        One of
+
+        - ``"projective"``: lines of a projective plane over q elements, n = q^2 + q + 1 = b,
+          r = q + 1, lambda = 1;
+        - ``"affine"``: lines of an affine plane, n = q^2, b = q^2 + q, r = q + 1, lambda = 1;
+        - ``"hyperplanes"``: those of a projective space of m > 2 dimensions,
+          n = (q^(m+1) - 1) / (q - 1) = b, r = (q^m - 1) / (q - 1);
+        - ``"paley"``: the squares of a field of n elements and their translates, n = b a power of a
+          prime that is 3 modulo 4, r = (n - 1) / 2;
+        - ``"pairs"``: all pairs of workers, for any n: b = n (n - 1) / 2, r = n - 1, lambda = 1;
+
+        q being a power of a prime; or a matrix of 0 and 1 that says which partitions each worker
+        has. Default: the first of these that there is for n workers.
+    wait : int, optional
+        Workers that are waited for at most. Default: all n.
+
+    Attributes
+    ----------
+    design : str or None
+        Its name, if it has one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such design; says for which n there is.
+
+    Notes
+    -----
+    The optimal decoding vector of the paper. Points are workers, as in the paper, whose designs
+    are mostly symmetric, n = b: points and blocks may then change places.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.BIBDCode(13, wait=10)  # a projective plane over 3 elements
+    >>> code.load, code.design, round(code.residual(range(10)), 3)
+    (4, 'projective', 0.231)
+    """
+
+    is_complex = False
+    stragglers: int
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        design: str | ArrayLike | None = None,
+        wait: int | None = None,
+    ) -> None:
+        n = check_integer("n", n)
+        if n < 3:
+            raise ValueError(f"a design has at least 3 points, workers, not n={n}")
+        self.design: str | None = None
+        if design is None:
+            self.design = next(_designs(n)).name
+        elif isinstance(design, str):
+            self.design = design
+        incidence = _named(self.design, n) if self.design else _checked(design, n)
+        self._held = incidence
+        b = incidence.shape[1]
+        k = b if k is None else check_integer("k", k)
+        if k < 1 or k % b:
+            raise ValueError(f"k must be a multiple of the design's {b} blocks, not {k}")
+        self.n, self.k, self._size = n, k, k // b
+        # r and lambda
+        self._copies = int(incidence[0].sum())
+        self._common = int((incidence[0] & incidence[1]).sum())
+        self.load = self._copies * self._size
+        self.stragglers = 0
+        if wait is not None:
+            self.wait = check_wait(wait, n)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        blocks = np.flatnonzero(self._held[check_index("worker", worker, self.n)])
+        held = (blocks[:, None] * self._size + np.arange(self._size)).ravel()
+        return held, np.ones(held.size)
+
+    @cached_property
+    def rule(self) -> Rule:
+        return self.waiting(Blocks.one(self.n, self.n))
+
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        f = survivors.size
+        if self.wait is None and f < self.n:
+            self.raise_too_few(survivors)
+        r, common = self._copies, self._common
+        return np.full(f, r / (r - common + common * f))
+
+
+class _Design(NamedTuple):
+    """A design that there is: blocks are held by so many points each."""
+
+    name: str
+    holders: int
+    make: Callable[[], Incidence]
+
+
+def _designs(n: int) -> Iterator[_Design]:
+    """All designs of n points that have names."""
+    for q in filter(prime_power, range(2, n)):
+        if q * q + q + 1 == n:
+            yield _Design("projective", q + 1, partial(_hyperplanes, q, 2))
+    root = round(n**0.5)
+    if root * root == n and prime_power(root):
+        yield _Design("affine", root, partial(_affine, root))
+    for q in filter(prime_power, range(2, n)):
+        m, size = 3, q**3 + q * q + q + 1
+        while size < n:
+            m, size = m + 1, size * q + 1
+        if size == n:
+            yield _Design("hyperplanes", (q**m - 1) // (q - 1), partial(_hyperplanes, q, m))
+    if n > 3 and n % 4 == 3 and prime_power(n):
+        yield _Design("paley", n // 2, partial(_paley, n))
+    if n > 2:
+        yield _Design("pairs", 2, partial(_pairs, n))
+
+
+DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
+
+
+def design_for(n: int, holders: int) -> str:
+    """The design of n workers whose partitions lie on nearest to so many of them."""
+    return min(_designs(n), key=lambda design: abs(design.holders - holders)).name
+
+
+def _named(name: str, n: int) -> Incidence:
+    if name not in DESIGNS:
+        raise ValueError(f"design must be one of {', '.join(DESIGNS)} or a matrix, not {name!r}")
+    found = next((design.make for design in _designs(n) if design.name == name), None)
+    if found is None:
+        near = sorted(
+            (m for m in range(3, 2 * n + 40) if any(d.name == name for d in _designs(m))),
+            key=lambda m: abs(m - n),
+        )
+        known = ", ".join(map(str, sorted(near[:4])))
+        raise ValueError(
+            f"there is no design {name!r} of n={n} workers: there is one of {known}; "
+            f"of {n} there is {', '.join(d.name for d in _designs(n))}"
+        )
+    return found()
+
+
+def _checked(design: ArrayLike | None, n: int) -> Incidence:
+    """A matrix that somebody gave, or an error."""
+    given = as_array("design", design)
+    if given.ndim != 2 or len(given) != n:
+        raise ValueError(
+            f"design must be a matrix with a row for each of n={n} workers, not of shape "
+            f"{given.shape}"
+        )
+    if not np.isin(given, (0, 1)).all():
+        raise ValueError("design must consist of 0 and 1")
+    N = given.astype(np.int64)
+    for what, counts in (
+        ("each worker must have the same number of partitions", N.sum(axis=1)),
+        ("each partition must lie on the same number of workers", N.sum(axis=0)),
+        ("any two workers must have the same number in common", (N @ N.T)[np.triu_indices(n, 1)]),
+    ):
+        if np.ptp(counts):
+            raise ValueError(
+                f"it is no balanced design: {what}, not {counts.min()} and {counts.max()}"
+            )
+    if N.all() or not N.any():
+        raise ValueError("it is no incomplete design: each worker must have some of the partitions")
+    return given.astype(np.bool_)
+
+
+def _hyperplanes(q: int, m: int) -> Incidence:
+    """Points and hyperplanes of the projective space of m dimensions over q elements."""
+    field = Field.of(q)
+    # up to factors: the first coordinate that is not 0 is 1
+    points = np.array(
+        [x for x in product(range(q), repeat=m + 1) if any(x) and next(filter(None, x)) == 1]
+    )
+    total = np.zeros((len(points), len(points)), dtype=np.int64)
+    for i in range(m + 1):
+        total = field.plus[total, field.times[points[:, None, i], points[:, i]]]
+    incident: Incidence = total == 0
+    return incident
+
+
+def _affine(q: int) -> Incidence:
+    """Points and lines of the affine plane over q elements: y = s x + t, and x = t."""
+    field = Field.of(q)
+    x, y = (each.ravel() for each in np.indices((q, q)))
+    lines = [y == field.plus[field.times[slope, x], t] for slope in range(q) for t in range(q)]
+    return np.stack([*lines, *(x == t for t in range(q))], axis=1)
+
+
+def _paley(q: int) -> Incidence:
+    """Elements of a field, and the translates of its squares."""
+    field = Field.of(q)
+    incident = np.zeros((q, q), dtype=np.bool_)
+    incident[field.plus[:, field.squares()], np.arange(q)[:, None]] = True
+    return incident
+
+
+def _pairs(n: int) -> Incidence:
+    pairs = complete(n)
+    incident = np.zeros((n, len(pairs)), dtype=np.bool_)
+    incident[pairs.T, np.arange(len(pairs))] = True
+    return incident

@@ -1,0 +1,289 @@
+"""Approximate codes whose workers are edges of a graph (Glasgow, Wootters 2021)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import kernels
+from .._arrays import check_index, check_integer
+from . import graphs
+from .base import Code
+from .cache import VectorFunction, filling
+from .random_assignment import check_seed
+from .rules import Rule, Tally, check_wait
+from .span import tolerated
+from .trust import DOUBLE
+
+__all__ = ["GraphCode", "Parts"]
+
+# Blocks, at most, of graphs whose eigenvalues are computed, and whose least cut is looked for, and
+# workers, of codes of which all sets are tried: each takes half a second.
+BLOCKS_SOLVED, BLOCKS_CUT, WORKERS_TRIED = 1024, 200, 100
+
+
+class GraphCode(Code):
+    """Workers are edges of a graph on blocks of partitions: each sums the two blocks at its ends.
+
+    Messages of a component of the graph that is not bipartite give all of it exactly. Of a
+    bipartite one with sides L and R, and blocks of equal size, least squares count each block of L
+    1 - (|L| - |R|) / (|L| + |R|) times, and each of R 1 + (|L| - |R|) / (|L| + |R|) times. The
+    decoding vector takes time linear in blocks and messages: of all that leave out the least it is
+    a short one, so that roundings are hardly amplified (see `fastgc.kernels.bind_edges`).
+
+    With `wait` a round ends with the messages of `wait` workers at the latest, and before that as
+    soon as what came is exact. Where each worker straggles with probability p, what is left out
+    falls about as fast as p to the power of the degree, the probability that nothing comes of a
+    block. If the graph is well connected, any fewer stragglers than the degree are tolerated
+    exactly, and no code of real coefficients tolerates more at this load.
+
+    Parameters
+    ----------
+    n : int
+        Workers, the edges.
+    k : int, optional
+        Partitions, at least as many as there are blocks, which are as even as can be. Default: n,
+        or the number of blocks, if that is larger.
+    degree : int, optional
+        Workers that hold each block; there are 2 n / degree blocks. Not needed where `graph` says
+        it. With k = n it is the load.
+    graph : str or (n, 2) integer array
+        One of
+
+        - ``"random"``: degrees differ by one where 2 n / degree is no integer;
+        - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
+        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.codes.graphs`;
+        - ``"complete"``: all pairs of blocks;
+
+        or the edges themselves: pairs of numbers of blocks, without loops.
+    wait : int, optional
+        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+    seed : int, default 0
+        Of "random" and "cayley".
+
+    Attributes
+    ----------
+    blocks : int
+    ends : (n, 2) int64 array
+        The blocks of each worker.
+
+    Raises
+    ------
+    ValueError
+        If there is no such graph, or it is one of which not even all messages are exact and there
+        is no `wait`; says what there is.
+
+    Notes
+    -----
+    The matrix A of Glasgow and Wootters' Definition II.2 is the transpose of B, for blocks in place
+    of partitions, and their optimal decoding is this one. Their codes are told from those whose
+    workers are vertices, `ExpanderCode`.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.GraphCode(10, degree=4, graph="complete")  # 5 blocks of 2 partitions
+    >>> code.stragglers, code.loads.tolist()[:3]
+    (3, [4, 4, 4])
+    >>> code = fastgc.GraphCode(10, degree=4, graph="complete", wait=5)
+    >>> round(code.residual([0, 1, 2, 3, 4]), 3)  # those of block 0, and blocks 1 and 2
+    0.0
+    """
+
+    is_complex = False
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        degree: int | None = None,
+        graph: str | ArrayLike = "random",
+        wait: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        n = check_integer("n", n)
+        self.seed = check_seed(seed)
+        if degree is not None:
+            degree = check_integer("degree", degree)
+        if isinstance(graph, str):
+            self.ends = graphs.with_edges(graph, n, degree, self.seed)
+        else:
+            self.ends = graphs.check_edges(graph)
+            if degree is not None:
+                raise ValueError("degree is that of the graph whose edges are given: leave it out")
+        if len(self.ends) != n:
+            raise ValueError(f"{n} workers need as many edges, but the graph has {len(self.ends)}")
+        self.blocks = int(self.ends.max()) + 1
+        k = max(n, self.blocks) if k is None else check_integer("k", k)
+        if k < self.blocks:
+            raise ValueError(f"k must be at least the number of blocks, {self.blocks}, not {k}")
+        self.n, self.k = n, k
+        sizes = k // self.blocks + (np.arange(self.blocks) < k % self.blocks)
+        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
+        self._sizes = sizes
+        if wait is not None:
+            self.wait = check_wait(wait, n)
+        elif self._exactly.missing(np.arange(n)):
+            raise ValueError(
+                "not even all messages give the gradient, for a component of the graph is "
+                "bipartite with sides of different sizes: say how many workers are waited for, by "
+                "wait=, or add an edge within a side"
+            )
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        worker = check_index("worker", worker, self.n)
+        held = np.concatenate(
+            [np.arange(self._cuts[v], self._cuts[v + 1]) for v in self.ends[worker]]
+        )
+        return held, np.ones(held.size)
+
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        return self._sizes[self.ends].sum(axis=1)  # type: ignore[no-any-return]
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self.loads.astype(np.float64)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self.row_sums / self.wanted
+
+    # ------------------------------------------------------------------------------ decoding
+
+    @property
+    def _exactly(self) -> Parts:
+        return Parts(self.ends, self.blocks)
+
+    @cached_property
+    def rule(self) -> Rule:
+        return self._exactly if self.wait is None else self.waiting(self._exactly)
+
+    @cached_property
+    def stragglers(self) -> int | None:
+        """Workers of which nothing need come in the worst case, s; None if it is not known.
+
+        One less than the least degree, where that is proved by eigenvalues and the graph's edge
+        connectivity; else by trying all sets, of small codes.
+        """
+        degrees = np.bincount(self.ends.ravel())
+        least = int(degrees.min())
+        if self.blocks <= BLOCKS_SOLVED and self._tolerates(least - 1, degrees):
+            return least - 1
+        if self.n > WORKERS_TRIED:
+            return None
+        return tolerated(self.n, lambda came: not self._exactly.missing(np.array(came, np.int64)))
+
+    def _tolerates(self, s: int, degrees: NDArray[np.int64]) -> bool:
+        """Whether it is proved that s stragglers are tolerated, one less than the least degree.
+
+        What is left of the graph is connected. If all degrees are equal, s + 1, and the number of
+        blocks is even, it is exact: if it is bipartite, sides that differ do so by two or more, so
+        that s + 1 stragglers or more lie within one. Otherwise it is not bipartite: whatever the
+        sides, ``blocks / 4`` times the lowest eigenvalue of D + A, or more, edges lie within them.
+        """
+        A, D = graphs.adjacency(self.ends, self.blocks), np.diag(degrees)
+        if not (self._is_connected_without(s, A, D)):
+            return False
+        if self.blocks % 2 == 0 and (degrees == s + 1).all():
+            return True
+        return self.blocks / 4 * float(np.linalg.eigvalsh(D + A)[0]) > s + 1e-6
+
+    def _is_connected_without(self, s: int, A: NDArray[np.float64], D: NDArray[np.int64]) -> bool:
+        """Whether it is proved that the graph stays connected without any s edges.
+
+        If no edge is there twice, sets of fewer than s + 2 blocks have s + 1 edges to the rest. Of
+        any a blocks there are ``a (blocks - a) / blocks`` times the second eigenvalue of D - A, or
+        more.
+        """
+        if s == 0:
+            return graphs.components(self.ends, self.blocks) == 1
+        larger = (s + 2) * (self.blocks - s - 2) / self.blocks
+        if A.max() <= 1 and larger * float(np.linalg.eigvalsh(D - A)[1]) > s + 1e-6:
+            return True
+        if self.blocks > BLOCKS_CUT:
+            return False
+        return graphs.edge_connectivity(self.ends, self.blocks) > s
+
+    @cached_property
+    def _plan(self) -> kernels.EdgesPlan:
+        need = self.n if self.wait is None else self.wait
+        return kernels.EdgesPlan(self.ends, self._sizes.astype(np.float64), need)
+
+    def bind_vector(
+        self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
+    ) -> VectorFunction:
+        return filling(self, kernels.bind_edges(self._plan, survivors, vector), survivors)
+
+    def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
+        plan = self._plan if self.wait is None else self._plan._replace(need=0)
+        found = self._empty_vector(survivors.size)
+        filling(self, kernels.bind_edges(plan, survivors, found), survivors)(survivors.size, "auto")
+        return found
+
+
+class Parts(NamedTuple):
+    """Messages are edges: every component has an odd cycle, or sides of as many vertices.
+
+    Attributes
+    ----------
+    ends : (messages, 2) int64 array
+    vertices : int
+    """
+
+    ends: NDArray[np.int64]
+    vertices: int
+
+    def missing(self, survivors: NDArray[np.int64]) -> int:
+        tally = _PartsTally(self)
+        for message in survivors.tolist():
+            tally.add(message)
+        return -(-tally.lacking // 2)  # an edge joins two components
+
+    def tally(self) -> Tally:
+        return _PartsTally(self)
+
+
+class _PartsTally:
+    """Follows components by a forest: of each vertex its parent, and whether on the same side."""
+
+    def __init__(self, rule: Parts) -> None:
+        self._ends, self._vertices = rule.ends.tolist(), rule.vertices
+        self.reset()
+
+    def reset(self) -> None:
+        n = self._vertices
+        self._parent, self._sign = list(range(n)), [1] * n
+        # of each root: members, how many more there are on its side, and whether a cycle is odd
+        self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
+        self.lacking = n  # components that are not exact
+
+    def _root(self, vertex: int) -> tuple[int, int]:
+        side = 1
+        while (parent := self._parent[vertex]) != vertex:
+            side *= self._sign[vertex]
+            vertex = parent
+        return vertex, side
+
+    def _lacks(self, root: int) -> bool:
+        return self._more[root] != 0 and not self._odd[root]
+
+    def add(self, message: int) -> bool:
+        (u, one), (v, other) = map(self._root, self._ends[message])
+        if u != v:
+            self.lacking -= self._lacks(u) + self._lacks(v)
+            if self._size[u] < self._size[v]:
+                u, v = v, u
+            self._parent[v], self._sign[v] = u, -one * other
+            self._size[u] += self._size[v]
+            self._more[u] += self._sign[v] * self._more[v]
+            self._odd[u] |= self._odd[v]
+            self.lacking += self._lacks(u)
+        elif one == other and not self._odd[u]:
+            self.lacking -= self._lacks(u)
+            self._odd[u] = True
+        return self.lacking == 0

@@ -1,0 +1,275 @@
+"""Codes whose workers are edges of a graph, and the graphs they are made of."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc import GraphCode, NotDecodableError, codes
+from fastgc.codes import graphs
+from fastgc.codes.fields import Field, prime_power
+
+pytestmark = pytest.mark.any_backend
+
+
+def spectrum(edges):
+    return np.sort(np.linalg.eigvalsh(graphs.adjacency(edges, int(edges.max()) + 1)))
+
+
+def simple(edges):
+    return (edges[:, 0] != edges[:, 1]).all() and len(np.unique(np.sort(edges), axis=0)) == len(
+        edges
+    )
+
+
+# ------------------------------------------------------------------------------------- fields
+
+
+@pytest.mark.parametrize("q", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27])
+def test_fields_are_fields(q):
+    plus, times = Field.of(q)
+    each = np.arange(q)
+    for operation, one in (plus, 0), (times, 1):
+        np.testing.assert_array_equal(operation, operation.T)
+        np.testing.assert_array_equal(operation[one], each)
+        np.testing.assert_array_equal(operation[operation], operation[:, operation])
+    np.testing.assert_array_equal(times[:, plus], plus[times[:, :, None], times[:, None, :]])
+    assert (np.sort(times[1:, 1:], axis=1) == each[1:]).all()  # each has an inverse
+    assert (plus[each, Field.of(q).minus()] == 0).all()
+
+
+def test_powers_of_primes():
+    found = [q for q in range(1, 50) if prime_power(q)]
+    primes = [p for p in range(2, 50) if all(p % i for i in range(2, p))]
+    assert found == sorted(p**m for p in primes for m in range(1, 6) if p**m < 50)
+    assert prime_power(49) == (7, 2)
+    for q in (1, 6, 12):
+        with pytest.raises(ValueError, match="powers of primes"):
+            Field.of(q)
+
+
+# ------------------------------------------------------------------------------------- graphs
+
+
+@given(st.integers(3, 30), st.data())
+@settings(max_examples=60, deadline=None)
+def test_random_graphs_are_simple_connected_and_even(vertices, data):
+    most = vertices * (vertices - 1) // 2
+    count = data.draw(st.integers(min(most, int(1.5 * vertices)), most))
+    edges = graphs.random(vertices, count, data.draw(st.integers(0, 9)))
+    assert len(edges) == count
+    assert simple(edges)
+    assert graphs.components(edges, vertices) == 1
+    assert np.ptp(np.bincount(edges.ravel(), minlength=vertices)) <= 1
+
+
+def test_random_graphs_differ_by_seed():
+    first, again, other = (graphs.random(20, 40, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    # every edge is as likely as every other
+    drawn = sum(graphs.adjacency(graphs.random(6, 9, seed), 6) for seed in range(400))
+    assert abs(drawn[~np.eye(6, dtype=bool)] / 400 - 0.6).max() < 5 * np.sqrt(0.24 / 400)
+
+
+@pytest.mark.parametrize(("vertices", "degree"), [(20, 4), (21, 6), (20, 5), (9, 8), (5, 2)])
+def test_cayley_graphs(vertices, degree):
+    edges = graphs.cayley(vertices, degree, 0)
+    assert simple(edges)
+    assert (np.bincount(edges.ravel()) == degree).all()
+    assert graphs.components(edges, vertices) == 1
+    turned = graphs.adjacency((edges + 1) % vertices, vertices)
+    np.testing.assert_array_equal(turned, graphs.adjacency(edges, vertices))
+    others = [graphs.cayley(vertices, degree, seed) for seed in range(3)]
+    assert len({np.abs(spectrum(e)[:-1]).max().round(9) for e in others}) <= 3
+
+
+@pytest.mark.parametrize("q", [5, 9, 13, 25])
+def test_paley_graphs_have_the_spectrum_they_are_known_for(q):
+    expected = np.repeat([(-1 - q**0.5) / 2, (-1 + q**0.5) / 2], q // 2)
+    np.testing.assert_allclose(spectrum(graphs.paley(q)), [*expected, (q - 1) / 2], atol=1e-9)
+
+
+@pytest.mark.parametrize(("p", "q", "vertices"), [(17, 13, 1092), (29, 13, 1092)])
+def test_lps_graphs_are_ramanujan(p, q, vertices):
+    edges = graphs.lps(p, q)
+    assert simple(edges)
+    assert (np.bincount(edges.ravel(), minlength=vertices) == p + 1).all()
+    found = spectrum(edges)
+    assert found[-1] == pytest.approx(p + 1)
+    assert np.abs(found[:-1]).max() <= 2 * p**0.5
+
+
+def test_a_bipartite_lps_graph():
+    edges = graphs.lps(5, 13)  # 5 is no square modulo 13
+    assert simple(edges)
+    assert (np.bincount(edges.ravel()) == 6).all()
+    assert edges.max() + 1 == 13 * (13**2 - 1)
+    found = np.abs(spectrum(edges))
+    assert (found > 2 * 5**0.5).sum() == 2  # 6 and -6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_edge_connectivity_against_all_cuts(seed):
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(itertools.combinations(range(6), 2)))
+    edges = pairs[rng.random(15) < 0.6]
+    edges = np.concatenate([edges, pairs[:1]])
+    least = min(
+        sum((u in side) != (v in side) for u, v in edges.tolist())
+        for size in (1, 2, 3)
+        for side in itertools.combinations(range(6), size)
+    )
+    assert graphs.edge_connectivity(edges, 6) == least
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 2, "degree": 2}, "has 3 edges or more, not 2"),
+        ({"n": 12, "degree": 7}, r"degree must be in 2 .. 4 for 12 edges"),
+        ({"n": 12}, "give degree="),
+        ({"n": 14, "degree": 3, "graph": "cayley"}, "divides 28, such as 2, 4, not 3"),
+        ({"n": 18, "degree": 4, "graph": "cayley"}, None),
+        ({"n": 40, "degree": 4, "graph": "paley"}, "such as 13, 17, 25, not 20"),
+        ({"n": 20, "degree": 4, "graph": "complete"}, "has degree 9, not 4"),
+        ({"n": 12, "degree": 4, "graph": "lps"}, "such as 6, 14, 18 or 30, not 4"),
+        ({"n": 21, "degree": 6, "graph": "lps"}, "have 2184, 4896, 12180, 50616 or more"),
+        ({"n": 12, "degree": 4, "graph": "star"}, "must be one of random, cayley"),
+        ({"n": 3, "graph": [[0, 1], [0, 2], [3, 3]]}, "edge 2 of the graph leads from 3 to itself"),
+        ({"n": 3, "graph": [[0, 1], [0, 2], [0, 4]]}, "vertex 3 of the graph has no edge"),
+        ({"n": 3, "graph": [[0, 1], [0, 2], [-1, 1]]}, "numbered from 0, but graph has -1"),
+        ({"n": 2, "graph": [[0, 1], [1, 2], [2, 0]]}, "2 workers need as many edges"),
+        ({"n": 2, "graph": [0, 1]}, "two vertices each"),
+        ({"n": 3, "degree": 2, "graph": [[0, 1], [1, 2], [2, 0]]}, "leave it out"),
+        ({"n": 2, "k": 3, "graph": [[0, 1], [0, 2]]}, "bipartite with sides of different sizes"),
+        ({"n": 10, "k": 4, "graph": "complete"}, "at least the number of blocks, 5, not 4"),
+        ({"n": 10, "graph": "complete", "wait": 11}, "wait must be in 1 .. n = 10"),
+        ({"n": 10, "degree": 4, "seed": -1}, "seed must not be negative"),
+    ],
+)
+def test_errors_say_what_is_possible(arguments, says):
+    if says is None:
+        assert GraphCode(**arguments).blocks == 9
+        return
+    with pytest.raises(ValueError, match=says):
+        GraphCode(**arguments)
+
+
+def test_edges_must_be_integers():
+    with pytest.raises(TypeError, match="numbers of vertices, not float64"):
+        GraphCode(2, graph=[[0.0, 1.0], [1.0, 2.0]])
+
+
+# -------------------------------------------------------------------------------------- codes
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("graph", ["random", "cayley"])
+def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):
+    # by trying all sets of silent workers, one more included
+    for blocks in (7, 8):
+        if blocks * degree % 2:
+            continue
+        n = blocks * degree // 2
+        code = GraphCode(n, degree=degree, graph=graph)
+        found = next(
+            s
+            for s in itertools.count()
+            if any(
+                code._exactly.missing(np.delete(np.arange(n), lost))
+                for lost in itertools.combinations(range(n), s + 1)
+            )
+        )
+        assert code.stragglers == found
+
+
+@pytest.mark.parametrize(
+    ("edges", "s"),
+    [
+        ([[0, 1], [1, 2], [2, 0]], 0),  # two edges of it are a path of three blocks
+        ([[0, 1], [1, 2], [2, 3], [3, 0]], 1),
+        ([[0, 1], [1, 2], [2, 3]], 0),
+        ([[0, 1], [0, 1], [1, 2], [2, 0]], 0),
+        ([[0, 1], [0, 1], [2, 3], [2, 3]], 1),  # repetition
+    ],
+)
+def test_stragglers_of_small_graphs(edges, s):
+    assert GraphCode(len(edges), graph=edges).stragglers == s
+
+
+def test_stragglers_of_large_graphs():
+    assert GraphCode(600, degree=6).stragglers == 5
+    bridge = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5], [5, 3]]
+    assert GraphCode(7, graph=bridge).stragglers == 1  # both halves of it are exact without it
+    assert GraphCode(3000, degree=2).stragglers is None  # too many blocks to say
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_any_set_of_messages_is_decoded_as_well_as_can_be(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(8, 24))
+    code = GraphCode(n, n + int(rng.integers(9)), degree=3, wait=n // 2, seed=seed)
+    f = int(rng.integers(1, n + 1))
+    survivors = rng.permutation(n)[:f]
+    B = code.matrix()[survivors]
+    best = np.linalg.lstsq(B.T, np.ones(code.k))[0]
+    least = np.linalg.norm(best @ B - 1) / np.sqrt(code.k)
+    vector = code.vector(survivors)
+    np.testing.assert_allclose(vector @ B, best @ B, rtol=0, atol=1e-11)
+    assert np.linalg.norm(vector) <= 1.5 * np.linalg.norm(best) + 1e-9
+    assert code.residual(survivors) == pytest.approx(least, abs=1e-12)
+    exact = least < 1e-9
+    if exact or f >= n // 2:
+        np.testing.assert_array_equal(code.decoding_vector(survivors), vector)
+        assert code.decodable(survivors)
+        assert code.trust(survivors).relative_error == pytest.approx(least, abs=1e-12)
+    else:
+        assert not code.decodable(survivors)
+        with pytest.raises(NotDecodableError):
+            code.decoding_vector(survivors)
+
+
+def test_what_stragglers_leave_falls_with_the_degree():
+    # On average over all sets; at least the blocks of which nothing came, p^d of them.
+    for blocks, degree in ((4, 3), (5, 4)):
+        n = blocks * degree // 2
+        code = GraphCode(n, blocks, graph="complete", wait=1)
+        for p in (0.1, 0.3):
+            mean = 0.0
+            for came in itertools.product([False, True], repeat=n):
+                f = sum(came)
+                residual = code.residual(np.array(came)) if f else 1.0
+                mean += (1 - p) ** f * p ** (n - f) * residual**2
+            assert p**degree < mean < 3 * p**degree
+
+
+def test_the_name_makes_one_for_every_n():
+    for n, s in itertools.product(range(3, 40, 4), (0, 1, 3, 9)):
+        if s < n:
+            code = codes.make("graph", n, stragglers=s)
+            assert code.wait == n - s
+            assert code.load <= max(2 * (s + 1), 4)
+    assert codes.make("graph:degree=4,graph=complete", 10, stragglers=2).blocks == 5
+
+
+def test_rounds_end_with_so_many_messages():
+    code = GraphCode(12, degree=3, wait=7, seed=3)
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((12, 5))
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(12)]
+    heard = set()
+    for _ in range(30):
+        rnd, order = code.round(5), rng.permutation(12).tolist()
+        count = next(f for f, i in enumerate(order, 1) if rnd.receive(i, messages[i]))
+        heard.add(count)
+        came = np.array(order[:count])
+        expected = code.vector(came) @ code.matrix()[came] @ partials
+        np.testing.assert_allclose(rnd.gradient(), expected, atol=1e-12)
+        if code.residual(came) > 1e-9:
+            assert count == 7
+    assert 7 in heard
+    assert max(heard) == 7
