@@ -22,11 +22,13 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .codes import (
+        BernoulliCode,
         BIBDCode,
         BinaryCode,
         Code,
         CouponCollector,
         CyclicRepetition,
+        ExpanderCode,
         FractionalRepetition,
         GraphCode,
         Grouped,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         LinearCode,
         PartialWork,
         RandomAssignment,
+        RaptorCode,
         ReedSolomon,
         Round,
         Trust,
@@ -51,11 +54,13 @@ __version__ = "0.2.0"
 
 _LAZY = {
     "BIBDCode": "codes",
+    "BernoulliCode": "codes",
     "BinaryCode": "codes",
     "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
     "Dataset": "data",
+    "ExpanderCode": "codes",
     "FractionalRepetition": "codes",
     "GraphCode": "codes",
     "Grouped": "codes",
@@ -66,6 +71,7 @@ _LAZY = {
     "PartialWork": "codes",
     "RandomAssignment": "codes",
     "Record": "history",
+    "RaptorCode": "codes",
     "ReedSolomon": "codes",
     "Round": "codes",
     "SimulatedCluster": "engines",
@@ -100,6 +106,7 @@ _MODULES = (
 
 __all__ = [
     "BIBDCode",
+    "BernoulliCode",
     "BinaryCode",
     "CheckpointError",
     "Code",
@@ -107,6 +114,7 @@ __all__ = [
     "CouponCollector",
     "CyclicRepetition",
     "Dataset",
+    "ExpanderCode",
     "FractionalRepetition",
     "GraphCode",
     "Grouped",
@@ -120,6 +128,7 @@ __all__ = [
     "NotDecodableError",
     "PartialWork",
     "RandomAssignment",
+    "RaptorCode",
     "Record",
     "ReedSolomon",
     "Round",

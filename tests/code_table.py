@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from fastgc import (
+    BernoulliCode,
     BIBDCode,
     BinaryCode,
     CouponCollector,
     CyclicRepetition,
+    ExpanderCode,
     FractionalRepetition,
     GraphCode,
     Grouped,
@@ -70,6 +72,8 @@ SMALL = [
     GraphCode(8, 9, degree=3),
     GraphCode(5, graph=[[0, 1], [1, 2], [2, 0], [3, 4], [3, 4]]),
     BIBDCode(7),
+    ExpanderCode(7, 9, load=4),
+    BernoulliCode(7, load=3, seed=1),
 ]
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
 

@@ -33,10 +33,12 @@ from strength import much
 
 import fastgc
 from fastgc import (
+    BernoulliCode,
     BIBDCode,
     BinaryCode,
     CouponCollector,
     CyclicRepetition,
+    ExpanderCode,
     FractionalRepetition,
     GraphCode,
     Grouped,
@@ -44,6 +46,7 @@ from fastgc import (
     LinearCode,
     PartialWork,
     RandomAssignment,
+    RaptorCode,
     ReedSolomon,
     Uncoded,
     YeAbbe,
@@ -671,6 +674,9 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
 }
 
 REST: dict[str, Callable[[np.random.Generator], Call]] = {
+    "BernoulliCode": _plain(BernoulliCode, n=8, k=8, load=3, groups=2, within=0.7, wait=6, seed=1),
+    "ExpanderCode": _plain(ExpanderCode, n=8, k=9, load=3, graph="cayley", wait=6, seed=1),
+    "RaptorCode": _plain(RaptorCode, n=9, k=12, wait=7, missing=0.1, batches=5, seed=1),
     "BIBDCode": _plain(BIBDCode, n=7, k=14, design="projective", wait=5),
     "BinaryCode": _plain(
         BinaryCode,

@@ -5,6 +5,7 @@ from typing import Any
 
 from .._listing import listing
 from .base import Code, Recovery
+from .bernoulli import BernoulliCode
 from .bibd import BIBDCode
 from .binary import BinaryCode
 from .catalogue import make, names, register
@@ -12,6 +13,7 @@ from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
 from .decoding import BoundDecoder, Decoder
 from .encoding import BoundEncoder, Encoder
+from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
 from .grouped import Grouped, GroupedRound
@@ -19,6 +21,7 @@ from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
+from .raptor import RaptorCode
 from .reed_solomon import ReedSolomon
 from .round import Round
 from .streaming import Stream
@@ -30,6 +33,7 @@ from .ye_abbe import YeAbbe
 __all__ = [
     "Approximation",
     "BIBDCode",
+    "BernoulliCode",
     "BinaryCode",
     "BoundDecoder",
     "BoundEncoder",
@@ -38,6 +42,7 @@ __all__ = [
     "CyclicRepetition",
     "Decoder",
     "Encoder",
+    "ExpanderCode",
     "FractionalRepetition",
     "GraphCode",
     "Grouped",
@@ -46,6 +51,7 @@ __all__ = [
     "LinearCode",
     "PartialWork",
     "RandomAssignment",
+    "RaptorCode",
     "Recovery",
     "ReedSolomon",
     "Request",

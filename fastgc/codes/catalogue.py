@@ -12,10 +12,12 @@ import numpy as np
 from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
 from .base import Code
+from .bernoulli import BernoulliCode
 from .bibd import BIBDCode, design_for
 from .binary import BinaryCode
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
+from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
 from .graphs import max_degree
@@ -23,6 +25,7 @@ from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment, UncoveredError
+from .raptor import RaptorCode
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
@@ -178,6 +181,23 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         "block design",
         lambda n, s, **_: {"design": design_for(n, s + 1), "wait": n - s},
     ),
+    (
+        "expander",
+        ExpanderCode,
+        "workers are vertices of a random graph",
+        lambda n, s, load, seed, **_: {
+            "load": min(load + load * n % 2, n - 1),
+            "wait": n - s,
+            "seed": seed,
+        },
+    ),
+    (
+        "bgc",
+        BernoulliCode,
+        "Bernoulli assignment",
+        lambda n, s, load, seed, **_: {"load": load, "wait": n - s, "seed": seed},
+    ),
+    ("brc", RaptorCode, "batched raptor", lambda n, s, seed, **_: {"wait": n - s, "seed": seed}),
     ("linear", LinearCode, "any matrix", lambda **_: {}),
 ]
 for _name, _kind, _title, _given in _BUILT_IN:

@@ -1,0 +1,126 @@
+"""Approximate codes whose workers are vertices of a graph (Raviv, Tandon, Dimakis, Tamo 2018)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_index, check_integer
+from . import graphs
+from .base import Code
+from .random_assignment import check_seed
+from .rules import check_wait
+
+__all__ = ["ExpanderCode"]
+
+
+class ExpanderCode(Code):
+    """Workers are vertices of a regular graph: each sums the partitions of its neighbours.
+
+    B is the adjacency matrix. Of the messages of any f workers, least squares leave out little if
+    the graph is an expander: with d its degree, and `second` the largest of the other eigenvalues
+    in absolute value, the square of the residual is at most ``(second / d)^2 (n - f) / f``, where
+    partitions are groups of equal size (Raviv et al., section V). For that, all messages are
+    multiplied by n / (d f); least squares are at least as good, whoever chooses the stragglers.
+
+    Parameters
+    ----------
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default, at least n; where they are more, groups of them as even as can be
+        take the place of single ones.
+    load : int, optional
+        The degree: groups that each worker has. Not needed where `graph` says it.
+    graph : str or (edges, 2) integer array
+        "random", "cayley", "paley", "lps" or "complete" as in `GraphCode`, or edges of a regular
+        graph.
+    wait : int, optional
+        Workers that are waited for at most. Default: rounds wait until the gradient is exact.
+    seed : int, default 0
+        Of "random" and "cayley".
+
+    Attributes
+    ----------
+    edges : (n d / 2, 2) int64 array
+
+    Raises
+    ------
+    ValueError
+        If there is no such graph; says what there is.
+
+    Notes
+    -----
+    A decoding vector takes dense least squares, O(f k^2): 0.05 s for 400 workers, 1 s for 1,500.
+    Those of the sets used last are kept. `GraphCode` decodes in linear time.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.ExpanderCode(13, graph="paley", wait=10)
+    >>> round(code.second, 3), round(code.residual(range(10)), 3)
+    (2.303, 0.139)
+    """
+
+    is_complex = False
+
+    def __init__(
+        self,
+        n: int,
+        k: int | None = None,
+        *,
+        load: int | None = None,
+        graph: str | ArrayLike = "random",
+        wait: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        n = check_integer("n", n)
+        self.seed = check_seed(seed)
+        if isinstance(graph, str):
+            degree = {"complete": n - 1, "paley": (n - 1) // 2}.get(graph)
+            if load is not None:
+                degree = check_integer("load", load)
+            if degree is None:
+                raise ValueError("give load=, the degree of the graph")
+            self.edges = graphs.regular(graph, n, degree, self.seed)
+        else:
+            self.edges = graphs.check_edges(graph)
+            if load is not None:
+                raise ValueError(
+                    "load is the degree of the graph whose edges are given: leave it out"
+                )
+            if self.edges.max() + 1 != n:
+                raise ValueError(
+                    f"{n} workers are as many vertices, but the graph has {self.edges.max() + 1}"
+                )
+        A = graphs.adjacency(self.edges, n)
+        degrees = A.sum(axis=1)
+        if A.max() > 1 or np.ptp(degrees):
+            raise ValueError("the graph must be regular, without an edge that is there twice")
+        k = n if k is None else check_integer("k", k)
+        if k < n:
+            raise ValueError(f"k must be at least n={n}, not {k}")
+        self.n, self.k = n, k
+        self._degree = int(degrees[0])
+        self._neighbours = np.nonzero(A)[1].reshape(n, self._degree)
+        sizes = k // n + (np.arange(n) < k % n)
+        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
+        if wait is not None:
+            self.wait = check_wait(wait, n)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        near = self._neighbours[check_index("worker", worker, self.n)]
+        held = np.concatenate([np.arange(self._cuts[v], self._cuts[v + 1]) for v in near])
+        return held, np.ones(held.size)
+
+    @cached_property
+    def second(self) -> float:
+        """The largest eigenvalue of the graph in absolute value but for its degree, which is one.
+
+        It is the degree itself where the graph is bipartite or not connected: then there are
+        stragglers that do much harm.
+        """
+        values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
+        return float(max(abs(values[0]), abs(values[-2])))

@@ -1,0 +1,111 @@
+"""Batched raptor codes: their degrees, peeling against its definition, and what is promised."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgc import NotDecodableError, RaptorCode
+from fastgc.codes.raptor import degrees
+
+pytestmark = pytest.mark.any_backend
+
+
+@pytest.mark.parametrize("missing", [Fraction(1, 5), Fraction(1, 10), Fraction(1, 33)])
+def test_degrees_are_a_distribution_and_those_of_the_paper(missing):
+    D = int(1 / missing)
+    u = 2 * missing * (1 - 2 * missing) / (1 - 4 * missing) ** 2
+    exact = [u, *(Fraction(1, i * (i - 1)) for i in range(2, D + 1)), Fraction(1, D)]
+    assert sum(exact) == 1 + u
+    found = degrees(float(missing))
+    np.testing.assert_allclose(found, [float(p / (1 + u)) for p in exact], rtol=1e-12)
+
+
+def peeled(sums, batches):
+    """What can be had by taking known batches away from sums, by the definition."""
+    known = set()
+    while True:
+        new = {next(iter(left)) for s in sums if len(left := set(s) - known) == 1}
+        if not new:
+            return [b in known for b in range(batches)]
+        known |= new
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=80, deadline=None)
+def test_peeling(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    f = int(rng.integers(1, n + 1))
+    code = RaptorCode(
+        n,
+        n + int(rng.integers(20)),
+        wait=f,
+        batches=int(rng.integers(1, n + 1)),
+        missing=float(rng.uniform(0.05, 0.24)),
+        seed=seed,
+    )
+    survivors = rng.permutation(n)[:f]
+    vector, known = code.peel(survivors)
+    B = code.matrix()
+    first = code._cuts[:-1]  # a partition of each batch
+    sums = [np.flatnonzero(B[i, first]) for i in survivors.tolist()]
+    assert known.tolist() == peeled(sums, code.batches)
+    decoded = vector @ B[survivors]
+    np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code._cuts)), atol=1e-9)
+    # least squares are at least as good, and are what the rows ask for
+    np.testing.assert_array_equal(code.decoding_vector(survivors, "peeling"), vector)
+    best = np.linalg.lstsq(B[survivors].T, np.ones(code.k))[0]
+    least = np.linalg.norm(best @ B[survivors] - 1) / np.sqrt(code.k)
+    assert code.residual(survivors) == pytest.approx(least, abs=1e-9)
+    assert code.residual(survivors) <= code.residual(survivors, vector) + 1e-9
+
+
+def test_batches_are_those_of_the_paper():
+    # b = ceil(1 / log(n / s)) + 1 partitions in each
+    for n, s, b in ((200, 100, 3), (200, 20, 2), (200, 150, 5), (200, 0, 1)):
+        assert RaptorCode(n, wait=n - s).batches == n // b
+
+
+def test_hardly_more_is_missing_than_was_asked_for():
+    # The guarantee is one of probability, for large n: here of 40 draws of 400 workers. What is
+    # simulated is the part of batches that peeling does not give.
+    for missing, s in ((0.05, 200), (0.1, 200), (0.1, 80)):
+        left = []
+        for seed in range(40):
+            code = RaptorCode(400, wait=400 - s, missing=missing, seed=seed)
+            came = np.random.default_rng(seed).permutation(400)[: 400 - s]
+            left.append(1 - code.peel(came)[1].mean())
+        assert np.mean(left) < missing
+        assert np.mean(np.array(left) > 2 * missing) <= 0.05
+        mean_load = code.loads.mean() / (400 // code.batches)
+        assert mean_load < 2 * np.log(1 / missing)
+
+
+def test_rounds_end_with_as_many_messages_as_are_waited_for():
+    code = RaptorCode(20, wait=12, seed=3)
+    assert code.threshold == 12
+    few = [i for i in range(20) if code.loads[i] == code.loads.min()][:2]
+    assert not code.decodable(few)
+    for method in ("auto", "peeling"):
+        with pytest.raises(NotDecodableError):
+            code.decoding_vector(few, method)
+    with pytest.raises(ValueError, match='knows the method "auto", not'):
+        code.decoding_vector(range(12), "leja")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"missing": 0.25}, "less than 1/4, not 0.25"),
+        ({"missing": 0.0}, "more than 0"),
+        ({"batches": 21}, "batches must be in 1 .. k = 20, not 21"),
+        ({"wait": 21}, "wait must be in 1 .. n = 20"),
+        ({"k": 0}, "at least 1, not n=20, k=0"),
+    ],
+)
+def test_errors_say_what_is_possible(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        RaptorCode(**{"n": 20, "wait": 15} | arguments)
