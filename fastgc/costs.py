@@ -43,6 +43,13 @@ class Figures(NamedTuple):
         Median relative error of the decoded gradient.
     worst_error : float
         The largest.
+    residual : float
+        Part of the gradient that is left out, as `fastgc.codes.Approximation.residual`: root mean
+        square. 0 of codes that decode only what is exact.
+    worst_residual : float
+        The largest there can be, or what is known of it.
+    worst_is_known : bool
+        Whether it is the largest there can be. Otherwise it is that of random sets of survivors.
     """
 
     load: int
@@ -57,6 +64,9 @@ class Figures(NamedTuple):
     decode_seconds: float
     error: float
     worst_error: float
+    residual: float
+    worst_residual: float
+    worst_is_known: bool
 
 
 def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
@@ -104,4 +114,17 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
         float(np.median(times)),
         float(np.median(errors)),
         float(np.max(errors)),
+        *_left_out(code, sets, seed),
     )
+
+
+def _left_out(code: Code, sets: list[NDArray[np.int64]], seed: int) -> tuple[float, float, bool]:
+    """What these sets leave out on average; at worst they or others; whether that is the worst."""
+    if not code.approximate:
+        return 0.0, 0.0, True
+    left = np.array([code.residual(heard) for heard in sets])
+    waiting = code.residuals(seed=seed)
+    # of codes that wait for some workers nothing is worse than any so many
+    known = waiting.exhaustive and code.wait is not None
+    mean = float(np.sqrt(np.mean(left**2)))
+    return mean, max(waiting.worst, float(left.max())), known

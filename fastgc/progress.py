@@ -127,7 +127,8 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
     error predicted for one of them stands in the place of decoding. Where workers died, or
-    gradients were approximations, their numbers have columns.
+    gradients were approximations, their numbers have columns; and what these left out of the
+    gradient (`Record.residual`), root mean square over all rounds.
     """
     measure = histories[0].measure
     lengths = [len(history.rounds) for history in histories]
@@ -156,9 +157,9 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "rounding" if tracked else "dec. µs",
     ):
         table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for heading, shown in (("deaths", died), ("approx.", any(rough))):
+    for heading, shown in (("deaths", died), ("approx.", any(rough)), ("left out", any(rough))):
         if shown:
-            table.add_column(heading, justify="right", no_wrap=True)
+            table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
     for history, approximations in zip(histories, rough, strict=True):
         rounds, last = history.rounds, history.rounds[-1]
         seconds = history.seconds_to(target)
@@ -175,9 +176,14 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             if tracked
             else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
             *([str(last.deaths)] if died else []),
-            *([str(approximations)] if any(rough) else []),
+            *([str(approximations), _left_out(history)] if any(rough) else []),
         )
     return table
+
+
+def _left_out(history: History) -> str:
+    left = np.array([record.residual for record in history.rounds])
+    return f"{np.sqrt(np.mean(left**2)):.2g}"
 
 
 def spending_table(histories: Sequence[History], loss: float) -> Table:

@@ -1198,6 +1198,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
             "communication_load",
             "computations",
             "mean_exists",
+            "residual",
         }
     rs = found["rs"]
     assert (rs["load"], rs["workers"], rs["messages"]) == (2, 7, 7)
@@ -1311,6 +1312,7 @@ PLANNED = {
     "error",
     "trustworthy",
     "mean_exists",
+    "residual",
     "measured",
 }
 

@@ -1,5 +1,6 @@
 """Codes that wait for f workers, and approximate: when rounds end, and what they leave out."""
 
+from functools import partial
 from itertools import combinations
 from math import comb
 
@@ -7,10 +8,13 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc import FractionalRepetition, Grouped, LinearCode
+from fastgc import FractionalRepetition, Grouped, LinearCode, Uncoded
 from fastgc.codes.conformance import check
 from fastgc.codes.rules import Blocks, Waiting
+from fastgc.costs import measure
+from fastgc.delays import Exponential
 from fastgc.errors import NotDecodableError
+from fastgc.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 
@@ -228,3 +232,69 @@ def test_errors_of_arguments():
         FractionalRepetition(6, stragglers=1, load=2)
     with pytest.raises(ValueError, match=r"load=3 must make a whole number of copies"):
         FractionalRepetition(6, 4, load=3)
+
+
+SIMULATED = [
+    FractionalRepetition(12, load=2, wait=7),
+    LinearCode(np.eye(8) + np.roll(np.eye(8), 1, 1), wait=5),
+    Chunks(6, load=2, wait=3),
+    Shifts(5, load=5, wait=4),  # exact with the first message
+]
+
+
+@pytest.mark.parametrize("code", SIMULATED, ids=repr)
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_simulation_is_that_of_rounds(code, interrupted):
+    """Without a round for each, the same: when it was over, and what it left out."""
+    run = partial(simulate, code, Exponential(1.0), cost=0.1, rounds=80, interrupted=interrupted)
+    found, by_round = run(), run(method="round")
+    for name in ("times", "messages", "workers", "residuals"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(by_round, name))
+    assert found.residual == pytest.approx(np.sqrt(np.mean(found.residuals**2)))
+
+
+def test_simulated_residuals_follow_the_hypergeometric_law():
+    n, s, f = 12, 1, 7
+    code = FractionalRepetition(n, stragglers=s, wait=f)
+    found = simulate(code, Exponential(1.0), rounds=1000, seed=1)
+    assert found.residual**2 == pytest.approx(comb(n - s - 1, f) / comb(n, f), rel=0.1)
+    ignoring = simulate(Uncoded(10, tolerance=0.3), Exponential(1.0), rounds=50)  # by a kernel
+    np.testing.assert_allclose(ignoring.residuals, np.sqrt(3 / 7))
+    exact = simulate(FractionalRepetition(n, stragglers=s), Exponential(1.0), rounds=50)
+    assert (exact.residuals, exact.residual) == (None, 0.0)
+
+
+def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
+    late = fastgc.delays.Pareto(scale=1.0, shape=0.3)
+    exact = FractionalRepetition(6, stragglers=1)
+    with pytest.raises(ValueError, match="waits for all but 1 of the workers"):
+        simulate(exact, late, rounds=10)
+    assert simulate(FractionalRepetition(6, stragglers=1, wait=3), late, rounds=10).mean_exists
+    assert Shifts(9, load=2, wait=5).known_stragglers() == 4
+
+
+def test_a_plan_is_not_won_by_leaving_out_half():
+    """Approximate codes come last, unless as much may be left out."""
+    options = {"codes": ["fractional", "ignore:tolerance=0.5"], "rounds": 50, "seed": 0}
+    slow = Exponential(0.01)
+    found = fastgc.planning.plan(8, slow, 0.02, **options)
+    last = found.choices[-1]
+    assert last.name == "ignore:tolerance=0.5"
+    assert last.time < found.best.time
+    assert (found.best.name, found.best.residual) == ("fractional", 0)
+    assert not last.trustworthy
+    allowed = fastgc.planning.plan(8, slow, 0.02, residual=1.0, **options)
+    assert allowed.best.name == "ignore:tolerance=0.5"
+    assert allowed.best.residual == pytest.approx(1.0)  # 4 of 8, rescaled
+    assert fastgc.planning.plan(8, slow, 0.02, residual=0.99, **options).best.name == "fractional"
+
+
+def test_figures_of_the_table():
+    found = measure(FractionalRepetition(8, load=2, wait=4), trials=300)
+    assert found.residual**2 == pytest.approx(comb(6, 4) / comb(8, 4), rel=0.2)
+    assert (found.worst_residual, found.worst_is_known) == (pytest.approx(np.sqrt(0.5)), True)
+    drawn = measure(Shifts(24, load=3, wait=12), trials=5)
+    assert not drawn.worst_is_known
+    assert drawn.worst_residual >= drawn.residual > 0
+    exact = measure(FractionalRepetition(8, load=2), trials=5)
+    assert exact[-3:] == (0, 0, True)

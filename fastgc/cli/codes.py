@@ -45,7 +45,7 @@ def codes(
     from ..costs import measure
     from ..history import json_ready
     from ..planning.plan import reasons
-    from ..progress import markdown_table, rich_table, task_bar
+    from ..progress import APPROXIMATE, markdown_table, rich_table, task_bar
 
     with clear_errors():
         s = tolerated(workers, stragglers)
@@ -87,6 +87,10 @@ def codes(
         ]
         for name, found in figures.items()
     ]
+    if approximate := any(found.residual > APPROXIMATE for found in figures.values()):
+        for row, found in zip(rows, figures.values(), strict=True):
+            more = "" if found.worst_is_known else "≥ "
+            row += [f"{found.residual:.2g}", f"{more}{found.worst_residual:.2g}"]
     title = (
         f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
         f"{trials} rounds, messages in random order, seed {seed}"
@@ -103,17 +107,25 @@ def codes(
             "decoding vector, µs",
             "error, median",
             "error, worst",
+            *(["left out, mean", "left out, worst"] if approximate else []),
         ]
         rows = [[catalogue.describe(row[0]), *row[1:]] for row in rows]
         typer.echo(markdown_table(title, head, rows))
     else:
         head = ["code", "load", "mean", "worst", "workers", "sent", "size", "µs", "error", "max"]
+        head += ["left", "most"] if approximate else []
         Console().print(rich_table(title, head, rows))
         typer.echo(
             "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
             "workers, sent: workers waited for and gradients received, mean; size: of a message, "
             "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
             "and max"
+            + (
+                "; left, most: of the gradient left out, root mean square and at worst; ≥ what "
+                "random sets of survivors show of it"
+                if approximate
+                else ""
+            )
         )
         typer.echo(f"Codes: {', '.join(map(catalogue.describe, figures))}.")
     if apart := _loads_apart(figures):

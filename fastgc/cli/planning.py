@@ -163,13 +163,30 @@ def simulate(
         ]
         for name, each in figures.items()
     ]
+    approximate = any(each.residuals is not None for each in found.values())
+    if approximate:
+        for row, each_run in zip(rows, found.values(), strict=True):
+            row.append(f"{each_run.residual:.2g}")
+    short = ["code", "load", "mean", "±", "median", "99%", "workers", "sent", "computed"]
+    legend = (
+        "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
+        "workers waited for, gradients received and partial gradients computed by then, mean"
+    )
+    if approximate:
+        short.append("left")
+        legend += "; left: of the gradient left out, root mean square"
+        if not markdown:  # a terminal has no room for all columns
+            narrow = [at for at, name in enumerate(short) if name not in ("median", "computed")]
+            short, rows = [short[at] for at in narrow], [[row[at] for at in narrow] for row in rows]
+            legend = legend.replace(" median,", "").replace(", computed", "")
+            legend = legend.replace(" and partial gradients computed", "")
     title = (
         f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
         f"{delays}, {cost:g} s per partition; {rounds} rounds, seed {seed}"
     )
     _print(
         title,
-        ["code", "load", "mean", "±", "median", "99%", "workers", "sent", "computed"],
+        short,
         [
             "code",
             "load",
@@ -180,11 +197,11 @@ def simulate(
             "workers waited for",
             "gradients received",
             "gradients computed",
+            *["left out"] * approximate,
         ],
         rows,
         markdown,
-        "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
-        "workers waited for, gradients received and partial gradients computed by then, mean",
+        legend,
     )
 
 
@@ -212,6 +229,14 @@ def plan(
     memory: Annotated[
         int | None, typer.Option(min=1, help="Partitions that a worker can hold.")
     ] = None,
+    residual: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="The largest part of the gradient that a code may leave out, root mean square: of "
+            "approximate codes.",
+        ),
+    ] = 0.0,
     rounds: Rounds = 2000,
     seed: Seed = 0,
     finish: Finish = False,
@@ -310,6 +335,7 @@ def plan(
             p=size,
             bandwidth=bandwidth,
             memory=memory,
+            residual=residual,
             codes=codes,
             speeds=each,
             rounds=rounds,
@@ -333,6 +359,8 @@ def plan(
     if write_figures({"choices": listed, "refused": found.refused}, listed, json_file, csv_file):
         return
     columns = _COLUMNS if markdown else [c for c in _COLUMNS if c.short]
+    approximate = any(choice.simulation.residuals is not None for choice in shown)
+    columns = [*columns, _LEFT] if approximate else columns
     if run is not None:
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]
@@ -349,7 +377,13 @@ def plan(
         "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
         "waited for and "
         "gradients received, mean; amplif.: of rounding; error: of the gradient, relative, "
-        "predicted (!: useless)",
+        "predicted (!: useless)"
+        + (
+            "; left: of the gradient left out, root mean square (!: more than --residual, ranked "
+            "after all others)"
+            if approximate
+            else ""
+        ),
     )
     for choice in best:
         if (assignment := choice.code.arguments.get("assignment")) is not None:
@@ -464,6 +498,7 @@ def _simulated(load: int, found: Simulation) -> dict[str, Any]:
         "messages": found.mean_messages,
         "communication_load": found.communication_load,
         "computations": found.mean_computations,
+        "residual": found.residual,
         "mean_exists": found.mean_exists,
     }
 
@@ -482,6 +517,7 @@ def _planned(choice: Choice) -> dict[str, Any]:
         "communication_load": choice.simulation.communication_load,
         "amplification": choice.amplification,
         "error": choice.error,
+        "residual": choice.residual,
         "trustworthy": choice.trustworthy,
         "mean_exists": choice.simulation.mean_exists,
     }
@@ -505,6 +541,10 @@ _COLUMNS = [
     _Column("amplif.", "amplification", lambda c: f"{c.amplification:.0e}"),
     _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
 ]
+
+
+# Where any code leaves out part of the gradient.
+_LEFT = _Column("left", "left out", lambda c: f"{c.residual:.2g}" + ("" if c.near else " !"))
 
 
 def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:

@@ -481,7 +481,8 @@ def train(
             typer.echo("if y are numbers to predict, say --task regression", err=True)
         for name, (_, scheme) in runs.items():
             typer.echo(
-                f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages, "
+                f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages"
+                f"{' for an approximation' if scheme.wait is not None else ''}, "
                 f"load {scheme.load} of {scheme.k} partitions"
                 + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
                 err=True,

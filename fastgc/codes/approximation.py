@@ -202,9 +202,9 @@ class Approximate(Scheme):
         if not 1 <= f <= self.n:
             raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
         sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-        return self._residuals(f, sets, seed)
+        return self._residuals_of(f, sets, seed)
 
-    def _residuals(self, f: int, sets: int, seed: int) -> Residuals:
+    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
         """The same, of checked arguments. For schemes that know a formula."""
         exhaustive = math.comb(self.n, f) <= sets
         rng = np.random.default_rng(seed)

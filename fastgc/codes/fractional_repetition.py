@@ -76,7 +76,7 @@ class FractionalRepetition(CellCode):
         self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
         self.load = int(sizes.max())
 
-    def _residuals(self, f: int, sets: int, seed: int) -> Residuals:
+    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
         # A block is missing if its s + 1 workers are among the n - f; these can make so many miss.
         copies = self.stragglers + 1
         mean = math.comb(self.n - copies, f) / math.comb(self.n, f)

@@ -79,7 +79,7 @@ class Precise(Scheme):
         """Relative errors to expect of random sets, as many workers straggling as may."""
         rng = np.random.default_rng(0)
         for _ in range(sets):
-            heard = rng.permutation(self.n)[self.stragglers or 0 :]
+            heard = rng.permutation(self.n)[: self.awaited]
             try:
                 yield self.trust(self.messages_of(heard), dtype, message_dtype).relative_error
             except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing

@@ -110,13 +110,13 @@ class Scheme(Assignment):
         )
 
     def known_stragglers(self) -> int:
-        """`stragglers`, where it is known; ValueError where it is not."""
-        if self.stragglers is None:
+        """Workers that a round does without, n - `awaited`; ValueError where it is not known."""
+        if self.awaited is None:
             raise ValueError(
                 f"it is not known how many stragglers {self!r} tolerates: the scheme does not say, "
                 "and too many sets would have to be tried"
             )
-        return self.stragglers
+        return self.n - self.awaited
 
     @property
     def threshold(self) -> int | None:
@@ -133,13 +133,9 @@ class Scheme(Assignment):
 
     @cached_property
     def rule(self) -> Rule:
-        """Which messages suffice. Default: those whose rows span what is wanted (`Span`).
-
-        And those of all workers that are waited for: of `wait`, or n - s where s is declared.
-        """
-        spans = Span(
-            self.equations, lambda some: self._shortest_solution(some)[1], self.message_count
-        )
+        """Which messages suffice. Default: those that span the sum, or all that are waited for."""
+        left = self.residual if self.wait is not None else self._shortest_residual
+        spans = Span(self.equations, left, self.message_count)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
         return self.waiting(spans) if declared or self.wait is not None else spans
@@ -398,7 +394,7 @@ class Scheme(Assignment):
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
 
     def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        """What a decoding vector of these messages must satisfy, as a linear system."""
+        """What a decoding vector of these messages must satisfy."""
         rows = self._dense_rows(survivors).reshape(len(survivors), self.shard_count * self.pieces)
         target: NDArray[np.float64] = np.ones(self.k)
         if self.pieces > 1:
@@ -421,6 +417,9 @@ class Scheme(Assignment):
             found = vector, residual
             self._known_solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
+
+    def _shortest_residual(self, survivors: NDArray[np.int64]) -> float:
+        return self._shortest_solution(survivors)[1]
 
     @cached_property
     def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:

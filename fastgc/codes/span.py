@@ -101,17 +101,23 @@ class Span(NamedTuple):
 
 
 class _SpanTally:
-    """Follows the span by an orthonormal basis of the rows that came."""
+    """Follows the span by an orthonormal basis of the rows that came.
+
+    There is none before everything that is wanted is in some of them: they could not span it.
+    """
 
     def __init__(self, rule: Span) -> None:
         self._rule = rule
         target = rule.equations(np.arange(0)).target
         self._target = target.reshape(len(target), -1).T  # a row for each piece
         self._whole = float(np.linalg.norm(target))
+        self._wanted = self._target.any(axis=0)
         self.reset()
 
     def reset(self) -> None:
         self._came: list[int] = []
+        self._lacking = self._wanted.copy()
+        self._ahead: list[NDArray[np.number]] = []
         self._basis: list[NDArray[np.number]] = []
         self._left = self._target
         self._ready = False
@@ -120,7 +126,14 @@ class _SpanTally:
         self._came.append(message)
         if self._ready:
             return True
-        self._span(self._rule.equations(np.array([message])).rows[0])
+        row = self._rule.equations(np.array([message])).rows[0]
+        self._lacking &= row == 0
+        self._ahead.append(row)
+        if self._lacking.any():
+            return False
+        for each in self._ahead:
+            self._span(each)
+        self._ahead.clear()
         if np.linalg.norm(self._left) <= LIKELY * self._whole:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
         return self._ready

@@ -85,6 +85,8 @@ class Choice:
         computed when it is asked for, as `error`.
     error : float
         The gradient's relative error that `Code.trust` predicts for them, median.
+    allowed : float
+        The largest residual that is asked for.
     """
 
     name: str
@@ -95,6 +97,17 @@ class Choice:
     decode: float
     simulation: Simulation
     _sets: Sequence[NDArray[np.int64]] = field(repr=False)
+    allowed: float = 0.0
+
+    @property
+    def residual(self) -> float:
+        """Part of the gradient that rounds leave out, root mean square: of the simulation."""
+        return self.simulation.residual
+
+    @property
+    def near(self) -> bool:
+        """Whether rounds leave out no more than is `allowed`, or than rounding may take."""
+        return self.residual <= max(self.allowed, UNSTABLE)
 
     def __repr__(self) -> str:
         return (
@@ -116,8 +129,8 @@ class Choice:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether more than half of float64's digits are left."""
-        return self.error <= UNSTABLE
+        """Whether more than half of float64's digits are left, or as much as is `allowed`."""
+        return self.near if self.residual > UNSTABLE else self.error <= UNSTABLE
 
 
 # Part of a round's time that decoding is not measured to.
@@ -146,7 +159,8 @@ class Plan(NamedTuple):
     Attributes
     ----------
     choices : list of Choice
-        The fastest first; where only what was measured tells them apart, smaller loads first.
+        The fastest first; where only what was measured tells them apart, smaller loads first. After
+        all others those that leave out more of the gradient than is allowed.
     refused : dict of str to str
         Why a code has no choice at all, by name.
     """
@@ -207,6 +221,7 @@ def plan(
     p: int = 1000,
     bandwidth: float = math.inf,
     memory: int | None = None,
+    residual: float = 0.0,
     codes: Sequence[str | Code] = CODES,
     speeds: ArrayLike | None = None,
     overhead: float = 0.0,
@@ -237,6 +252,10 @@ def plan(
         Bytes per second that the master receives. Default: more than matters.
     memory : int, optional
         The most partitions a worker can hold.
+    residual : float
+        The largest part of the gradient that a code may leave out, root mean square over rounds
+        (`Simulation.residual`). Codes that leave out more come last, and are never the best: a
+        round is short for whoever does half of the work. Default: none but what rounding takes.
     codes : sequence of str or Code
         Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes.
     speeds : (n,) array, optional
@@ -271,7 +290,7 @@ def plan(
     n, p = at_least("n", n, 1), at_least("p", p, 1)
     k = n if k is None else at_least("k", k, 1)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
-    overhead = check_real("overhead", overhead)
+    overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
     least = -(-k // n)
@@ -330,8 +349,8 @@ def plan(
                 seed=seed,
                 interrupted=interrupted,
             )
-            time = run.mean + decode
-            return Choice(name, code, time, run.standard_error, run.mean, decode, run, sets)
+            time, error = run.mean + decode, run.standard_error
+            return Choice(name, code, time, error, run.mean, decode, run, sets, allowed)
 
         return simulated
 
@@ -352,7 +371,9 @@ def plan(
                 refused[name] = search.refusal
     if not choices:
         raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
-    return Plan(_ranked(choices), refused)
+    within = [choice for choice in choices if choice.near]
+    beyond = [choice for choice in choices if not choice.near]
+    return Plan(_ranked(within) + _ranked(beyond), refused)
 
 
 def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
@@ -445,9 +466,9 @@ class _Search:
         for _ in range(_GRID - len(stragglers)):
             self._advance()
         self._beside.help()
+        found = [[choice.result() for choice in some if choice] for some in tried]
         return [
-            min((choice.result().time for choice in some if choice), default=math.inf)
-            for some in tried
+            min((choice.time for choice in some if choice.near), default=math.inf) for some in found
         ]
 
     def _try(self, make: Callable[[int], Code], stragglers: int) -> Future[Choice] | None:

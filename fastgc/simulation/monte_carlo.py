@@ -15,7 +15,8 @@ from .. import kernels
 from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
-from ..codes.rules import Blocks, Cells, Tiling
+from ..codes.rules import Blocks, Cells, Tiling, Waiting
+from ..codes.span import SOLVED, Span
 from ..delays import DelayModel
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 from ..delays.laws import law_of
@@ -29,6 +30,12 @@ _DRAWN = 1 << 20  # delays drawn at a time: 8 MB
 # Works take this much of a usual time at least, which is less than any clock could tell: messages
 # of a worker come one by one, too, if their computation takes no time.
 _LEAST = 2.0**-40
+
+# Rounds, at most, of which it is computed what their gradients leave out.
+_JUDGED = 1000
+_JUDGED_PRODUCTS = 1e9  # where that takes least squares, of n k^2 each
+
+_SUPPORT = 1 << 22  # entries of B, at most, whose zeros are remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +56,9 @@ class Simulation:
         True: the delays' tails are such that the mean time does, which that of the simulated rounds
         then estimates. None: it is unknown, as the delays do not say how heavy their tails are, or
         the code does not say how many stragglers it tolerates.
+    residuals : (judged,) float64 array, optional
+        What the gradients of the first rounds leave out, as `fastgc.codes.Approximation.residual`,
+        of 1000 rounds at most. None: the code decodes no round before it is exact.
     """
 
     times: NDArray[np.float64]
@@ -57,6 +67,12 @@ class Simulation:
     computations: NDArray[np.int64]
     message_weight: float = 1.0
     mean_exists: bool | None = None
+    residuals: NDArray[np.float64] | None = None
+
+    @property
+    def residual(self) -> float:
+        """Root of the mean square of `residuals`; 0 where the code decodes only what is exact."""
+        return 0.0 if self.residuals is None else float(np.sqrt(np.mean(self.residuals**2)))
 
     def __repr__(self) -> str:
         return (
@@ -222,10 +238,13 @@ def simulate(
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
     run: _Kernel | _Rounds | Asking | Shared
+    judged = _Judge(code, rounds) if code.approximate else None
     if processors is not None:
-        run = Shared(code, processors)
+        run = Shared(code, processors, judged and judged.take)
+    elif method != "round" and isinstance(code.rule, Waiting):
+        run = _Awaiting(code, judged)
     elif method == "round" or rule is None:
-        run = _Rounds(code)
+        run = _Rounds(code, judged)
     elif method == "auto" and code.on_request and isinstance(code.rule, Cells):
         run = Asking(code, request)
     elif method == "auto" and code.waits:
@@ -247,7 +266,15 @@ def simulate(
     times, messages, workers, computations = (
         each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )
-    return Simulation(times, messages, workers, computations, code.message_weight, mean_exists)
+    left = None
+    if judged is not None:
+        if not judged.found:  # of a kernel, which tells times alone
+            again, late = _Waiting(code, judged), np.zeros(code.n)
+            for first, count, drawn in _draw(code, delays, work, receive, judged.most, seed, step):
+                again(drawn, first, count, late, receive, overhead, interrupted)
+        left = np.array(judged.found)
+    weight = code.message_weight
+    return Simulation(times, messages, workers, computations, weight, mean_exists, left)
 
 
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
@@ -256,26 +283,28 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
     say how many stragglers it tolerates.
 
-    A round is late beyond any bound when those s + 1 workers are that it cannot do without; with
-    power tails the probability of it falls with the sum of their exponents, which must exceed 1.
+    A round is late beyond any bound when those s + 1 workers are that it cannot do without (s is
+    n - f where it waits for f); with power tails the probability of it falls with the sum of their
+    exponents, which must exceed 1.
     Workers that are not interrupted must come back in the mean, each by itself, or one after the
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
-    if code.stragglers is None:
+    if code.awaited is None:
         # whatever the code tolerates, the mean exists where that of each worker's delay does
         return True if least[0] > 1 else None
-    needed = code.stragglers + 1
+    spared = code.n - code.awaited
+    needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
             f"the mean time of a round does not exist where workers finish what they are at: more "
-            f"than the {code.stragglers} that {type(code).__name__} can do without have delays of "
+            f"than the {spared} that {type(code).__name__} can do without have delays of "
             f"no mean, {delays!r}, and are late for ever longer"
         )
     if index[:needed].sum() <= 1:
         raise ValueError(
             f"the mean time of a round does not exist: {type(code).__name__} waits for all but "
-            f"{code.stragglers} of the workers in the worst case, and the delays {delays!r} of "
+            f"{spared} of the workers in the worst case, and the delays {delays!r} of "
             f"{needed} are too heavy-tailed (tail exponents must add up to more than 1, not "
             f"{index[:needed].sum():g})"
         )
@@ -380,11 +409,26 @@ class _Kernel:
         )
 
 
+class _Judge:
+    """What the first rounds leave out."""
+
+    def __init__(self, code: Code, rounds: int) -> None:
+        self._code = code
+        solves = type(code).vector is Code.vector
+        affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
+        self.most = min(rounds, _JUDGED, max(affordable, 20))
+        self.found: list[float] = []
+
+    def take(self, survivors: NDArray[np.int64]) -> None:
+        if len(self.found) < self.most:
+            self.found.append(self._code.residual(survivors))
+
+
 class _Rounds:
     """The same by the code's own rounds, message by message: for any code, and as a proof."""
 
-    def __init__(self, code: Code) -> None:
-        self._code = code
+    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
+        self._code, self._judge = code, judge
         self._round = code.round(2)
         self._message = np.zeros(code.message_size(2), code.message_dtype())
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
@@ -434,7 +478,10 @@ class _Rounds:
         code, sender = self._code, self._sender
         begin = late + wait
         arrival = self._arrivals(begin, work)
-        last = self._last(np.argsort(arrival, kind="stable"))
+        order = np.argsort(arrival, kind="stable")
+        last = self._last(order)
+        if self._judge is not None and last >= 0:
+            self._judge.take(order[: int(np.flatnonzero(order == last)[0]) + 1])
         ready = float(arrival[last]) if last >= 0 else math.inf
         came = arrival <= ready
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -462,8 +509,8 @@ class _Rounds:
 class _Waiting(_Rounds):
     """The same for codes that have a rule, without rounds: in an eighth of the time."""
 
-    def __init__(self, code: Code) -> None:
-        super().__init__(code)
+    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
+        super().__init__(code, judge)
         self._tally = code.rule.tally()
 
     def _last(self, order: NDArray[np.int64]) -> int:
@@ -474,3 +521,39 @@ class _Waiting(_Rounds):
             ):
                 return int(number)
         return -1
+
+
+class _Awaiting(_Rounds):
+    """The same for codes that wait for some workers: what came before is seldom looked at."""
+
+    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
+        super().__init__(code, judge)
+        rule = code.rule
+        assert isinstance(rule, Waiting)
+        self._rule, self._wait = rule.rule, rule.wait
+        self._sent = np.array(code.message_counts)
+        self._support: NDArray[np.bool_] | None = None
+        if isinstance(self._rule, Span) and code.message_count * code.k <= _SUPPORT:
+            rows = code.matrix().reshape(code.message_count, code.k, -1)
+            self._support = np.asarray(rows.any(axis=2))
+
+    def _exact(self, some: NDArray[np.int64]) -> bool:
+        if not some.size or (self._support is not None and not self._support[some].any(0).all()):
+            return False
+        if isinstance(self._rule, Span):
+            return self._rule.residual(some) <= SOLVED
+        return not self._rule.missing(some)
+
+    def _last(self, order: NDArray[np.int64]) -> int:
+        at = np.empty(order.size, dtype=np.int64)
+        at[order] = np.arange(order.size)
+        whole = np.maximum.reduceat(at, self._code.first_messages[:-1])  # a worker's last message
+        end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
+        # Sets that hold an exact one are exact: the first such prefix, if any is, by bisection.
+        low, high = -1, end
+        if self._exact(order[:end]):
+            high = end - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if self._exact(order[: middle + 1]) else (middle, high)
+        return int(order[high])

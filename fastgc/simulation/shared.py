@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
@@ -77,8 +78,14 @@ class Shared:
     share as well, unless workers are interrupted.
     """
 
-    def __init__(self, code: Code, processors: ArrayLike) -> None:
+    def __init__(
+        self,
+        code: Code,
+        processors: ArrayLike,
+        judge: Callable[[NDArray[np.int64]], None] | None = None,
+    ) -> None:
         self._code, self._tally = code, code.rule.tally()
+        self._judge = judge  # is told what each round is decoded from
         self._machine, self._power = check_processors(code.n, processors)
         first = code.first_messages
         self._first = [int(at) for at in first]
@@ -178,6 +185,8 @@ class Shared:
             compute(worker)
         if counted is None:  # they never suffice
             counted, through = self._computed(at, of, work, 0.0), math.inf
+        elif self._judge is not None:
+            self._judge(np.array(order))
         if not interrupted:
             self._keep(asleep, machines, at, work, end, end - now)
         senders = {int(self._code.sender(number)[0]) for number in order}
