@@ -1,5 +1,6 @@
 """The files that the pages on adding one's own show: they are what they say, and work."""
 
+import math
 import re
 import threading
 
@@ -16,11 +17,12 @@ from fastgc.engines import conformance as of_engines
 pytestmark = pytest.mark.any_backend
 
 RandomShifts = example("own_code").RandomShifts
+Approximation = example("own_approximation")
 Bursts = example("own_delay_model").Bursts
 ThreadCluster = example("own_engine").ThreadCluster
 
 
-@pytest.mark.parametrize("name", ["code", "delay_model", "engine"])
+@pytest.mark.parametrize("name", ["code", "approximation", "delay_model", "engine"])
 def test_pages_show_the_files(name):
     page = (ROOT / "docs" / "extending" / f"{name}.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```python\n(# \w+\.py\n.*?)^```", page, re.M | re.S)
@@ -34,6 +36,15 @@ def test_the_code():
     assert code.residual(range(8)) > 0.1 > 1e-12 > code.residual(range(12))
     with pytest.raises(ValueError, match="load must be between 1 and n=12, got 13"):
         RandomShifts(12, load=13, stragglers=4)
+
+
+def test_the_approximate_code_in_few_lines():
+    code, delays = Approximation.Permuted(12, load=2, wait=9), Approximation.Weibull(shape=2.0)
+    of_codes.check(code, engines=["simulated"], report=lambda line: None)
+    assert 0.2 < code.residuals().mean < 0.4
+    drawn = np.array([delays.sample(r, 400, 3) for r in range(50)])
+    assert drawn.mean() == pytest.approx(0.01 * math.gamma(1.5), rel=0.05)
+    assert len((EXAMPLES / "own_approximation.py").read_text().splitlines()) <= 25
 
 
 def test_the_delay_model():
