@@ -15,6 +15,7 @@ SIMULATED = [
     conformance.less_precise_messages_are_decoded,
     conformance.chosen_survivors_give_the_same_bits,
     conformance.recorded_survivors_give_the_same_bits,
+    conformance.rounds_of_ones_own_end_when_they_say,
     conformance.messages_sent_together_wait_for_the_last,
     conformance.rounds_are_numbered,
     conformance.gradients_are_told_partition_and_round,

@@ -1052,6 +1052,11 @@ REASONS = {
     "RaptorCode.peel": "checks as decoding_vector: test_raptor.py",
     "ShownCode.draw": "draws: test_plotting.py",
     "Simulation": "made by simulation.simulate",
+    "SequentialCluster": "starts worker processes, or what an engine does",
+    **{
+        f"SequentialCluster.{name}": "of worker processes: test_sequential.py"
+        for name in ("clock", "close", "finish", "step")
+    },
     "SequentialRun": "made by sequential.simulate_sequential",
     "SequentialScheme": "abstract",
     "SequentialScheme.schedule": "takes nothing",

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgc
+from fastgc.engines import conformance
+from fastgc.engines.conformance import ABSENT
 from fastgc.sequential import (
     MSGC,
     SRSGC,
@@ -17,6 +19,7 @@ from fastgc.sequential import (
     Bursty,
     Independent,
     PerRound,
+    SequentialCluster,
     simulate_sequential,
 )
 
@@ -381,3 +384,153 @@ def test_what_cannot_be_simulated_is_refused(change, says):
     given = {"times": np.ones((5, 4)), "scheme": MSGC(4, burst=1, window=2, stragglers=1)} | change
     with pytest.raises((TypeError, ValueError), match=says):
         simulate_sequential(**given)
+
+
+# ------------------------------------------------------------------------------------ on workers
+
+
+class Times:
+    """Given times, a row for each round, over and over."""
+
+    per = "round"
+
+    def __init__(self, rows):
+        self.rows = np.array(rows, dtype=float)
+
+    def sample(self, round, workers, seed):
+        return self.rows[round % len(self.rows)]
+
+
+def trained(scheme, jobs, *, dtype=np.float64, p=5, idle=(), **options):
+    """Gradients of jobs that depend on their parameters, and their errors."""
+    rng = np.random.default_rng(7)
+    shards = list(rng.standard_normal((scheme.k, p)).astype(dtype))
+    thetas = rng.standard_normal((jobs, p)).astype(dtype)
+    done, begun, waits = [], {}, []
+    with SequentialCluster(scheme, shards, conformance.curved, p, dtype, **options) as cluster:
+        for i, theta in enumerate(thetas):
+            if i in idle:
+                done += cluster.step(None)
+            begun[cluster.schedule.round] = theta
+            given = theta.copy()
+            done += cluster.step(given)
+            given[:] = np.nan  # it was copied
+            waits.append(cluster.report.wait_seconds)
+        while not cluster.schedule.idle:
+            done += cluster.step(None)
+            waits.append(cluster.report.wait_seconds)
+        assert cluster.finish() == []
+    assert sorted(each.job for each in done) == sorted(begun)
+    for each in done:
+        assert each.gradient.dtype == dtype
+        assert each.residual <= 1e-12
+        truth = sum(np.sin(begun[each.job]).astype(float) * shard for shard in shards)
+        np.testing.assert_allclose(each.gradient, truth, atol=1e3 * np.finfo(dtype).eps)
+    return done, waits
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_gradients_are_sums_whatever_straggles(name):
+    scheme = SCHEMES[name]()
+    times = np.random.default_rng(3).exponential(1.0, (17, scheme.n)) ** 3
+    trained(scheme, 25, engine="simulated", delays=Times(times), mu=0.5, idle=(4, 5, 6, 11))
+    trained(scheme, 8, engine="simulated", delays=Times(times), mu=0.0, dtype=np.float32, p=4)
+
+
+@pytest.mark.parametrize("name", ["sr 2 3 2, cyclic", "sr 1 2 3, binary", "m 2 3 1", "m 1 3 2"])
+def test_simulated_rounds_last_as_long_as_predicted(name):
+    scheme = SCHEMES[name]()
+    times = np.random.default_rng(4).exponential(1.0, (20, scheme.n)) ** 2
+    run = simulate_sequential(times, scheme, mu=0.5)
+    _, waits = trained(scheme, 20 - scheme.delay, engine="simulated", delays=Times(times), mu=0.5)
+    lasted = run.rounds[run.rounds > 0]  # the others were not needed
+    assert waits == pytest.approx(lasted[: len(waits)].tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        SRSGC(4, burst=1, window=2, stragglers=3),
+        MSGC(4, burst=1, window=2, stragglers=1),
+        MSGC(3, burst=1, window=2, stragglers=1, code=fastgc.ReedSolomon),
+    ],
+    ids=repr,
+)
+def test_worker_processes_compute_what_they_are_told(scheme):
+    # one worker is absent in every other round, for which the others do not wait
+    late = [[0.0] * (scheme.n - 1) + [0.3], [0.0] * scheme.n]
+    done, _ = trained(scheme, 6, delays=Times(late), mu=1.0, timeout=100.0)
+    assert len(done) == 6
+
+
+def test_jobs_are_told_by_their_numbers_and_batches_too():
+    scheme = SRSGC(4, burst=2, window=3, stragglers=2)
+    shards = [1.0, 2.0, 3.0, 4.0]
+    with SequentialCluster(
+        scheme, shards, conformance.telling, 2, engine="simulated", batch=conformance.numbered
+    ) as cluster:
+        done = cluster.step(np.zeros(2))
+        assert cluster.step(None) == []  # nothing is to be done: the engine has no such round
+        for _ in range(3):
+            done += cluster.step(np.zeros(2))
+    assert [each.job for each in done] == [0, 2, 3, 4]
+    for job, gradient, _ in done:
+        told = [
+            conformance.numbered(conformance.numbered(shard, j, job), j, job)
+            for j, shard in enumerate(shards)
+        ]
+        assert gradient.tolist() == [sum(told), 4 * job]
+
+
+def test_what_dies_and_does_not_come_back_ends_the_run():
+    scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    times = [[0.0, 0.0, 0.0, ABSENT], [0.0, 0.0, 0.0, ABSENT]]
+    cluster = SequentialCluster(
+        scheme, [1.0] * scheme.k, np.multiply, 2, engine="simulated", delays=Times(times),
+        timeout=5.0,
+    )  # fmt: skip
+    with cluster:
+        assert cluster.step(np.ones(2)) == []
+        with pytest.raises(TimeoutError, match="was not decodable after"):
+            cluster.step(np.ones(2))
+        with pytest.raises(RuntimeError, match="closed"):
+            cluster.step(np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scheme": fastgc.Uncoded(4)}, "one of fastgc.sequential"),
+        ({"shards": [1.0] * 3}, "each of the 12 partitions"),
+        ({"shards": 12}, "must be a sequence"),
+        ({"gradient": "np.multiply"}, "gradient must be callable"),
+        ({"batch": 3}, "batch must be callable"),
+        ({"size": 0}, "size must be at least 1"),
+        ({"dtype": np.int64}, "dtype"),
+        ({"mu": -0.5}, "mu must be"),
+        ({"engine": "cloud"}, "unknown engine"),
+        ({"verify": True}, "no option 'verify'"),
+        ({"delay": None}, "no option 'delay'"),
+    ],
+)
+def test_what_no_cluster_can_be_made_of_is_refused(change, says):
+    given = {
+        "scheme": MSGC(4, burst=1, window=2, stragglers=1),
+        "shards": [1.0] * 12,
+        "gradient": np.multiply,
+        "size": 2,
+        "engine": "simulated",
+    } | change
+    with pytest.raises((TypeError, ValueError), match=says):
+        SequentialCluster(**given)
+
+
+def test_unsuitable_parameters_leave_a_cluster_open():
+    scheme = Independent(fastgc.Uncoded(3))
+    with SequentialCluster(scheme, [1.0, 2.0, 3.0], np.multiply, 2, engine="simulated") as cluster:
+        with pytest.raises(ValueError, match="theta"):
+            cluster.step(np.ones(3))
+        with pytest.raises(TypeError, match="theta"):
+            cluster.step(np.ones(2, dtype=np.float32))
+        [done] = cluster.step(np.ones(2))
+        assert done.gradient.tolist() == [6.0, 6.0]

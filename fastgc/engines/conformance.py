@@ -32,7 +32,7 @@ from ..codes import Code, Grouped
 from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from ..models import LeastSquares
 from ..optimizers import Nesterov
-from .interface import Cluster, Event, Kind, RoundReport
+from .interface import Cluster, Event, Gathering, Kind, RoundReport
 from .master import Master
 from .simulated import SimulatedCluster
 
@@ -71,6 +71,37 @@ class Notes:
     def record(self, *what: Any) -> None:
         """Take down a round's prediction, the last that is told."""
         self.predicted.append(what[-1])
+
+
+class Taking(Gathering):
+    """A round that is ready after so many messages, and takes more while it lingers."""
+
+    def __init__(self, code: Code, size: int, need: int, linger: float) -> None:
+        self.code, self.linger, self._need = code, linger, need
+        self.form = code.format(size, np.dtype(np.float64), None)
+        self.came: dict[int, Array] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether as many came."""
+        return len(self.came) >= self._need
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Whose messages came."""
+        return np.array(list(self.came), dtype=np.int64)
+
+    def receive(
+        self, worker: int, message: Array, index: int | None = None, *, energy: float = 0.0
+    ) -> bool:
+        """Keep a copy."""
+        self.came[worker] = message.copy()
+        return self.ready
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Need as many."""
+        if len(messages) < self._need:
+            raise NotDecodableError(f"{self._need} messages are needed", self._need)
 
 
 def curved(theta: Array, shard: Array, out: Array) -> None:
@@ -241,6 +272,28 @@ def late_workers_jump_to_the_newest_round(engine: Engine) -> None:
         assert set(report.survivors.tolist()) == {2, 3}
         assert report.stale == 2
         np.testing.assert_allclose(out, 8.0)
+
+
+def rounds_of_ones_own_end_when_they_say(engine: Engine) -> None:
+    """A `Gathering` takes messages until it is ready, and as long as it lingers after that."""
+    code, shards, p = codes.Uncoded(WORKERS), [1.0, 2.0, 3.0, 4.0], 3
+
+    def gather(need: int, linger: float, *delays: float, workers: Any = None) -> Taking:
+        rnd = Taking(code, p, need, linger)
+        with engine(code, shards, np.multiply, p, delays=Delays(list(delays))) as cluster:
+            report = cluster.collect(np.full(p, 2.0), rnd, workers)
+        assert report.survivors.tolist() == list(rnd.came)
+        assert (report.arrivals <= report.wait_seconds).all()
+        for worker, message in rnd.came.items():
+            np.testing.assert_array_equal(message, np.full(p, 2.0 * shards[worker]))
+        return rnd
+
+    assert gather(1, 0.0, 0.0, ABSENT, ABSENT, ABSENT).came.keys() == {0}
+    assert gather(2, 0.0, 0.0, LATE, ABSENT, ABSENT).came.keys() == {0, 1}
+    assert gather(1, 1e9, 0.01, LATE, 0.01, 0.01).came.keys() == {0, 1, 2, 3}  # all there are
+    assert gather(1, 1e9, 0.01, ABSENT, LATE, 0.01, workers=[0, 2]).came.keys() == {0, 2}
+    # twice as long as the first took, and no longer
+    assert gather(1, 1.0, LATE, LATE, ABSENT, ABSENT).came.keys() == {0, 1}
 
 
 def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
@@ -486,6 +539,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     chosen_survivors_give_the_same_bits,
     recorded_survivors_give_the_same_bits,
     late_workers_jump_to_the_newest_round,
+    rounds_of_ones_own_end_when_they_say,
     messages_sent_together_wait_for_the_last,
     rounds_are_numbered,
     gradients_are_told_partition_and_round,

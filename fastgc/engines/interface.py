@@ -34,6 +34,7 @@ __all__ = [
     "Collected",
     "Computation",
     "Event",
+    "Gathering",
     "Gradient",
     "Kind",
     "Lent",
@@ -51,7 +52,75 @@ Array = NDArray[Any]
 
 # gradient(theta, shard, out), and partition=, round= if it asks for them
 Gradient = Callable[..., object]
-Collected = Round | GroupedRound
+
+
+class Gathering:
+    """A round of one's own, in place of a `Round`: it takes the messages, and says for how long.
+
+    `Cluster.collect` calls it from one thread, and brings each message once. A message is as it is
+    only until the next round: what is to be kept is copied. A subclass says what `ready`,
+    `survivors`, `receive` and `require` do.
+
+    Attributes
+    ----------
+    code : Code
+        The cluster's.
+    form : Format
+        As of a round of the cluster: of its size and types.
+    linger : float
+        A round that is `ready` goes on taking messages until (1 + linger) times as long has passed
+        as until the first one came, or all have come.
+    verified : bool
+        As `Round.verified`.
+    """
+
+    code: Code
+    form: Format
+    linger: float = 0.0
+    verified: bool = False
+
+    @property
+    def corrupt(self) -> list[int]:
+        """Workers whose messages are not taken any more. Default: none."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether no more messages need come."""
+        raise NotImplementedError
+
+    @property
+    def decodable(self) -> bool:
+        """Whether it can do with what came, if no more comes. Default: where it is ready."""
+        return self.ready
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        """Numbers of the messages taken, in order of arrival."""
+        raise NotImplementedError
+
+    def receive(
+        self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
+    ) -> bool:
+        """Take a message, as `Round.receive`; whether the round is ready."""
+        raise NotImplementedError
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages, were there no others, would do."""
+        raise NotImplementedError
+
+    def wants(self, worker: int) -> bool:
+        """Whether messages of this worker are of use. Default: all are."""
+        return True
+
+    def straggles(self, worker: int) -> None:
+        """No message of this worker is to be expected any more. Default: that changes nothing."""
+
+    def lapse(self, why: str) -> None:
+        """The messages are no longer what they were. Default: nobody reads them."""
+
+
+Collected = Round | GroupedRound | Gathering
 
 
 class RoundReport(NamedTuple):
@@ -402,7 +471,7 @@ def check_round(rnd: Collected, own: Round) -> None:
     """Raise unless messages for a cluster's own round are such as this one takes."""
     if rnd is own:
         return
-    if not isinstance(rnd, Round | GroupedRound):
+    if not isinstance(rnd, Round | GroupedRound | Gathering):
         raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
     if rnd.code is not own.code or rnd.form != own.form:
         raise ValueError("rnd must be a round of the cluster's code, size and types")

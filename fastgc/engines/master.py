@@ -27,6 +27,7 @@ from ..errors import (
 from .interface import (
     Collected,
     Event,
+    Gathering,
     Gradient,
     Kind,
     Lent,
@@ -294,7 +295,7 @@ class Master:
         ----------
         theta : ndarray of shape (size,)
             The parameters. They are copied before the call returns.
-        rnd : Round or GroupedRound
+        rnd : Round, GroupedRound or Gathering
             Of the cluster's code, size and types, reset: takes the messages until it is ready. They
             lie in memory that the next round is received in: decode them before (it raises after).
         workers : iterable of int, optional
@@ -376,15 +377,17 @@ class Master:
             self._intake = self._transport.intake = intake
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
+        linger, until = rnd.linger if isinstance(rnd, Gathering) else None, -math.inf
         ready = rnd.ready
-        while not ready:
+        while not ready or (time.perf_counter() < until and not asked.isdisjoint(self._busy)):
             if not self._inbox:
                 # Half of what is lacking at a time: what came is looked at while the rest is waited
                 # for, and the last one alone at last.
                 self._transport.wanted = max(1, (least - messages + 1) // 2)
-            event = self._next(min(deadline, hope) if hope < math.inf else deadline)
+            event = self._next(min(deadline, hope, until if ready else math.inf))
             if event is None:
-                self._give_up(rnd, asked, hope <= deadline)
+                if not ready:
+                    self._give_up(rnd, asked, hope <= deadline)
                 break
             worker = event.worker
             if event is _TAKEN:
@@ -399,6 +402,8 @@ class Master:
                 messages += 1
                 if worker not in bad and rnd.wants(worker):
                     came = 1e-9 * event.time if event.time else time.perf_counter()
+                    if linger is not None and until == -math.inf:
+                        until = start + (1 + linger) * (came - start)
                     when[first[worker] + event.index] = max(0.0, came - start)
                     index = None if single else event.index
                     try:

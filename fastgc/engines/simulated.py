@@ -17,6 +17,7 @@ from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
     Collected,
+    Gathering,
     Gradient,
     Lent,
     RoundReport,
@@ -194,15 +195,21 @@ class SimulatedCluster:
         arrivals: dict[int, float] = {}
         bad: list[int] = []  # workers whose messages are not finite
         messages, end, last = 0, 0.0, -1
+        linger, until = given.linger if isinstance(given, Gathering) else None, -math.inf
         due = np.flatnonzero(asked[sender])
         for number in due[np.argsort(arrival[due], kind="stable")].tolist():
             after = max(end, float(arrival[number])) + self._receive
             worker, index = code.sender(number)
             # what a worker sends together is received to its end, as in simulations
             over = given.ready and not (worker == last and self._together[worker])
-            if over or after > self._timeout or after == math.inf:
+            if over and after > until:
+                end = max(end, min(until, self._timeout))
+                break
+            if after > self._timeout or after == math.inf:
                 break
             messages, end, last = messages + 1, after, worker
+            if linger is not None and until == -math.inf:
+                until = (1 + linger) * end
             if worker not in bad and given.wants(worker):
                 arrivals[number] = end
                 try:

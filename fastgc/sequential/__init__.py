@@ -6,6 +6,7 @@ takes less computation where stragglers come and go, and does not help where the
 """
 
 from .._listing import listing
+from .cluster import Done, SequentialCluster
 from .independent import Independent
 from .multiplexed import MSGC
 from .patterns import Arbitrary, Bursty, PerRound
@@ -18,9 +19,11 @@ __all__ = [
     "SRSGC",
     "Arbitrary",
     "Bursty",
+    "Done",
     "Independent",
     "PerRound",
     "Schedule",
+    "SequentialCluster",
     "SequentialRun",
     "SequentialScheme",
     "Tasks",

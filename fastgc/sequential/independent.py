@@ -36,7 +36,7 @@ class Independent(SequentialScheme):
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
         self.n = code.n
-        self._set_parts([check_part(code, code.n, 0)], slots=1, delay=0)
+        self._set_parts([check_part(code, code.n, 0)], slots=1, ages=[0])
 
     def __repr__(self) -> str:
         return f"Independent({self.parts[0]!r})"

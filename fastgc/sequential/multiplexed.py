@@ -89,7 +89,7 @@ class MSGC(SequentialScheme):
         coded = [] if s == n else [gradient_code(n, s, code)] * B
         size = coded[0].load if coded else 1
         parts = [Uncoded(n, n * size)] * (W - 1) + coded
-        self._set_parts(parts, slots=W - 1 + B, delay=W - 2 + B)
+        self._set_parts(parts, slots=W - 1 + B, ages=range(W - 1 + B))
 
     def __repr__(self) -> str:
         model = self.model

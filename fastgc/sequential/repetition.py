@@ -88,7 +88,7 @@ class SRSGC(SequentialScheme):
         # of the window's W - 1 + B rounds every B-th takes its share, rounded up
         self.s = -(-model.burst * model.stragglers // (model.window - 1 + model.burst))
         self._put_off = model.stragglers - self.s
-        self._set_parts([gradient_code(n, self.s, code)], slots=1, delay=model.burst)
+        self._set_parts([gradient_code(n, self.s, code)], slots=1, ages=[0, model.burst])
 
     def __repr__(self) -> str:
         model = self.model

@@ -54,6 +54,8 @@ class SequentialScheme:
     delay : int
         Rounds after which a job is done at the latest, T: one that begins in round t is done when
         round t + T is over.
+    ages : tuple of int
+        Of the jobs that are worked on in a round, ascending: rounds since they began.
     slots : int
         Mini-tasks of a worker in a round, at most.
     load : float
@@ -65,10 +67,12 @@ class SequentialScheme:
     k: int
     parts: tuple[Code, ...]
     delay: int
+    ages: tuple[int, ...]
     slots: int
 
-    def _set_parts(self, parts: Sequence[Code], slots: int, delay: int) -> None:
-        self.parts, self.slots, self.delay = tuple(parts), slots, delay
+    def _set_parts(self, parts: Sequence[Code], slots: int, ages: Sequence[int]) -> None:
+        self.parts, self.slots, self.ages = tuple(parts), slots, tuple(ages)
+        self.delay = self.ages[-1]
         self.k = sum(code.k for code in parts)
         self._first = np.cumsum([0, *(code.k for code in parts)]).tolist()
         # of each part and worker, where an uncoded scheme has 1

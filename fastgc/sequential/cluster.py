@@ -1,0 +1,427 @@
+"""Coding across rounds on real workers: a scheme, on any engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence, Sized
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .._arrays import at_least, check_dtype, check_real, check_vector
+from ..codes import Code, Encoder, Round, Uncoded
+from ..engines import Cluster, RoundReport, find_engine
+from ..engines.interface import Gathering, Gradient
+from ..engines.options import Batch
+from ..engines.worker import partial_gradient
+from ..errors import NotDecodableError
+from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
+
+__all__ = ["Done", "SequentialCluster"]
+
+Array = NDArray[Any]
+
+# Of `RoundOptions`: those that have a meaning where the messages of a job come in several rounds.
+_OPTIONS = ("delays", "seed", "timeout", "patience")
+_ELSEWHERE = (
+    "tracker",
+    "survivors",
+    "partial",
+    "verify",
+    "message_dtype",
+    "first_round",
+    "options",
+)
+
+
+class Done(NamedTuple):
+    """A job that is done.
+
+    Attributes
+    ----------
+    job : int
+        The number of the round that it began in.
+    gradient : (size,) array
+        The sum of its partial gradients.
+    residual : float
+        What it leaves out beyond rounding, as `fastgc.codes.trust.Approximation.residual`: 0 of
+        codes that decode by a formula (`fastgc.Code.exact`), computed for all others.
+    """
+
+    job: int
+    gradient: Array
+    residual: float
+
+
+class SequentialCluster:
+    """Workers that compute the gradients of many jobs, by a scheme that codes across rounds.
+
+    A wrapper: an engine carries the rounds, and knows no scheme. In each round every worker is
+    handed the parameters of the jobs at work, and what it is to compute for each of them; it sends
+    its messages together. The round ends by the scheme's rule (`SequentialScheme.tolerable`), but
+    not before (1 + mu) times the fastest worker's time, if some are still at work; what comes later
+    is dropped, and those workers are stragglers.
+
+    Parameters
+    ----------
+    scheme : SequentialScheme
+        For so many workers.
+    shards : sequence of length ``scheme.k``
+        The data of each partition, the same for all jobs.
+    gradient : callable
+        ``gradient(theta, shard, out)`` writes a partial gradient, as of
+        `fastgc.engines.master.Master`. Where it has keywords ``partition`` and ``round``, it is
+        told them; ``round`` is the job's number, by which it can tell one model from another.
+    size : int
+        The gradient dimension p.
+    dtype : numpy dtype, default ``float64``
+        Of parameters and gradients.
+    engine : str or callable
+        As of `fastgc.engines.find_engine`.
+    mu : float
+        How many times longer than for the fastest worker a round waits for the others at least.
+    batch : callable, optional
+        ``batch(shard, partition, job)`` gives what `gradient` gets in place of a shard
+        (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
+    **keywords
+        Of `fastgc.engines.RoundOptions`: ``delays``, ``seed``, ``timeout``, ``patience``; and those
+        of the engine. What the engine takes for one computation (``cost=``) is of all that a worker
+        computes in a round.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        Which jobs are at work.
+    report : RoundReport or None
+        Of the last round: who answered, and when.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit; no worker has been started then.
+
+    Notes
+    -----
+    The parameters of all jobs at work are sent in every round: `len(scheme.ages)` times as many as
+    with one job. A worker that is gone for good stops an `MSGC`, and leaves an `SRSGC` as many
+    fewer to do without.
+
+    Examples
+    --------
+    >>> scheme = MSGC(8, burst=1, window=2, stragglers=1)  # doctest: +SKIP
+    >>> with SequentialCluster(scheme, shards, gradient, size=p) as cluster:  # doctest: +SKIP
+    ...     for job in range(100):
+    ...         for done in cluster.step(models[job % 2]):
+    ...             models[done.job % 2] -= 0.1 * done.gradient
+    ...     rest = cluster.finish()
+    """
+
+    def __init__(
+        self,
+        scheme: SequentialScheme,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        *,
+        engine: str | Callable[..., Cluster] = "local",
+        mu: float = 1.0,
+        batch: Batch | None = None,
+        **keywords: Any,
+    ) -> None:
+        check_scheme(scheme)
+        if not isinstance(shards, Sized):
+            raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
+        if len(shards) != scheme.k:
+            raise ValueError(
+                f"shards must be one for each of the {scheme.k} partitions of {scheme!r}, not "
+                f"{len(shards)}"
+            )
+        for name, function in (("gradient", gradient), ("batch", batch)):
+            if not callable(function) and (name, function) != ("batch", None):
+                raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+        for name in _ELSEWHERE:
+            if name in keywords:
+                raise TypeError(
+                    f"SequentialCluster has no option {name!r}: of RoundOptions it takes "
+                    f"{', '.join(_OPTIONS)}"
+                )
+        self._size, self._dtype = at_least("size", size, 1), check_dtype(dtype)
+        if self._dtype.kind != "f":
+            raise TypeError(f"dtype must be float32 or float64, not {self._dtype}")
+        self._mu = check_real("mu", mu)
+        self.scheme = scheme
+        self.schedule = scheme.schedule()
+        self.report: RoundReport | None = None
+        self._work = _Work(scheme, gradient, batch, self._size, self._dtype)
+        self._models: dict[int, Array] = {}  # parameters of the jobs at work
+        self._rounds: dict[int, list[Round]] = {}  # of their parts
+        self._skipped = 0  # rounds in which there was nothing to do, of which the engine had none
+        self._theta = np.zeros(self._work.parameters, dtype=self._dtype)
+        self._carrier = Uncoded(scheme.n)
+        self._closed = False
+        self._engine = find_engine(engine)(
+            self._carrier,
+            [_held(scheme, shards, worker) for worker in range(scheme.n)],
+            self._work,
+            self._work.size,
+            self._dtype,
+            **keywords,
+        )
+
+    def __enter__(self) -> Self:
+        self._engine.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed = True
+        self._engine.__exit__(kind, error, trace)
+
+    def close(self) -> None:
+        """End the workers; a second call does nothing."""
+        self._closed = True
+        self._engine.close()
+
+    def clock(self) -> float:
+        """Seconds of the time that rounds take, from some moment on."""
+        return self._engine.clock()
+
+    def step(self, theta: Array | None) -> list[Done]:
+        """Run one round, and begin a job with it.
+
+        Parameters
+        ----------
+        theta : (size,) array or None
+            The parameters of the job that begins; copied. None: none does, and those at work are
+            gone on with.
+
+        Returns
+        -------
+        list of Done
+            The jobs that are done with this round, oldest first.
+
+        Raises
+        ------
+        WorkerFailedError
+            If `gradient` raised in a worker.
+        NotDecodableError
+            If workers have died, and without them a job cannot be done in time.
+        NonFiniteMessageError
+            If a message holds NaN or Inf.
+        TimeoutError
+            If the round could not end within ``timeout`` seconds.
+
+        Every error closes the cluster, except that an unsuitable `theta` is refused before anything
+        happens.
+        """
+        if self._closed:
+            raise RuntimeError("the cluster is closed")
+        if theta is not None:
+            theta = check_vector("theta", theta, self._dtype, self._size).copy()
+        try:
+            return self._step(theta)
+        except BaseException:
+            self.close()
+            raise
+
+    def finish(self) -> list[Done]:
+        """Run rounds until all jobs are done, and begin none; raises as `step`."""
+        done = []
+        while not self.schedule.idle:
+            done += self.step(None)
+        return done
+
+    def _step(self, theta: Array | None) -> list[Done]:
+        schedule, work = self.schedule, self._work
+        tasks = schedule.begin(job=theta is not None)
+        number = schedule.round
+        if theta is not None:
+            self._models[number] = theta
+            self._rounds[number] = [
+                code.round(self._size, form.gradient_dtype, form.message_dtype)
+                for code, form in zip(self.scheme.parts, work.forms, strict=True)
+            ]
+        busy = np.flatnonzero(tasks.age.max(axis=1) >= 0)
+        gathering = _Gathering(schedule, self._carrier, work, self._dtype, busy, self._mu)
+        if busy.size:
+            work.write(self._theta, tasks, number, self._skipped, self._models)
+            self.report = self._engine.collect(self._theta, gathering, busy.tolist())
+        else:
+            self._skipped += 1
+        for worker, sent in gathering.came.items():
+            for slot, (age, part) in enumerate(
+                zip(tasks.age[worker].tolist(), tasks.part[worker].tolist(), strict=True)
+            ):
+                if age >= 0:
+                    message = work.message_of(sent, slot, part)
+                    self._rounds[number - age][part].receive(worker, message)
+        return [self._decode(job) for job in schedule.end(gathering.answered)]
+
+    def _decode(self, job: int) -> Done:
+        """The gradient of a job, the sum of its parts'."""
+        del self._models[job]
+        total = np.zeros(self._size, dtype=self._dtype)
+        squared = 0.0
+        for part in self._rounds.pop(job):
+            total += part.gradient()
+            squared += part.code.k * part.left_out() ** 2
+        return Done(job, total, math.sqrt(squared / self.scheme.k))
+
+
+def _held(scheme: SequentialScheme, shards: Sequence[Any], worker: int) -> dict[int, Any]:
+    """The shards that a worker needs, by their partitions."""
+    held = {}
+    for part, code in enumerate(scheme.parts):
+        first = scheme.partitions(part).start
+        for j in code.partitions(worker).tolist():
+            held[first + j] = shards[first + j]
+    return held
+
+
+class _Work:
+    """What a worker does in a round: to an engine, the gradient of its one partition.
+
+    What it is sent are the tasks of all workers, a number a slot, by how much the round's number is
+    larger than the engine's, and the parameters of the jobs at work.
+    What it writes are its messages, slot after slot.
+    """
+
+    def __init__(
+        self,
+        scheme: SequentialScheme,
+        gradient: Gradient,
+        batch: Batch | None,
+        size: int,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._scheme, self._gradient, self._batch = scheme, gradient, batch
+        self._p, self._dtype = size, dtype
+        self.modules = getattr(gradient, "modules", ())
+        self.of_main = getattr(gradient, "of_main", True)
+        self.forms = [code.format(size, dtype, None) for code in scheme.parts]
+        self._slot = max(
+            form.message_size * form.message_dtype.itemsize // dtype.itemsize for form in self.forms
+        )
+        self.size = scheme.slots * self._slot
+        self._header = scheme.n * scheme.slots + 1
+        self.parameters = self._header + len(scheme.ages) * size
+        self._partial: Array | None = None
+        self._encoders: dict[tuple[int, int], Encoder] = {}  # by worker and part
+
+    def write(
+        self,
+        theta: Array,
+        tasks: Tasks,
+        number: int,
+        skipped: int,
+        models: dict[int, Array],
+    ) -> None:
+        """Write what workers are sent in a round."""
+        ages = np.array(self._scheme.ages)
+        task = np.searchsorted(ages, tasks.age) * len(self._scheme.parts) + tasks.part
+        theta[: self._header - 1] = np.where(tasks.age >= 0, task, -1).ravel()
+        theta[self._header - 1] = skipped
+        rows = theta[self._header :].reshape(ages.size, self._p)
+        for row, a in zip(rows, ages.tolist(), strict=True):
+            if number - a in models:
+                row[:] = models[number - a]
+
+    def message_of(self, sent: Array, slot: int, part: int) -> Array:
+        """The message for a part among those that a worker sent."""
+        form = self.forms[part]
+        reals = sent[slot * self._slot : (slot + 1) * self._slot]
+        whole: Array = reals.view(form.message_dtype)[: form.message_size]
+        return whole
+
+    def __call__(
+        self, theta: Array, shard: dict[int, Any], out: Array, *, partition: int, round: int
+    ) -> None:
+        """Write the messages of a worker, whose number is that of the engine's partition."""
+        scheme, worker = self._scheme, partition
+        slots, parts = scheme.slots, len(scheme.parts)
+        tasks = theta[worker * slots : (worker + 1) * slots].astype(np.int64)
+        models = theta[self._header :].reshape(len(scheme.ages), self._p)
+        number = round + int(theta[self._header - 1])
+        out[:] = 0
+        for slot, task in enumerate(tasks.tolist()):
+            if task >= 0:
+                at, part = divmod(task, parts)
+                encoder = self._encoded(worker, part, models[at], shard, number - scheme.ages[at])
+                self.message_of(out, slot, part)[:] = encoder.message()
+
+    def _encoded(
+        self, worker: int, part: int, model: Array, shard: dict[int, Any], job: int
+    ) -> Encoder:
+        """An encoder that holds a worker's message for a part of a job."""
+        code: Code = self._scheme.parts[part]
+        if self._partial is None:
+            self._partial = np.empty(self._p, dtype=self._dtype)
+        if (worker, part) not in self._encoders:
+            self._encoders[worker, part] = code.encoder(worker, self._p, self._dtype)
+        encoder = self._encoders[worker, part]
+        encoder.reset()
+        first = self._scheme.partitions(part).start
+        for j in code.partitions(worker).tolist():
+            data = shard[first + j]
+            if self._batch is not None:
+                data = self._batch(data, first + j, job)
+            partial_gradient(
+                self._gradient, model, data, self._partial, partition=first + j, round=job
+            )
+            encoder.add(j, self._partial)
+        return encoder
+
+
+class _Gathering(Gathering):
+    """A round that is over when its scheme says so."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        code: Code,
+        work: _Work,
+        dtype: np.dtype[Any],
+        busy: NDArray[np.int64],
+        mu: float,
+    ) -> None:
+        self.code, self.linger = code, mu
+        self.form = code.format(work.size, dtype, None)
+        self.came: dict[int, Array] = {}
+        self.answered = np.ones(code.n, dtype=bool)  # who has nothing to do need not answer
+        self.answered[busy] = False
+        self._schedule = schedule
+        self._ready = not busy.size
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def survivors(self) -> NDArray[np.int64]:
+        return np.array(list(self.came), dtype=np.int64)
+
+    def receive(
+        self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
+    ) -> bool:
+        self.came[worker] = message.copy()
+        self.answered[worker] = True
+        if not self._ready:  # more messages never make it less so
+            self._ready = self._schedule.enough(self.answered)
+        return self._ready
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        answered = self.answered.copy()
+        answered[messages] = True
+        if not self._schedule.enough(answered):
+            raise NotDecodableError(
+                f"without workers {np.flatnonzero(~answered).tolist()}, one of the jobs "
+                f"{self._schedule.jobs} cannot be done in time",
+                1,
+            )
