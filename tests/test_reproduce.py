@@ -22,7 +22,17 @@ from fastgc.cli import app
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
 from fastgc.panels import Line
-from fastgc.reproduce import FIGURES, charalambides, halbawi, li, ozfatura, reproduce, ye_abbe, zhu
+from fastgc.reproduce import (
+    FIGURES,
+    charalambides,
+    halbawi,
+    li,
+    ozfatura,
+    ramamoorthy,
+    reproduce,
+    ye_abbe,
+    zhu,
+)
 from fastgc.reproduce.figure import Row
 
 
@@ -1188,6 +1198,57 @@ def test_figures_by_name():
         reproduce(rounds=0)
     with pytest.raises(ValueError, match="seed must not be negative"):
         reproduce(seed=-1)
+
+
+# --------------------------------------------------------------------------------- ramamoorthy
+
+
+@pytest.mark.any_backend
+def test_partial_work_halves_the_time_in_the_best_order():
+    rows = checked(ramamoorthy.figure_3(n=12, load=3, rounds=3000))
+    ratios = [row.ours for what, row in rows.items() if "workers that are through" in what]
+    assert len(ratios) == 3
+    assert 1.6 < ratios[0] < 2.4
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[-1] == 1  # where all three holders have to be through
+    one, other = (row for what, row in rows.items() if "suffice" in what or "is best" in what)
+    assert one.ours == one.closed == 31
+    assert other.ours == other.closed == 90
+    [random] = [row for what, row in rows.items() if "random order" in what]
+    assert random.ours > 1
+    law, time, messages = list(rows.values())[-3:]
+    assert law.ours == pytest.approx(law.closed, rel=0.03)
+    assert time.ours == time.closed == 1
+    assert 0 < messages.ours < 1
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("copies", [1, 2])
+def test_completion_times_are_those_of_the_definition(copies):
+    held, shift = [[0, 1, 2], [2, 0], [1, 2], [0, 1]], delays.ShiftedExponential(0.1, 1.0)
+    partial_work, whole = ramamoorthy.completion_times(held, copies, shift, 20, 3)
+    speeds = shift.draw(np.random.default_rng(3), 20, 4)
+    for row, one, other in zip(speeds, partial_work, whole, strict=True):
+        done = {
+            j: sorted(
+                (row[i] * (mine.index(j) + 1), row[i] * len(mine))
+                for i, mine in enumerate(held)
+                if j in mine
+            )
+            for j in range(3)
+        }
+        assert one == max(each[copies - 1][0] for each in done.values())
+        assert other == max(sorted(end for _, end in each)[copies - 1] for each in done.values())
+    with pytest.raises(ValueError, match="load must be below n=4"):
+        ramamoorthy.figure_3(n=4, load=4)
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize(("n", "load"), [(3, 2), (9, 4), (30, 12)])
+def test_regular_assignments_are(n, load):
+    held = ramamoorthy.regular_assignment(n, load, np.random.default_rng(0))
+    assert [len(set(mine)) for mine in held] == [load] * n
+    assert np.bincount(np.ravel(held)).tolist() == [load] * n
 
 
 @pytest.mark.any_backend
