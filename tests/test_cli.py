@@ -1348,7 +1348,7 @@ def test_plan_table_markdown_json_and_plot(tmp_path):
     assert plot.read_text().startswith("<?xml")
     assert f"plot written to {plot}" in result.stderr
     found = json.loads(run("plan", "rs,uncoded", *small, "--json").stdout)
-    assert set(found) == {"choices", "refused"}
+    assert set(found) == {"choices", "refused", "processors"}
     assert not found["refused"]
     assert [choice["name"] for choice in found["choices"]] == ["rs", "uncoded"]
     for choice in found["choices"]:
@@ -1421,6 +1421,31 @@ def test_plan_for_a_table(tmp_path):
     assert "say how many seconds of each time" in run(*small, *options).stderr
 
 
+def test_plan_for_shared_processors():
+    small = ("plan", "rs,uncoded", "-n", "6", "--rounds", "30", "--cost", "0.01", "--finish")
+    late = ("--delays", "exponential:mean=0.02")
+    result = run(*small, *late)
+    assert "0.01 s per partition, a processor for each worker; 30" in " ".join(
+        result.stdout.split()
+    )
+    assert "Coding loses" not in result.stdout
+    result = run(*small, *late, "--processors", "2")
+    said = " ".join(result.stdout.split())
+    assert "0.01 s per partition, 2 processors for all; 30 rounds" in said
+    assert "6 workers share 2 processors: while all of them compute, a partition takes 3" in said
+    assert "Coding loses: what a code computes more, it computes in the others' time (rs, load" in (
+        said
+    )
+    held = json.loads(run(*small, *late, "--processors", "0/0/0/1/1/1", "--json").stdout)
+    assert held["processors"] == [0, 0, 0, 1, 1, 1]
+    assert held["choices"][0]["load"] == 1
+    # a code pays where one worker is late by very much
+    slow = ("--delays", "5 of exponential:mean=1e-6; 1 of exponential:mean=9")
+    result = run(*small, *slow, "--processors", "2")
+    assert "6 workers share 2 processors" in result.stdout
+    assert "Coding loses" not in result.stdout
+
+
 def test_plan_live_records_and_measures(tmp_path):
     record, plot = tmp_path / "times.json", tmp_path / "loads.svg"
     small = ("--memory", "2", "--rounds", "50", "--all", "--json")
@@ -1486,6 +1511,10 @@ def test_plan_live_table():
         (["--recorded", str(RECORDED), "--cost", "1"], "it tells its cost, unit and per itself"),
         (["--recorded", str(RECORDED), "--per", "computation"], "it tells its cost, unit and per"),
         (["--recorded", str(RECORDED), "--per", "day"], "per must be 'round' or 'computation'"),
+        (["--processors", "two"], "--processors must be how many there are, as in 2, or name"),
+        (["--processors", "0"], "processors must be"),
+        (["--processors", "1/2"], "processors must be how many all 20 workers share"),
+        (["--live", "2", "--processors", "2"], "--processors and --live exclude each other"),
         (["--unit", "ms"], "--unit is of a table: name it by --recorded"),
         (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
         (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),

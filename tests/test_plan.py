@@ -253,6 +253,43 @@ def test_what_is_recorded(monkeypatch, per):
     assert seconds.tolist() == [0.75, 0.75]
 
 
+class Crowded(Clockwork):
+    """The same where two processors are shared: 1 ms for each partition that all compute."""
+
+    def step(self, theta, out):
+        report = super().step(theta, out)
+        more = 1e-3 * self.code.loads * max(1.0, self.code.n / 2)
+        return report._replace(arrivals=0.01 + more[report.received])
+
+
+def test_how_many_processors_are_shared_is_recorded(monkeypatch, tmp_path):
+    monkeypatch.setattr("fastgc.planning.live.LocalCluster", Crowded)
+    dataset = data.load("digits", seed=0)
+    model = SoftmaxRegression(dataset.features, dataset.classes)
+    found = planning.record(12, dataset, model, rounds=3)
+    assert found.processors == pytest.approx(2)
+    assert found.cost == pytest.approx(0.006)
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(found.to_dict()))
+    assert planning.Recording.read(path).processors == found.processors
+    monkeypatch.setattr("fastgc.planning.live.LocalCluster", Clockwork)
+    assert planning.record(12, dataset, model, rounds=3).processors is None
+    with pytest.raises(ValueError, match="processors must be"):
+        planning.Recording(np.ones((2, 2)), 0.1, processors=0)
+
+
+def test_shared_processors_are_planned_for():
+    late = Exponential(0.05)
+    settings = {"cost": 0.015, "codes": ["rs", "uncoded"], "rounds": 200, "interrupted": False}
+    assert planning.plan(12, late, **settings).best.code.load > 1
+    shared = planning.plan(12, late, processors=2, **settings)
+    assert shared.best.code.load == 1
+    alone = simulate(shared.best.code, late, cost=0.015, rounds=200, interrupted=False)
+    assert shared.best.wait > alone.mean  # both wait for the last of 12 in turns
+    with pytest.raises(ValueError, match="processors must be how many all 12 workers share"):
+        planning.plan(12, late, processors=[0, 1], **settings)
+
+
 @pytest.mark.parametrize(
     ("times", "cost", "text"),
     [

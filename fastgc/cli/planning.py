@@ -247,6 +247,13 @@ def plan(
             "with them, too. --cost is then that of a worker of speed 1, unless times are measured."
         ),
     ] = "",
+    processors: Annotated[
+        str,
+        typer.Option(
+            help="How many processors all workers share, as in 2, or a number that names the "
+            "processor of each, as in 0/0/1/1. --live measures it. Default: one for each worker."
+        ),
+    ] = "",
     recorded: Annotated[
         Path | None,
         typer.Option(
@@ -287,6 +294,7 @@ def plan(
     from .. import planning
     from ..delays import parse
     from ..planning.plan import reasons
+    from ..simulation.shared import crowding
 
     measured: dict[Choice, float] = {}
     with clear_errors():
@@ -298,7 +306,7 @@ def plan(
         if live and recorded is not None:
             raise ValueError("--live and --recorded exclude each other: the times are either's")
         if live:
-            _refuse(context, "--live", "cost")
+            _refuse(context, "--live", "cost", "processors")
         elif recorded is not None:
             _refuse(context, "--recorded", "workers", "delays")
         codes = catalogue.split(names) or planning.CODES
@@ -321,11 +329,15 @@ def plan(
         if live or recorded is not None:
             model, finish, source = recording.delays, True, recording.source
             workers = recording.times.shape[1]
-            # of a partition where there are n, all of them together the data
-            cost = recording.cost * workers / (partitions or workers)
+        shared = _processors(processors)
         each = _speeds(speeds, workers)
         seconds: Any = cost
-        if each is not None and not live and recorded is None:  # those are of these workers
+        if live or recorded is not None:
+            shared = recording.processors if shared is None else shared
+            # of a worker alone; of a partition where there are n, all of them together the data
+            seconds = recording.cost / crowding(workers, shared) * workers / (partitions or workers)
+            cost = float(seconds.mean())
+        elif each is not None:
             seconds = cost / np.array(each)
         found = planning.plan(
             workers,
@@ -341,6 +353,7 @@ def plan(
             rounds=rounds,
             seed=seed,
             interrupted=not finish,
+            processors=shared,
             progress=True,
         )
         best = found.by_code()
@@ -356,7 +369,8 @@ def plan(
     _say_unknown(model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if every else best
     listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
-    if write_figures({"choices": listed, "refused": found.refused}, listed, json_file, csv_file):
+    held = {"choices": listed, "refused": found.refused, "processors": shared}
+    if write_figures(held, listed, json_file, csv_file):
         return
     columns = _COLUMNS if markdown else [c for c in _COLUMNS if c.short]
     approximate = any(choice.simulation.residuals is not None for choice in shown)
@@ -366,7 +380,7 @@ def plan(
     rows = [[column.text(choice) for column in columns] for choice in shown]
     title = (
         f"n={workers} workers, k={partitions or workers} partitions; {source}; "
-        f"{cost:.3g} s per partition; {rounds} rounds each, seed {seed}"
+        f"{cost:.3g} s per partition, {_shared(shared)}; {rounds} rounds each, seed {seed}"
     )
     _print(
         title,
@@ -390,8 +404,57 @@ def plan(
             typer.echo(f"{choice.name}: assignment={assignment}")
         if said := catalogue.remark(choice.name, choice.code):
             typer.echo(said)
+    if (said := _crowded(found, workers, shared)) is not None:
+        typer.echo(said)
     for line in reasons(found.refused):
         typer.echo(line, err=True)
+
+
+def _processors(text: str) -> Any:
+    """A number, or a list of them, or ValueError; None of no text."""
+    if not text:
+        return None
+    try:
+        numbers = [float(part) for part in text.split("/")]
+    except ValueError:
+        raise ValueError(
+            f"--processors must be how many there are, as in 2, or name the one of each worker, as "
+            f"in 0/0/1/1, not {text!r}"
+        ) from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _shared(processors: Any) -> str:
+    """What workers compute on, in words."""
+    if processors is None:
+        return "a processor for each worker"
+    if np.ndim(processors):
+        return f"{np.unique(processors).size} processors"
+    return f"{processors:.3g} processors for all"
+
+
+def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
+    """What it means that workers share processors, if they do."""
+    from ..simulation.shared import crowding
+
+    crowd = float(crowding(workers, processors).max())
+    if crowd == 1:
+        return None
+    said = (
+        f"{workers} workers share {_shared(processors).removesuffix(' for all')}: while all of "
+        f"them compute, a partition takes {crowd:.3g} times as long as alone"
+    )
+    best = found.choices[0]
+    least = min(choice.code.load for choice in found.choices)
+    others = [choice for choice in found.choices if choice.code.load > least]
+    if not others or best.code.load > least:
+        return f"{said}."
+    second = others[0]
+    return (
+        f"{said}. Coding loses: what a code computes more, it computes in the others' time "
+        f"({second.name}, load {second.code.load}: {second.time / best.time:.2f} times as long as "
+        f"{best.name}, load {least})."
+    )
 
 
 def _speeds(text: str, workers: int) -> list[float] | None:

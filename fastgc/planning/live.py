@@ -23,6 +23,9 @@ from ..models import Model, prepared
 
 __all__ = ["Recording", "measured_rounds", "record"]
 
+_AS_FAST = 0.9  # a worker alone takes that much of the time beside others, if they share nothing
+_ALONE = 20  # rounds, at most, of a worker that has all processors to itself
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -39,12 +42,15 @@ class Recording:
     per : "round" or "computation"
         Whether workers were late in a round, whatever they computed, or slow in each computation:
         see `fastgc.delays.Delays`.
+    processors : float, optional
+        How many processors all workers shared, if they had less than one each.
     """
 
     times: NDArray[np.float64]
     cost: float
     source: str = ""
     per: Per = "round"
+    processors: float | None = None
 
     def __repr__(self) -> str:
         rounds, n = self.times.shape
@@ -64,6 +70,8 @@ class Recording:
             raise ValueError("times must be positive seconds")
         check_real("cost", self.cost)
         check_per(self.per)
+        if self.processors is not None:
+            check_real("processors", self.processors, positive=True)
         object.__setattr__(self, "times", times)
 
     @property
@@ -77,6 +85,7 @@ class Recording:
             "source": self.source,
             "cost": self.cost,
             "per": self.per,
+            "processors": self.processors,
             "times": np.round(self.times, 7).tolist(),
         }
 
@@ -145,8 +154,9 @@ class Recording:
     def _of(cls, held: Any) -> Self:
         if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
             raise ValueError("it does not hold times, their cost and source")
-        per = held.get("per", "round")
-        return cls(np.array(held["times"]), float(held["cost"]), str(held["source"]), per)
+        per, processors = held.get("per", "round"), held.get("processors")
+        times, cost = np.array(held["times"]), float(held["cost"])
+        return cls(times, cost, str(held["source"]), per, processors)
 
 
 def record(
@@ -163,6 +173,7 @@ def record(
 
     Once with one partition each, and once with more, on the same delays: the difference is the
     cost of computation, under the load that workers are to each other where they share processors.
+    Then one of them alone: by how much that is faster tells how many processors they share.
     Where the artificial delays are of computations, so are the times, and there is no other cost.
 
     Parameters
@@ -186,20 +197,31 @@ def record(
     theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
     more = 1 + -(-n // 4)  # partitions, about what a code would have a worker compute
     shards = partition(*prepared(model, data.X_train, data.y_train), n)
-    times = {}
-    for load in (1, more):
-        times[load] = np.empty((rounds, n))
-        repeated = [shards[j % n] for j in range(n * load)]
-        code = Uncoded(n, n * load)
-        with _cluster(code, repeated, model, theta.dtype, delays, seed) as cluster:
-            for row in times[load]:
+
+    def run(workers: int, load: int, rounds: int) -> NDArray[np.float64]:
+        times = np.empty((rounds, workers))
+        repeated = [shards[j % n] for j in range(workers * load)]
+        code = Uncoded(workers, workers * load)
+        late = delays if workers == n else None
+        with _cluster(code, repeated, model, theta.dtype, late, seed) as cluster:
+            for row in times:
                 report = cluster.step(theta, out)
                 row[report.received] = report.arrivals
-                progress()
-    per = per_of(delays)
-    added = np.median(times[more] - times[1]) / (more - 1) if per == "round" else 0.0
+                if workers == n:
+                    progress()
+        return times
+
+    times, longer = (run(n, load, rounds) for load in (1, more))
     source = f"{rounds} rounds of {n} local workers, {data.name}, {described(delays)}"
-    return Recording(times[1], max(float(added), 0.0), source, per)
+    per = per_of(delays)
+    if per == "computation":
+        return Recording(times, 0.0, source, per)
+    cost = max(float(np.median(longer - times)) / (more - 1), 0.0)
+    few = min(rounds, _ALONE)
+    each, longer = (run(1, load, few) for load in (1, more))
+    alone = max(float(np.median(longer) - np.median(each)) / (more - 1), 0.0)
+    shared = 0 < alone < _AS_FAST * cost
+    return Recording(times, cost, source, per, n * alone / cost if shared else None)
 
 
 def measured_rounds(

@@ -31,6 +31,7 @@ from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
+from ..simulation.shared import check_processors
 from ..stability import amplification
 
 __all__ = ["CODES", "Choice", "Plan", "plan"]
@@ -228,6 +229,7 @@ def plan(
     rounds: int = 2000,
     seed: int = 0,
     interrupted: bool = True,
+    processors: ArrayLike | None = None,
     progress: bool = False,
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
@@ -265,8 +267,9 @@ def plan(
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It counts where workers are
         not interrupted, which go on meanwhile.
-    rounds, seed, interrupted
-        As in `fastgc.simulation.simulate`.
+    rounds, seed, interrupted, processors
+        As in `fastgc.simulation.simulate`. Where workers share processors, what a code has them
+        compute more slows down the others, and it may be that no code pays.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
@@ -311,6 +314,8 @@ def plan(
         elif (each.n, each.k) != (n, k):
             raise ValueError(f"{each!r} has n={each.n}, k={each.k}, not n={n}, k={k}")
     check_cost(n, cost)
+    if processors is not None:
+        check_processors(n, processors)
     listed = None if speeds is None else check_speeds(speeds, n).tolist()
     check_model(delays)
     if delays is not None:
@@ -348,6 +353,7 @@ def plan(
                 rounds=rounds,
                 seed=seed,
                 interrupted=interrupted,
+                processors=processors,
             )
             time, error = run.mean + decode, run.standard_error
             return Choice(name, code, time, error, run.mean, decode, run, sets, allowed)

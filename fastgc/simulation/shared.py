@@ -15,7 +15,7 @@ from .. import kernels
 from .._arrays import check_real, check_reals
 from ..codes import Code
 
-__all__ = ["Shared", "check_processors"]
+__all__ = ["Shared", "check_processors", "crowding"]
 
 
 def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], float]:
@@ -38,6 +38,15 @@ def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], 
         )
     machine = np.unique(labels, return_inverse=True)[1].reshape(n)
     return machine.astype(np.int64), 1.0
+
+
+def crowding(n: int, processors: ArrayLike | None) -> NDArray[np.float64]:
+    """How many workers there are to a processor, at least 1, where each of n workers is."""
+    if processors is None:
+        return np.ones(n)
+    machine, power = check_processors(n, processors)
+    crowd: NDArray[np.float64] = np.maximum(np.bincount(machine)[machine] / power, 1.0)
+    return crowd
 
 
 class _Machine:
