@@ -374,7 +374,9 @@ def plan(
         return
     columns = _COLUMNS if markdown else [c for c in _COLUMNS if c.short]
     approximate = any(choice.simulation.residuals is not None for choice in shown)
-    columns = [*columns, _LEFT] if approximate else columns
+    if approximate:
+        room = [c for c in columns if markdown or c.short != "amplif."]  # in a terminal's width
+        columns = [*room, _LEFT]
     if run is not None:
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .._listing import listing
-from . import charalambides, halbawi, li, ozfatura, ramamoorthy, ye_abbe, zhu
+from . import charalambides, erasurehead, halbawi, li, ozfatura, ramamoorthy, ye_abbe, zhu
 from .figure import ROUNDS, Figure, Row
 
 __all__ = ["FIGURES", "Figure", "Row", "reproduce"]
@@ -28,6 +28,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "ye-abbe-table": ye_abbe.table,
     "ye-abbe-link": ye_abbe.link,
     "ramamoorthy-3": ramamoorthy.figure_3,
+    "erasurehead": erasurehead.error,
 }
 
 
