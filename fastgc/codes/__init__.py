@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 from .._listing import listing
+from .asking import AskingRound, Costs
 from .base import Code, Recovery
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode
@@ -32,12 +33,14 @@ from .ye_abbe import YeAbbe
 
 __all__ = [
     "Approximation",
+    "AskingRound",
     "BIBDCode",
     "BernoulliCode",
     "BinaryCode",
     "BoundDecoder",
     "BoundEncoder",
     "Code",
+    "Costs",
     "CouponCollector",
     "CyclicRepetition",
     "Decoder",

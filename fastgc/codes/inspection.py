@@ -249,6 +249,11 @@ class Inspector:
         self._coverable: tuple[list[int], NDArray[np.bool_]] | None = None
         self.reset()
 
+    def expect(self, liars: int) -> None:
+        """Look for so many corrupt workers from now on."""
+        if liars != self.liars:
+            self.liars, self._coverable = liars, None
+
     def reset(self) -> None:
         """Forget all messages."""
         self._values: list[complex] = []

@@ -1,0 +1,408 @@
+"""Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2023).
+
+Checks of `fastgc.codes.inspection` say that messages contradict each other with half as many copies
+as it takes to say whose are wrong. The master then asks the suspects for what each of their partial
+gradients contributed, and computes as few of these itself as tell who lies.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .._arrays import check_index, check_integer, unit_roundoff
+from ..errors import CorruptMessageError
+from .format import Format
+from .inspection import SAFETY, Finding
+from .round import Round
+from .scheme import Scheme
+
+__all__ = ["AskingRound", "Costs"]
+
+Ask = Callable[[int, int], ArrayLike | None]
+Compute = Callable[[int], ArrayLike]
+
+# Roundings by which what is claimed of a partial gradient may differ from what the master computes,
+# in units of SAFETY; and claims of two workers from each other: a little more than twice as many.
+_OFF, _APART = 2.0, 5.0
+
+
+class Costs(NamedTuple):
+    """What settling the contradictions of a round took, beside its messages.
+
+    Attributes
+    ----------
+    asks : int
+        Workers that were asked.
+    numbers : int
+        Real numbers in their answers.
+    computed : int
+        Partial gradients that the master computed.
+    """
+
+    asks: int = 0
+    numbers: int = 0
+    computed: int = 0
+
+
+class AskingRound(Round):
+    """A verified round that names liars with as many messages as it takes to see that they lie.
+
+    Rounds with ``verify=s`` see by s messages to spare that up to s workers lie, but need 2s to
+    say who: copies of every partition on 2s + 1 workers. Here s + 1 are enough. Where messages
+    contradict each other, `settle` asks the suspects.
+
+    Parameters
+    ----------
+    code : Code
+        Whose workers send one message each. Each partition is to be on more than `liars` workers.
+    p, dtype, message_dtype
+        As of `Round`; messages of float32 or float64, or complex.
+    liars : int
+        Workers that may lie, at most, s: 1 to 4.
+
+    Attributes
+    ----------
+    costs : Costs
+        What asking took in this round.
+    silent : list of int
+        Workers that were asked, and did not answer: they count as stragglers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `Round`, and for codes and messages that cannot be asked about.
+
+    Notes
+    -----
+    The protocol is that of Hofmeister, Maßny, Yaakobi, Bitar, "Byzantine-resilient gradient coding
+    through local gradient computations" (arXiv 2401.02380), for any code and for floating-point
+    numbers, and with one question where they have a tournament of matches. A question is a seed,
+    drawn when all messages are there. The answer has, of each partition of the worker, the inner
+    products of its gradient with the random vector of this seed, and its norm. Then
+
+    1. who contradicts the own message lies;
+    2. where two contradict each other on a partition, the master computes its gradient, and who is
+       wrong lies;
+    3. where nobody does, and each partition has been computed or claimed by more workers than may
+       still lie, the messages differ by no more than some roundings each, and all are taken.
+
+    So each computation but those for lack of claims names a liar: s at most, as in the paper. An
+    answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
+    about log2(w) levels, but each takes a round trip.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgc
+    >>> from fastgc.codes import AskingRound
+    >>> code = fastgc.FractionalRepetition(6, stragglers=1)  # two copies, one liar
+    >>> g = np.arange(60.0).reshape(6, 10)
+    >>> rnd = AskingRound(code, 10, liars=1)
+    >>> for worker in range(6):
+    ...     message = code.encode(worker, g[code.partitions(worker)])
+    ...     ready = rnd.receive(worker, -message if worker == 4 else message)
+    >>> def ask(i, seed):  # what worker i does
+    ...     return AskingRound.answer(code, i, g[code.partitions(i)], seed)
+    >>> rnd.settle(ask, lambda partition: g[partition])
+    Costs(asks=2, numbers=8, computed=0)
+    >>> rnd.corrupt, bool((rnd.gradient() == g.sum(axis=0)).all())
+    ([4], True)
+    """
+
+    def __init__(
+        self,
+        code: Scheme,
+        p: int,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+        *,
+        liars: int,
+    ) -> None:
+        if isinstance(liars, bool) or check_integer("liars", liars) < 1:
+            raise ValueError(f"liars must be a number of workers, at least 1, not {liars!r}")
+        _require_askable(code, code.format(p, dtype, message_dtype))
+        self._liars = liars
+        super().__init__(code, p, dtype, message_dtype, verify=liars)
+
+    def reset(self) -> None:
+        """Forget all messages, and who lied."""
+        self._claims: dict[int, NDArray[Any]] = {}  # what workers answered
+        self._truth: dict[int, NDArray[Any]] = {}  # of partitions that the master computed
+        self._sampling: _Sampling | None = None
+        self.costs, self.silent = Costs(), list[int]()
+        assert self._inspector is not None
+        self._inspector.expect(self._liars)
+        super().reset()
+
+    @staticmethod
+    def answer(
+        code: Scheme,
+        worker: int,
+        partials: Sequence[ArrayLike],
+        seed: int,
+        *,
+        dtype: DTypeLike | None = None,
+        message_dtype: DTypeLike | None = None,
+    ) -> NDArray[Any]:
+        """What an honest worker answers: a few numbers on each of its partial gradients.
+
+        Parameters
+        ----------
+        code : Code
+        worker : int
+        partials : sequence of (p,) arrays
+            The partial gradients that its message consists of, in the order of
+            ``code.partitions(worker)``.
+        seed : int
+            What it was asked with.
+        dtype, message_dtype : numpy dtypes, optional
+            Those of the round. Default: that of `partials`, and the same.
+
+        Returns
+        -------
+        (w, pieces + 1) float64 or complex128 array
+            Of each partial gradient the inner products of its pieces with a random vector, and its
+            norm. Complex for codes with complex coefficients.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many partial gradients as the worker has partitions.
+        TypeError, ValueError
+            If there is no such worker, or the round could not ask.
+        """
+        worker = check_index("worker", worker, code.n)
+        arrays = [np.asarray(partial) for partial in partials]
+        held = code.partitions(worker).size
+        if len(arrays) != held:
+            raise ValueError(f"worker {worker} has {held} partitions, got {len(arrays)} gradients")
+        kind = arrays[0].dtype if dtype is None else dtype
+        form = code.format(arrays[0].size, kind, message_dtype)
+        _require_askable(code, form)
+        sampling = _Sampling(code, form, check_integer("seed", seed))
+        return np.array([sampling.of_partial(array) for array in arrays])
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether messages contradict each other, so that `settle` would ask."""
+        return not self._inspect().holds
+
+    @property
+    def verified(self) -> bool:
+        """As of `Round`; and where as many liars were named as there may be."""
+        if self._decodable and self._inspect().holds and not self._left():
+            return True
+        return super().verified
+
+    def settle(self, ask: Ask | None, compute: Compute) -> Costs:
+        """Ask until no messages contradict each other, and drop those that are wrong.
+
+        Does nothing where they do not. May be called again when more messages have come.
+
+        Parameters
+        ----------
+        ask : callable or None
+            ``ask(worker, seed)`` returns what `answer` gives there, or None if it does not
+            answer. None: nobody is asked; the master computes all that the suspects have computed.
+        compute : callable
+            ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
+            workers compute it, up to rounding.
+
+        Returns
+        -------
+        Costs
+            Of this round so far.
+
+        Raises
+        ------
+        CorruptMessageError
+            If more workers lied than were to be expected.
+        """
+        while True:
+            assert self._inspector is not None
+            finding = self._inspect()
+            if len(self.corrupt) > self._liars:
+                raise CorruptMessageError(
+                    f"messages of {len(self.corrupt)} workers are corrupt, {self.corrupt}, where "
+                    f"liars={self._liars} were expected: the others may be, too",
+                    tuple(self.corrupt),
+                )
+            if self._inspector.liars != self._left():
+                self._inspector.expect(self._left())
+                self._finding = None
+                continue
+            if finding.holds:
+                self._decide()
+                return self.costs
+            suspects = self._suspects(finding)
+            if not self._hear(suspects, ask, compute):
+                continue
+            wrong = [i for i in suspects if self._contradicts_itself(i)]
+            if wrong := wrong or self._compare(suspects, compute):
+                self._drop(wrong)
+                self._finding = None
+            else:  # nothing is wrong by more than rounding
+                self._finding = finding._replace(holds=True)
+
+    def _left(self) -> int:
+        """Workers that may still lie, beside those that were found to."""
+        return max(0, self._liars - len(self.corrupt))
+
+    def _settled(self) -> bool:
+        if not self._left() and self._decodable and self._inspect().holds:
+            return True
+        return super()._settled()
+
+    def _suspects(self, finding: Finding) -> list[int]:
+        groups = [group or self.survivors.tolist() for group in finding.suspects]
+        return sorted(set().union(*groups))
+
+    def _hear(self, suspects: list[int], ask: Ask | None, compute: Compute) -> bool:
+        """Collect the claims of suspects, or what the master computes in their place.
+
+        Whether all are there: who does not answer is dropped.
+        """
+        silent = len(self.silent)
+        if self._sampling is None:  # drawn when nobody can change a message any more
+            self._sampling = _Sampling(self.code, self.form, secrets.randbits(63))
+        for worker in suspects:
+            if worker in self._claims:
+                continue
+            held = self.code.partitions(worker).tolist()
+            if ask is None:
+                claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
+            else:
+                claims = self._answered(worker, ask(worker, self._sampling.seed), len(held))
+            if claims is None:
+                self._drop([worker])
+                self.corrupt.remove(worker)
+                self.silent.append(worker)
+                self._finding = None
+            else:
+                self._claims[worker] = claims
+        return len(self.silent) == silent
+
+    def _answered(self, worker: int, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
+        """An answer as an array; of NaN, which nothing agrees with, if it is none."""
+        asks, numbers, computed = self.costs
+        reals = 2 if self.code.is_complex else 1
+        shape = held, self.code.pieces + 1
+        self.costs = Costs(
+            asks + 1, numbers + (said is not None) * math.prod(shape) * reals, computed
+        )
+        if said is None:
+            return None
+        kind = np.complex128 if self.code.is_complex else np.float64
+        found = np.full(shape, np.nan, dtype=kind)
+        told = np.asarray(said)
+        if told.shape == shape and told.dtype.kind in ("fc" if reals == 2 else "f"):
+            found[:] = told
+        return found
+
+    def _true(self, partition: int, compute: Compute) -> NDArray[Any]:
+        assert self._sampling is not None
+        if partition not in self._truth:
+            self._truth[partition] = self._sampling.of_partial(np.asarray(compute(partition)))
+            self.costs = self.costs._replace(computed=self.costs.computed + 1)
+        return self._truth[partition]
+
+    def _contradicts_itself(self, worker: int) -> bool:
+        """Whether a message is not what its worker says that it consists of."""
+        assert self._sampling is not None
+        message = self._rows.arrays[int(np.flatnonzero(self.survivors == worker)[0])]
+        sent, size = self._sampling.of_message(message)
+        coefficients = self.code.coefficients(worker).reshape(-1, self.code.pieces)
+        claims = self._claims[worker]
+        with np.errstate(over="ignore", invalid="ignore"):
+            said = (coefficients * claims[:, :-1]).sum()
+            parts = (np.abs(coefficients).sum(axis=1) * np.abs(claims[:, -1])).sum()
+            roundings = size + (len(claims) + 2) * parts
+            return not abs(sent - said) <= SAFETY * self._sampling.unit * roundings
+
+    def _compare(self, suspects: list[int], compute: Compute) -> list[int]:
+        """Who is wrong on the partition that they differ on most; or on one of too few claims."""
+        assert self._sampling is not None
+        claimed: dict[int, list[tuple[int, NDArray[Any]]]] = {}
+        for i in suspects:
+            for j, claim in zip(self.code.partitions(i).tolist(), self._claims[i], strict=True):
+                claimed.setdefault(j, []).append((i, claim))
+        apart = {
+            j: max(
+                (self._sampling.apart(a, b) for _, a in claims for _, b in claims[:1]), default=0.0
+            )
+            for j, claims in claimed.items()
+        }
+        worst = max(apart, key=apart.__getitem__)
+        todo = [worst] if apart[worst] > _APART else []
+        few = [j for j, claims in claimed.items() if len(claims) <= self._left()]
+        for j in [*todo, *([] if todo else few)]:
+            truth = self._true(j, compute)
+            wrong = [i for i, claim in claimed[j] if self._sampling.apart(truth, claim) > _OFF]
+            if wrong:
+                return wrong
+        return []
+
+
+def _require_askable(code: Scheme, form: Format) -> None:
+    if code.codes_data or code.message_count != code.n:
+        raise ValueError(
+            f"workers of {type(code).__name__} cannot be asked for partial gradients: that takes a "
+            "code of the gradients whose workers send one message each"
+        )
+    if form.scaled or form.paired or form.message_dtype.char not in "fdFD":
+        raise TypeError(
+            "who is asked must have sent float32, float64 or complex numbers, not "
+            f"{form.message_dtype}"
+        )
+
+
+class _Sampling:
+    """Inner products with a random vector: of a message, and of the pieces of partial gradients."""
+
+    def __init__(self, code: Scheme, form: Format, seed: int) -> None:
+        self.seed = seed
+        self._form, self._pieces = form, code.pieces
+        self._paired = code.is_complex and form.message_dtype.kind == "f"
+        size = form.message_size // 2 if self._paired else form.message_size
+        self._vector = np.random.default_rng(seed).standard_normal(size)
+        self.unit = unit_roundoff(form.message_dtype) + 2.0**-53 * math.sqrt(size)
+        self._kind = np.dtype(np.complex128 if code.is_complex else np.float64)
+
+    def _numbers(self, array: NDArray[Any]) -> NDArray[Any]:
+        wide = array.astype(np.result_type(array, np.float64))
+        return wide.view(np.complex128) if self._paired else wide
+
+    def of_message(self, message: NDArray[Any]) -> tuple[complex, float]:
+        """Its inner product and its norm."""
+        numbers = self._numbers(message.view(self._form.message_dtype))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return complex(numbers @ self._vector), float(np.linalg.norm(numbers))
+
+    def of_partial(self, partial: NDArray[Any]) -> NDArray[Any]:
+        """The inner products of its pieces, and its norm."""
+        p, size = self._form.gradient_size, self._form.message_size
+        if partial.shape != (p,):
+            raise ValueError(f"a partial gradient must be of shape ({p},), not {partial.shape}")
+        padded = np.zeros(self._pieces * size, dtype=partial.dtype)
+        padded[:p] = partial
+        found = np.empty(self._pieces + 1, dtype=self._kind)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for u, piece in enumerate(padded.reshape(self._pieces, size)):
+                found[u] = self._numbers(piece) @ self._vector
+            found[-1] = np.linalg.norm(padded.astype(np.result_type(padded, np.float64)))
+        return found
+
+    def apart(self, one: NDArray[Any], other: NDArray[Any]) -> float:
+        """How far claims on a partition are from each other, in roundings of the first's norm."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            far = float(np.abs(one - other).max())
+            if far == 0:
+                return 0.0
+            least = min(abs(one[-1]), abs(other[-1]))
+            found = far / (SAFETY * self.unit * least) if least else math.inf
+        return math.inf if math.isnan(found) else found

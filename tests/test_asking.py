@@ -1,0 +1,295 @@
+"""Liars with s + 1 copies: rounds that ask again, against every lie we know of."""
+
+import itertools
+
+import numpy as np
+import pytest
+from strength import much
+
+from fastgc import (
+    BinaryCode,
+    CorruptMessageError,
+    CyclicRepetition,
+    FractionalRepetition,
+    LagrangeCode,
+    LinearCode,
+    ReedSolomon,
+    Uncoded,
+    YeAbbe,
+)
+from fastgc.codes import AskingRound, Costs
+
+pytestmark = pytest.mark.any_backend
+
+# Codes whose partitions are on one worker more than may lie, which is all that is asked for.
+CODES = [
+    (FractionalRepetition(6, stragglers=1), 1),
+    (FractionalRepetition(6, 8, stragglers=2), 2),
+    (BinaryCode(7, stragglers=1), 1),
+    (BinaryCode(9, 11, stragglers=2), 2),
+    (CyclicRepetition(7, stragglers=2), 2),
+    (ReedSolomon(7, stragglers=1, packed=False), 1),
+    (ReedSolomon(8, stragglers=3), 3),
+    (ReedSolomon(9, stragglers=2, clusters=3), 2),
+    (YeAbbe(8, stragglers=2, reduce=2), 2),
+]
+KINDS = ("different", "alike", "one element", "slight", "below rounding", "huge")
+ANSWERS = ("the truth", "the lie", "another lie", "nonsense", "infinity")
+P = 11
+
+
+class Lies:
+    """One round: partial gradients, who lies, how, and what they answer."""
+
+    def __init__(self, code, liars, rng, dtype=np.float64):
+        self.code, self.dtype, self.liars = code, dtype, liars
+        self.g = rng.standard_normal((code.k, P)).astype(dtype)
+        self.kind = str(rng.choice(KINDS))
+        self.answers = {i: str(rng.choice(ANSWERS)) for i in liars}
+        size = {"slight": 1e-4, "below rounding": 10 ** rng.uniform(-16, -12), "huge": 1e8}
+        common, partition = rng.standard_normal(P), int(rng.integers(code.k))
+        self.believed = {}
+        for i in liars:
+            held = code.partitions(i).tolist()
+            change = common if self.kind == "alike" else rng.standard_normal(P)
+            if self.kind == "one element":
+                change = change * (np.arange(P) == rng.integers(P))
+            at = held.index(partition) if partition in held else int(rng.integers(len(held)))
+            self.believed[i] = self.g[held].copy()
+            self.believed[i][at] += (size.get(self.kind, 1.0) * change).astype(dtype)
+        self.noise = rng.standard_normal((code.k, P)).astype(dtype)
+        self.asked = []
+
+    def message(self, i):
+        return self.code.encode(i, self.believed.get(i, self.g[self.code.partitions(i)]))
+
+    def ask(self, i, seed):
+        self.asked.append(i)
+        held = self.code.partitions(i)
+        how = self.answers.get(i, "the truth")
+        if how == "nonsense":
+            return "what?"
+        if how == "infinity":
+            return np.full((held.size, self.code.pieces + 1), np.inf)
+        said = {"the truth": self.g[held], "another lie": self.g[held] + self.noise[held]}
+        partials = said[how] if how in said else self.believed[i]
+        return AskingRound.answer(self.code, i, partials, seed, dtype=self.dtype)
+
+    def truth(self, partition):
+        return self.g[partition]
+
+    def error(self, found):
+        exact = self.g.sum(axis=0, dtype=np.float64)
+        return np.linalg.norm(found - exact) / np.linalg.norm(self.g.astype(np.float64))
+
+
+def test_every_round_is_exact():
+    """Of any lies, of as many as may; and what that costs.
+
+    Longer, 10,000 rounds of each code: pytest --long tests/test_asking.py
+    """
+    named = asked = computed = 0
+    for code, e in CODES:
+        rng = np.random.default_rng(e)
+        rounds = {np.float64: AskingRound(code, P, liars=e)}
+        rounds[np.float32] = AskingRound(code, P, np.float32, liars=e)
+        for number in range(much(10_000, 60)):
+            dtype = np.float32 if number % 4 == 0 and code.packed else np.float64
+            rnd = rounds[dtype]
+            rnd.reset()
+            liars = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
+            lies = Lies(code, liars, rng, dtype)
+            for i in rng.permutation(code.n).tolist():
+                if rnd.receive(i, lies.message(i)):
+                    break
+            costs = rnd.settle(lies.ask, lies.truth)
+            assert set(rnd.corrupt) <= set(liars), lies.kind
+            assert rnd.decodable
+            assert lies.error(rnd.gradient()) < 2000 * np.finfo(dtype).eps, lies.kind
+            assert sorted(set(lies.asked)) == sorted(lies.asked)
+            assert costs.asks == len(lies.asked) <= code.n
+            assert costs.computed <= e or lies.kind == "below rounding"
+            assert rnd.verified or not isinstance(code, FractionalRepetition)
+            if not liars:
+                assert costs == Costs()
+            if dtype is np.float64 and lies.kind != "below rounding":
+                assert not set(rnd.survivors) & set(liars)
+            named, asked = named + len(rnd.corrupt), asked + costs.asks
+            computed += costs.computed
+    assert named
+    assert asked
+    assert computed
+
+
+@pytest.mark.parametrize("liar", range(6))
+def test_costs_are_those_of_the_question(liar):
+    """One of two copies lies, and stays with it: both are asked, one partition is computed."""
+    code = FractionalRepetition(6, 12, stragglers=1)
+    g = np.random.default_rng(0).standard_normal((12, P))
+    believed = g + (np.arange(12) == code.partitions(liar)[2])[:, None]
+    told = [believed if i == liar else g for i in range(6)]
+    rnd = AskingRound(code, P, liars=1)
+    for i in range(6):
+        rnd.receive(i, code.encode(i, told[i][code.partitions(i)]))
+    assert rnd.contradicted
+    with pytest.raises(CorruptMessageError, match="contradict each other"):
+        rnd.gradient()
+    computed = []
+    costs = rnd.settle(
+        lambda i, seed: AskingRound.answer(code, i, told[i][code.partitions(i)], seed),
+        lambda j: computed.append(j) or g[j],
+    )
+    assert computed == [code.partitions(liar)[2]]
+    assert costs == rnd.costs == Costs(asks=2, numbers=2 * 4 * 2, computed=1)
+    assert rnd.corrupt == [liar]
+    assert not rnd.contradicted
+    assert rnd.ready
+    assert rnd.verified
+    np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-13)
+    rnd.reset()
+    assert rnd.costs == Costs()
+    assert rnd.corrupt == []
+
+
+@pytest.mark.parametrize(("code", "e"), CODES, ids=repr)
+def test_without_questions_the_master_computes(code, e):
+    rng = np.random.default_rng(0)
+    for liars in itertools.islice(itertools.combinations(range(code.n), e), 6):
+        lies = Lies(code, list(liars), rng)
+        rnd = AskingRound(code, P, liars=e)
+        for i in range(code.n):
+            rnd.receive(i, lies.message(i))
+        computed = []
+        costs = rnd.settle(None, lambda j, to=computed, g=lies.g: to.append(j) or g[j])
+        assert costs == Costs(0, 0, len(computed))
+        assert len(set(computed)) == len(computed)
+        assert set(rnd.corrupt) <= set(liars)
+        assert lies.kind == "below rounding" or rnd.corrupt
+        assert lies.error(rnd.gradient()) < 1e-12
+
+
+def copies(values):
+    """A round of three copies of one message of one partition, of which one may be wrong."""
+    rnd = AskingRound(FractionalRepetition(3, 1, stragglers=2), 4, liars=1)
+    for i, value in values:
+        rnd.receive(i, np.full(4, value))
+    return rnd
+
+
+def replies(values):
+    """What workers answer that stay with what they sent."""
+    code = FractionalRepetition(3, 1, stragglers=2)
+
+    def ask(i, seed):
+        return (
+            None
+            if values[i] is None
+            else AskingRound.answer(code, i, [np.full(4, values[i])], seed)
+        )
+
+    return ask
+
+
+def test_who_is_silent_is_a_straggler():
+    rnd = copies([(0, 5.0), (1, 1.0)])
+    assert rnd.contradicted
+    costs = rnd.settle(replies([5.0, None]), lambda j: np.full(4, 1.0))
+    assert costs == Costs(asks=2, numbers=2, computed=0)
+    assert (rnd.silent, rnd.corrupt) == ([1], [])
+    assert not rnd.ready  # one copy, and one may lie
+    assert not rnd.verified
+    rnd.receive(2, np.full(4, 1.0))
+    assert rnd.contradicted
+    rnd.settle(replies([5.0, None, 1.0]), lambda j: np.full(4, 1.0))
+    assert (rnd.silent, rnd.corrupt) == ([1], [0])
+    assert rnd.ready
+    assert rnd.verified
+    np.testing.assert_array_equal(rnd.gradient(), np.ones(4))
+
+
+def test_more_liars_than_were_said():
+    rnd = copies([(0, 5.0), (1, 3.0)])
+    with pytest.raises(CorruptMessageError, match=r"of 2 workers are corrupt, \[0, 1\].*liars=1"):
+        rnd.settle(replies([5.0, 3.0]), lambda j: np.full(4, 1.0))
+
+
+def test_what_is_claimed_by_too_few_is_computed():
+    """Messages differ by little more than rounding, and who could be believed is too few."""
+    code = FractionalRepetition(6, stragglers=2)
+    g = np.random.default_rng(0).standard_normal((6, P))
+    for slight in 1e-15 * 2.0 ** np.arange(12):
+        rnd = AskingRound(code, P, liars=2)
+        for i in (0, 2):  # two of three copies
+            message = code.encode(i, g[code.partitions(i)])
+            rnd.receive(i, message * (1 + slight) if i else message)
+        if not rnd.contradicted:
+            continue
+        costs = rnd.settle(
+            lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed),
+            lambda j: g[j],
+        )
+        assert rnd.corrupt == []
+        assert not rnd.contradicted
+        assert costs == Costs(2, 2 * 3 * 2, 3)
+        break
+    else:
+        pytest.fail("nothing so slight was seen")
+
+
+def test_a_round_that_settled_takes_more():
+    code = ReedSolomon(8, stragglers=4)
+    g = np.random.default_rng(0).standard_normal((8, P))
+    rnd = AskingRound(code, P, liars=2)
+    for i in range(6):
+        message = code.encode(i, g[code.partitions(i)])
+        rnd.receive(i, 2 * message if i == 3 else message)
+    assert not rnd.ready
+    rnd.settle(
+        lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed), lambda j: g[j]
+    )
+    assert rnd.corrupt == [3]
+    assert rnd.ready  # five messages, one to spare, and one that may still lie
+    with pytest.raises(ValueError, match="found to be corrupt"):
+        rnd.receive(3, np.zeros(2 * -(-P // 2)))
+    rnd.receive(7, code.encode(7, g[code.partitions(7)]))
+    np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "error", "says"),
+    [
+        (ReedSolomon(5, stragglers=1), {"liars": 0}, ValueError, "at least 1, not 0"),
+        (ReedSolomon(5, stragglers=1), {"liars": True}, ValueError, "at least 1, not True"),
+        (ReedSolomon(5, stragglers=1), {"liars": 9}, ValueError, "number of liars in 0 .. 4"),
+        (LagrangeCode(7, load=2), {"liars": 1}, ValueError, "LagrangeCode cannot be asked"),
+        (Uncoded(4, load=2), {"liars": 1}, ValueError, "whose workers send one message each"),
+        (
+            ReedSolomon(5, stragglers=1),
+            {"liars": 1, "dtype": "float32", "message_dtype": "float16"},
+            TypeError,
+            "must have sent float32, float64 or complex numbers, not float16",
+        ),
+        (
+            LinearCode([[1, 1], [1, 1]]),
+            {"liars": 1, "dtype": "int64"},
+            TypeError,
+            "not int64",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(code, options, error, says):
+    with pytest.raises(error, match=says):
+        AskingRound(code, 4, **options)
+
+
+def test_bad_answers_are_refused_where_they_are_made():
+    code = ReedSolomon(5, stragglers=1)
+    with pytest.raises(ValueError, match="worker 2 has 2 partitions, got 3 gradients"):
+        AskingRound.answer(code, 2, np.ones((3, 4)), 1)
+    with pytest.raises(ValueError, match=r"worker 5 does not exist"):
+        AskingRound.answer(code, 5, np.ones((2, 4)), 1)
+    rnd = AskingRound(code, 4, liars=1)
+    for i in range(5):
+        rnd.receive(i, np.full(4, float(i)))
+    with pytest.raises(ValueError, match=r"must be of shape \(4,\), not \(5,\)"):
+        rnd.settle(None, lambda j: np.zeros(5))
