@@ -8,7 +8,17 @@ from functools import partial
 from typing import Any
 
 from .._listing import listing
-from . import charalambides, erasurehead, halbawi, li, ozfatura, ramamoorthy, ye_abbe, zhu
+from . import (
+    approximate,
+    charalambides,
+    erasurehead,
+    halbawi,
+    li,
+    ozfatura,
+    ramamoorthy,
+    ye_abbe,
+    zhu,
+)
 from .figure import ROUNDS, Figure, Row
 
 __all__ = ["FIGURES", "Figure", "Row", "reproduce"]
@@ -29,6 +39,11 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "ye-abbe-link": ye_abbe.link,
     "ramamoorthy-3": ramamoorthy.figure_3,
     "erasurehead": erasurehead.error,
+    "raviv-bound": approximate.raviv,
+    "charles-means": approximate.charles,
+    "kadhe-worst": approximate.kadhe,
+    "glasgow-random": approximate.glasgow,
+    "wang-peeling": approximate.wang,
 }
 
 
