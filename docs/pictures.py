@@ -13,7 +13,6 @@ from pathlib import Path
 import fastgc
 from fastgc import plotting
 from fastgc.engines import SimulatedCluster
-from fastgc.plotting import frames
 
 SMALL = fastgc.ReedSolomon(8, stragglers=2)
 SMALL_DELAYS = "6 of exponential:mean=0.02; 2 of exponential:mean=0.15"
@@ -47,24 +46,12 @@ def train(code: fastgc.Code, name: str, rounds: int, delays: str, cost: float) -
 
 def timeline(path: Path) -> None:
     """Draw the same round twice, with the code and without one."""
-    figure = frames.new_figure(7.6, 5)
-    axes = figure.subplots(2, 1, sharex=True)
-    ends = []
-    for ax, code, name in zip(
-        axes,
-        (SMALL, fastgc.Uncoded(SMALL.n)),
-        ("coded: any 6 of 8 messages suffice", "uncoded: all are waited for"),
-        strict=True,
-    ):
-        history = train(code, name, 1, SMALL_DELAYS, 0.005)
-        plotting.timeline(history, code, ax)
-        ax.set_title(name, fontsize="medium", loc="left")
-        ends.append(1e3 * history.rounds[-1].time)
-    axes[0].set_xlim(0, 1.02 * max(ends))
-    axes[0].set_xlabel("")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    plotting.save(figure, path)
+    runs = {
+        "coded: any 6 of 8 messages suffice": SMALL,
+        "uncoded: all are waited for": fastgc.Uncoded(SMALL.n),
+    }
+    histories = {name: train(code, name, 1, SMALL_DELAYS, 0.005) for name, code in runs.items()}
+    plotting.save(plotting.timeline_figure(histories), path)
 
 
 def accuracy(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Line", "Panel"]
+__all__ = ["Line", "Panel", "Style"]
 
 Style = Literal["line", "joined", "points", "step"]
 

@@ -15,6 +15,7 @@ import fastgc
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._extras import pip_install
+from fastgc.panels import Line, Panel
 from fastgc.plotting import frames
 
 pytestmark = pytest.mark.any_backend
@@ -42,7 +43,7 @@ def test_lines_are_the_histories():
     )
     np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 0.9], [2, 0.4]])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["coded", "uncoded"]
-    assert ax.get_xlabel() == "wall-clock time (s)"
+    assert ax.get_xlabel() == "time of training (s)"
     assert ax.get_ylabel() == "test error"
     looks = {(line.get_color(), line.get_linestyle()) for line in ax.lines}
     assert len(looks) == 2
@@ -289,7 +290,7 @@ def test_vectors_are_drawn_around_the_circle(tmp_path):
     assert finite[~values.lost].all()
     shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
     assert shaded == [(-0.5, 2.5), (9.5, 11.5), (30.5, 31.5)]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == [
         "stragglers",
         "exact vector",
         "near-exact vector",
@@ -369,13 +370,11 @@ def test_tracking_lines_are_the_rounds(tmp_path):
 
 
 def panel(*lines, **kwargs):
-    from fastgc.panels import Panel
 
     return Panel("title", "x", "y", list(lines), **kwargs)
 
 
 def test_panels_are_the_lines(tmp_path):
-    from fastgc.panels import Line
 
     lines = [
         Line("a", [1, 2, 3], [4, 5, 6]),
@@ -398,6 +397,93 @@ def test_panels_are_the_lines(tmp_path):
     assert len(third.lines) == 1
     plotting.save_panels(panels, tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+
+
+def test_panels_show_curves_that_coincide():
+    x = [1.0, 2.0]
+    lines = [Line("a", x, [1, 2]), Line("b", x, [2, 3]), Line("c", x, [1, 2 + 1e-9])]
+    alone = plotting.panel_figure([panel(*lines)])
+    assert [line.get_label() for line in alone.axes[0].lines] == ["a = c", "b"]
+    # in another panel they differ: then both are there, in both
+    other = panel(Line("a", x, [5, 5]), Line("b", x, [2, 3]), Line("c", x, [6, 6]))
+    figure = plotting.panel_figure([panel(*lines), other])
+    for ax in figure.axes:
+        assert [line.get_label() for line in ax.lines] == ["a", "b", "c"]
+    first, second = figure.axes
+    assert [line.get_color() for line in first.lines] == [line.get_color() for line in second.lines]
+    # one with gaps lies above the one without, which shows through them
+    assert first.lines[0].get_zorder() < first.lines[2].get_zorder()
+    # points and a line are not the same thing to look at
+    mixed = plotting.panel_figure([panel(Line("a", x, x), Line("b", x, x, "points"))])
+    assert len(mixed.axes[0].lines) == 2
+
+
+def test_panels_have_one_legend_where_it_is_the_same():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    many = [Line(f"line {i}", [1, 2], [i, i + 1]) for i in range(8)]
+    figure = plotting.panel_figure([panel(*many), panel(*many)], "all of them")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [line.label for line in many]
+    assert all(ax.get_legend() is None for ax in figure.axes)
+    assert figure.get_suptitle() == "all of them"
+    unlike = plotting.panel_figure([panel(*many), panel(*many[:2])])
+    assert not unlike.legends
+    for ax in (*figure.axes, *unlike.axes):  # nothing lies on anything else
+        FigureCanvasAgg(ax.figure).draw()
+        below = ax.xaxis.label.get_window_extent()
+        found = ax.get_legend() or legend
+        box = found.get_window_extent()
+        if len(found.get_texts()) > 5:
+            assert box.y1 <= below.y0 + 1
+            assert box.y0 >= 0
+            assert 0 <= box.x0 <= box.x1 <= ax.figure.bbox.x1
+
+
+def test_ticks_suit_numbers():
+    whole = plotting.panel_figure([panel(Line("a", [0, 1], [1, 2], "joined"))]).axes[0]
+    assert all(at == round(at) for at in whole.get_xticks())
+    assert whole.lines[0].get_marker() != "None"
+    loads = plotting.panel_figure([panel(Line("a", [1, 2, 3, 6], [1, 2, 3, 4]), log_x=True)]).axes[
+        0
+    ]
+    np.testing.assert_array_equal(loads.get_xticks(), [1, 2, 3, 6])
+    for low, high in ((11, 19), (1.2, 1.3), (3e-16, 8e-16), (1, 1e9)):
+        ax = plotting.panel_figure([panel(Line("a", [1, 2], [low, high]), log_y=True)]).axes[0]
+        bottom, top = ax.get_ylim()
+        assert sum(bottom <= at <= top for at in ax.get_yticks()) >= 3
+
+
+def test_intervals_are_bars():
+    line = Line("a", [1, 2], [5, 6], "joined", ([4, 5], [7, 8]))
+    ax = plotting.panel_figure([panel(line)]).axes[0]
+    (bars,) = ax.collections
+    np.testing.assert_array_equal(
+        [each.vertices for each in bars.get_paths()], [[[1, 4], [1, 7]], [[2, 5], [2, 8]]]
+    )
+    with pytest.raises(ValueError, match="ends of the interval must be vectors as long as x"):
+        Line("a", [1, 2], [5, 6], "line", ([1], [2]))
+
+
+def test_texts_are_large_enough_for_print():
+    """Six points at least, where a picture is printed 8.5 cm wide, or with two panels 17.8."""
+    from matplotlib.text import Text
+
+    many = [Line(f"line {i}", [1, 2], [i, i + 1]) for i in range(3)]
+    code = fastgc.ReedSolomon(8, stragglers=2)
+    followed = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.01))
+    for figure, centimetres in (
+        (plotting.panel_figure([panel(*many)]), 8.5),
+        (plotting.panel_figure([panel(*many), panel(*many[1:])], "title"), 17.8),
+        (plotting.error_curves([FAST, SLOW, STEEP, FAST]).figure, 8.5),
+        (plotting.assignment(code).figure, 8.5),
+        (plotting.assignment(fastgc.BinaryCode(30, stragglers=4)).figure, 8.5),
+        (plotting.timeline(followed).figure, 8.5),
+        (plotting.timeline_figure({"a": followed, "b": followed}), 8.5),
+    ):
+        smaller = centimetres / 2.54 / figure.get_figwidth()
+        sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+        assert min(sizes) * smaller >= 6
 
 
 def test_panels_that_cannot_be_drawn(tmp_path):
@@ -546,7 +632,10 @@ def test_assignment_colours_angles():
         assert float(angle[:-1]) == pytest.approx(np.degrees(np.angle(value)), abs=0.51)
     one, other = (image[2, column] for column in coefficient)
     assert np.abs(one - other).max() > 0.1
-    assert "angle" in ax.figure.axes[1].get_ylabel()
+    assert "angle" in ax.figure.axes[1].get_xlabel()  # below, where numbers need the width
+    large = plotting.assignment(fastgc.ReedSolomon(20, stragglers=1))
+    assert not large.texts
+    assert "angle" in large.figure.axes[1].get_ylabel()
 
 
 def test_assignment_of_equal_coefficients_says_so():

@@ -40,7 +40,7 @@ def fit(
         if plot is not None:
             from .. import plotting
 
-            plotting.save_panels([_panel(times, fits)], plot)
+            plotting.save_panels([_panel(times, fits)], plot, f"{times.size} times of {file.name}")
             typer.echo(f"plot written to {plot}", err=True)
     if as_json:
         listed = [{**found._asdict(), "model": written(found.model)} for found in fits]

@@ -140,7 +140,8 @@ def simulate(
         if not found:
             raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
         if plot is not None:
-            _plot(plot, _distributions(found))
+            about = f"n = {workers}, s = {s}; delays {delays}"
+            _plot(plot, _distributions(found), about)
         if timeline is not None:
             shown = {catalogue.describe(name): each for name, each in followed.items()}
             draw_timelines(shown, timeline)
@@ -365,7 +366,7 @@ def plan(
                 _write(record, {**recording.to_dict(), "size": size, "codes": seen})
                 typer.echo(f"times written to {record}", err=True)
         if plot is not None:
-            _plot(plot, _against_load(found))
+            _plot(plot, _against_load(found), f"n = {workers}; {source}")
     _say_unknown(model, ((choice.name, choice.simulation) for choice in found.choices))
     shown = found.choices if every else best
     listed = [{**_planned(choice), "measured": measured.get(choice)} for choice in shown]
@@ -653,10 +654,10 @@ def _print(
         typer.echo(f"{legend}\nCodes: {', '.join(map(catalogue.describe, names))}.")
 
 
-def _plot(path: Path, panels: Any) -> None:
+def _plot(path: Path, panels: Any, title: str) -> None:
     from .. import plotting
 
-    plotting.save_panels(panels, path)
+    plotting.save_panels(panels, path, title)
     typer.echo(f"plot written to {path}", err=True)
 
 
@@ -672,8 +673,11 @@ def _against_load(found: Plan) -> list[Any]:
     from ..panels import Line, Panel
 
     curves: dict[str, list[Choice]] = {}
-    for choice in found.choices:
-        curves.setdefault(choice.name, []).append(choice)
+    known: set[tuple[str, int]] = set()
+    for choice in found.choices:  # of several at one load the fastest, which is the first
+        if (choice.name, choice.code.load) not in known:
+            known.add((choice.name, choice.code.load))
+            curves.setdefault(choice.name, []).append(choice)
     for each in curves.values():
         each.sort(key=lambda choice: choice.code.load)
 
@@ -683,6 +687,7 @@ def _against_load(found: Plan) -> list[Any]:
                 catalogue.describe(name),
                 np.array([choice.code.load for choice in each]),
                 np.array([value(choice) for choice in each]),
+                "joined",
             )
             for name, each in curves.items()
         ]

@@ -183,7 +183,7 @@ def sweep(
         if plot is not None:
             from .. import plotting
 
-            plotting.save_panels(planning.sweep_panels(found), plot)
+            plotting.save_panels(planning.sweep_panels(cells), plot)
             typer.echo(f"plot written to {plot}", err=True)
         if PRINTED not in (csv_file, json_file):
             _show(found, markdown, f"{rounds} rounds each, seed {seed}", live=live > 0)

@@ -523,7 +523,8 @@ def train(
             typer.echo(f"history written to {json_file}", err=True)
         if plot is not None:
             if methods:
-                plotting.save_panels(plotting.spending_panels(histories, True), plot)
+                panels = plotting.spending_panels(histories, True)
+                plotting.save_panels(panels, plot, f"{dataset.name}; delays {delays.strip()}")
             else:
                 shown = [replace(each, name=_shown(each.name)) for each in histories]
                 plotting.save_error_curves(shown, plot)

@@ -17,7 +17,7 @@ from ..codes.arguments import unasked
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
 from ..errors import InstabilityWarning
-from ..panels import Line, Panel
+from ..panels import Line, Panel, Style
 from ..simulation import follow, simulate
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
             if cell.delays == told:
                 label = catalogue.describe(cell.code) + (f", n = {cell.n}" if several else "")
                 lines.setdefault(label, []).append(cell)
-        times, errors = [], []
+        times, errors, title = [], [], told
         for label, mine in lines.items():
             if all(math.isnan(cell.seconds) for cell in mine):
                 continue
@@ -375,22 +375,25 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
             seconds, low, high, real, real_low, real_high = (
                 per_second * np.array([getattr(cell, name) for cell in mine]) for name in _TIMES
             )
-            times.append(Line(label, at, seconds, "joined", (low, high)))
+            # where points are measured times, others are not marked
+            style: Style = "joined" if np.isnan(real).all() else "line"
+            times.append(Line(label, at, seconds, style, (low, high)))
             errors.append(Line(label, at, [cell.largest_error for cell in mine], "joined"))
             if not np.isnan(real).all():
                 ends = real_low, real_high
-                times.append(Line(f"{label}, measured", at, real, "points", ends))
+                times.append(Line(label, at, real, "points", ends))
+                title = f"{told}\nlines: simulated, points: measured"
         spans = [
             [value for line in each for value in line.y.tolist() if 0 < value < math.inf]
             for each in (times, errors)
         ]
         wide = [bool(span) and max(span) > 4 * min(span) for span in spans]
         panels += [
-            Panel(told, x_label, f"time of a round ({unit})", times, log_y=wide[0]),
+            Panel(title, x_label, f"time of a round ({unit})", times, log_y=wide[0]),
             Panel(
                 told,
                 x_label,
-                "relative error of the gradient, largest",
+                "largest relative error",
                 errors,
                 log_y=wide[1],
             ),

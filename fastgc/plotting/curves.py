@@ -6,7 +6,8 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Protocol
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +17,13 @@ from ..panels import Line, Panel
 from .frames import (
     COLOURS,
     DASHES,
+    HEIGHT,
     MARKERS,
     MORE_COLOURS,
+    SMALL,
+    WIDTH,
     check_path,
+    figure_title,
     new_figure,
     percent_axis,
     plain_decades,
@@ -49,6 +54,12 @@ __all__ = [
 ]
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
+_INSIDE = 5  # entries of a legend, at most, that stands in a panel
+_AMONG = 3  # the same, among curves that go up and down
+_LONG = 40  # letters of an entry from which on it has a line for itself
+_ENTRY = 0.19  # inches that a line of one takes
+_BELOW = 0.5  # inches from an axis down to a legend below it, and below the axis's own texts
+_TICKED = 8  # whole numbers on a logarithmic axis that each have a tick
 _WIDE = 4.0  # a span from which on a logarithmic axis shows more
 
 
@@ -72,7 +83,7 @@ def error_curves(
     time_axis: bool = True,
     log_x: bool | None = None,
 ) -> Axes:
-    """Draw the test error of training runs against wall-clock time, one line a run.
+    """Draw the test error of training runs against time, one line a run.
 
     The error axis is logarithmic where the errors are positive and the largest is at least four
     times the smallest.
@@ -85,7 +96,8 @@ def error_curves(
         of the run says otherwise (`fastgc.training.History.measure`). Rounds whose test error is
         None, NaN or infinite are left out. A run without a tested round appears in the legend only.
     ax : matplotlib Axes, optional
-        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+        Where to draw; else a new figure that pyplot does not know of, ``ax.figure``, with the
+        legend of many runs below.
     time_axis : bool
         False draws against the number of rounds in place of seconds.
     log_x : bool, optional
@@ -114,12 +126,24 @@ def error_curves(
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
+    below = ax is None and len(curves) > _AMONG
     if ax is None:
-        ax = new_figure().add_subplot()
+        room = _legend_inches([name for name, _, _ in curves], 1) if below else 0.0
+        ax = new_figure(WIDTH, HEIGHT + room).add_subplot()
     for (name, x, y), colour, dash in zip(curves, cycle(COLOURS), cycle(DASHES), strict=False):
         label = name if x else f"{name} (not tested)"
         # The dot marks where a run ends, and is all there is to see of one tested round.
-        ax.plot(x, y, dash, color=colour, label=label, marker="o", markersize=4, markevery=[-1])
+        ax.plot(
+            x,
+            y,
+            dash,
+            color=colour,
+            label=label,
+            marker="o",
+            markersize=4,
+            markevery=[-1],
+            zorder=_height(dash),
+        )
 
     errors = [error for _, _, y in curves for error in y]
     if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
@@ -136,11 +160,24 @@ def error_curves(
         plain_decades(ax.xaxis, percent=False)
     else:
         ax.set_xlim(left=0)
-    ax.set_xlabel("wall-clock time (s)" if time_axis else "round")
+    ax.set_xlabel("time of training (s)" if time_axis else "round")
     ax.set_ylabel(f"test {measures.pop()}")
+    if title := _run_title(histories):
+        ax.set_title(fill(title, int(12 * WIDTH)), fontsize="medium")
     plain_frame(ax)
-    ax.legend(frameon=False)
+    if below:
+        ax.figure.legend(loc="outside lower center", frameon=False, fontsize=SMALL)
+    else:
+        ax.legend(frameon=False, fontsize=SMALL)
     return ax
+
+
+def _run_title(histories: Sequence[Any]) -> str:
+    """What runs have in common, their data and delays; empty if they differ or do not say."""
+    told = {
+        tuple(getattr(history, name, "") for name in ("data", "delays")) for history in histories
+    }
+    return "; ".join(filter(None, told.pop())) if len(told) == 1 else ""
 
 
 def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str]) -> None:
@@ -161,9 +198,7 @@ def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str
         If matplotlib is not installed.
     """
     check_path(path)
-    figure = new_figure()
-    error_curves(histories, figure.add_subplot())
-    save(figure, path)
+    save(error_curves(histories), path)
 
 
 def stability_curves(
@@ -246,7 +281,7 @@ def stability_figure(
     names = list(dict.fromkeys(row.code for row in rows))
     columns = min(len(kinds), 2)
     lines = -(-len(kinds) // columns)
-    figure = new_figure(5.5 * columns, 1 + 4 * lines + 0.2 * len(names) / columns)
+    figure = new_figure(WIDTH * columns, 0.6 + HEIGHT * lines + _ENTRY * len(names) / columns)
     first = None
     for place, (dtype, pattern) in enumerate(kinds, start=1):
         ax = figure.add_subplot(lines, columns, place, sharey=first)
@@ -263,7 +298,7 @@ def stability_figure(
         ax.set_title(f"{pattern} stragglers, {dtype}")
     handles, _ = first.get_legend_handles_labels() if first else ([], [])
     figure.legend(
-        handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
+        handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL
     )
     sets = max(row.sets for row in rows)
     figure.suptitle(f"median, and up to the worst of {sets} sets of survivors", fontsize=10)
@@ -300,6 +335,9 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax : matplotlib Axes, optional
         Where to draw; else a new figure, ``ax.figure``.
     """
+    from matplotlib.ticker import MaxNLocator
+
+    own = ax is None
     if ax is None:
         ax = new_figure().add_subplot()
     place = np.arange(values.lost.size)
@@ -311,24 +349,26 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
     for (name, logs), colour, dash in zip(curves, COLOURS[1::-1], ("--", "-"), strict=False):
         shown = np.where(np.isfinite(logs), logs, np.nan)
-        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name)
+        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name, zorder=_height(dash))
     ax.axhline(0, color="0.4", linewidth=0.8, linestyle=":", zorder=1)
     ax.set_xlim(-0.5, place.size - 0.5)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     ax.set_xlabel("place i on the circle")
     ax.set_ylabel("n |p(α$^i$)|")
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
     plain_frame(ax)
-    ax.legend(frameon=False, loc="lower center")
+    if own:
+        ax.figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    else:
+        ax.legend(frameon=False, fontsize=SMALL)
     return ax
 
 
 def save_circle_curves(values: CircleValues, path: str | os.PathLike[str]) -> None:
     """Write the picture that `circle_curves` draws to a file, as `save_error_curves` does."""
     check_path(path)
-    figure = new_figure()
-    circle_curves(values, figure.add_subplot())
-    save(figure, path)
+    save(circle_curves(values), path)
 
 
 def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
@@ -376,7 +416,7 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
     ax.set_xlabel("round")
     ax.set_ylabel("relative error of the gradient")
     plain_frame(ax)
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    ax.legend(frameon=False, fontsize=SMALL, loc="upper left", bbox_to_anchor=(0, -0.17))
     return ax
 
 
@@ -390,15 +430,18 @@ def save_tracking_curves(
     save(figure, path)
 
 
-def panel_figure(panels: Sequence[Panel]) -> Figure:
+def panel_figure(panels: Sequence[Panel], title: str = "") -> Figure:
     """Draw panels side by side, at most two in a row.
 
-    Lines with the same label share a colour, and have one entry in the legend.
+    Lines with the same label share a colour, and have one entry in the legend. So have lines that
+    coincide, which are called by all of their labels.
 
     Parameters
     ----------
     panels : sequence of Panel
         At least one.
+    title : str
+        What to write above all of them.
 
     Raises
     ------
@@ -409,13 +452,56 @@ def panel_figure(panels: Sequence[Panel]) -> Figure:
         raise ValueError("nothing to draw: the figure has no panel")
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure = new_figure(6.5 * columns, 4.5 * rows)
+    names = _common_names(panels)
+    entries = [list(dict.fromkeys(names[line.label] for line in panel.lines)) for panel in panels]
+    below = all(each == entries[0] for each in entries) and (
+        len(panels) > 1 or len(entries[0]) > _INSIDE
+    )
+    across = columns if max(map(len, entries[0]), default=0) < _LONG else 1
+    room = 0.0  # for legends below what they are of
+    if below:
+        room = _legend_inches(entries[0], across)
+    else:
+        for each in entries:
+            if len(each) > _INSIDE:
+                room = max(room, rows * _legend_inches(each, 1))
+    figure = new_figure(WIDTH * columns, HEIGHT * rows + room)
+    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
+    look = dict(
+        zip(dict.fromkeys(label for each in entries for label in each), looks, strict=False)
+    )
     for place, panel in enumerate(panels, start=1):
-        _draw_panel(panel, figure.add_subplot(rows, columns, place))
+        ax = figure.add_subplot(rows, columns, place)
+        _draw_panel(panel, names, look, ax)
+        if below:
+            continue
+        where: dict[str, Any] = {}
+        if len(entries[place - 1]) > _INSIDE:
+            from matplotlib.transforms import ScaledTranslation
+
+            down = ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
+            where = {"loc": "upper left", "bbox_to_anchor": (0, 0)}
+            where["bbox_transform"] = ax.transAxes + down
+        ax.legend(frameon=False, fontsize=SMALL, **where)
+    if below:
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=across,
+            frameon=False,
+            fontsize=SMALL,
+        )
+    figure_title(title, figure)
     return figure
 
 
-def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
+def _legend_inches(entries: Sequence[str], across: int) -> float:
+    """What a legend takes, in so many columns."""
+    lines = sum(1 + entry.count("\n") for entry in entries)
+    return _ENTRY * -(-lines // across) + 0.1
+
+
+def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str], title: str = "") -> None:
     """Write the picture that `panel_figure` draws to a file, as `save_error_curves` does.
 
     Raises
@@ -426,28 +512,72 @@ def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
         If matplotlib is not installed.
     """
     check_path(path)
-    save(panel_figure(panels), path)
+    save(panel_figure(panels, title), path)
 
 
-def _draw_panel(panel: Panel, ax: Axes) -> None:
-    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
-    look = dict(zip(dict.fromkeys(line.label for line in panel.lines), looks, strict=False))
-    in_legend: set[str] = set()
+def _common_names(panels: Sequence[Panel]) -> dict[str, str]:
+    """What to call each label: those whose lines coincide in every panel by all of them."""
+    of: dict[str, list[tuple[int, Line]]] = {}
+    for at, panel in enumerate(panels):
+        for line in panel.lines:
+            of.setdefault(line.label, []).append((at, line))
+    groups: list[list[str]] = []
+    for label, mine in of.items():
+        for group in groups:
+            others = of[group[0]]
+            if len(mine) == len(others) and all(
+                here == there and _coincide(line, other)
+                for (here, line), (there, other) in zip(mine, others, strict=True)
+            ):
+                group.append(label)
+                break
+        else:
+            groups.append([label])
+    wide = int(12 * WIDTH)
+    return {label: fill(" = ".join(group), wide) for group in groups for label in group}
+
+
+def _coincide(line: Line, other: Line) -> bool:
+    """Whether a reader sees one of them only."""
+    return line.style == other.style and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
+        for a, b in ((line.x, other.x), (line.y, other.y))
+    )
+
+
+def _draw_panel(
+    panel: Panel, names: Mapping[str, str], look: Mapping[str, tuple[str, str, str]], ax: Axes
+) -> None:
+    drawn: dict[str, str] = {}  # by which of its labels each name is drawn
     for line in panel.lines:
-        label = f"_{line.label}" if line.label in in_legend else line.label
-        in_legend.add(line.label)
-        _draw_line(line, label, look[line.label], ax)
+        name = names[line.label]
+        label = f"_{name}" if name in drawn else name
+        if drawn.setdefault(name, line.label) == line.label:
+            _draw_line(line, label, look[name], ax)
+    at = np.unique(np.concatenate([line.x for line in panel.lines]) if panel.lines else [])
+    whole = bool(at.size) and bool((at == np.round(at)).all())
     if panel.log_x:
         ax.set_xscale("log")
         plain_decades(ax.xaxis, percent=False)
+        if whole and at.size <= _TICKED and at[0] > 0:
+            ax.set_xticks(at)
+    elif whole:
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.log_y:
         ax.set_yscale("log")
         plain_decades(ax.yaxis, percent=False)
-    ax.set_title(panel.title, fontsize="medium")
+    title = "\n".join(fill(line, int(10 * WIDTH)) for line in panel.title.split("\n"))
+    ax.set_title(title, fontsize="medium")
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
     plain_frame(ax)
-    ax.legend(frameon=False, fontsize="small")
+
+
+def _height(dash: str) -> float:
+    """Above what a line lies: one with gaps above one without, which shows through them."""
+    return 2 + 0.1 * DASHES.index(dash)
 
 
 def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> None:
@@ -455,7 +585,7 @@ def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> 
     if line.interval is not None:
         ax.vlines(line.x, *line.interval, color=colour, linewidth=0.8)
     if line.style == "points":
-        ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4)
+        ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4, zorder=3)
     else:
         ax.plot(
             line.x,
@@ -466,6 +596,7 @@ def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> 
             drawstyle="steps-post" if line.style == "step" else "default",
             marker=marker if line.style == "joined" else None,
             markersize=4,
+            zorder=_height(dash),
         )
 
 

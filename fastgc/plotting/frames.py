@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from .._extras import pip_install
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "DASHES",
+    "HEIGHT",
     "MARKERS",
     "MORE_COLOURS",
+    "SMALL",
+    "WIDTH",
     "check_path",
+    "figure_title",
     "new_figure",
     "percent_axis",
     "plain_decades",
@@ -33,6 +38,10 @@ MORE_COLOURS = (*COLOURS, "#999999", "#882255", "#999933", "#332288")
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 _DECADE = 10.0
+# Inches: printed 8.5 cm wide, texts of 9 points are of 6. Two beside each other suit a whole page.
+WIDTH, HEIGHT = 5.0, 3.6
+SMALL = 9  # points: of legends, and of what stands in a picture
+_FEWEST_TICKS = 3
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -50,7 +59,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
     new_figure()
 
 
-def new_figure(width: float = 7, height: float = 4.5) -> Figure:
+def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
     """A figure of this size in inches that pyplot does not know of."""
     try:
         from matplotlib.figure import Figure
@@ -87,6 +96,12 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
         whole.figure.savefig(path, format=kind, dpi=200, metadata=metadata)
 
 
+def figure_title(text: str, figure: Figure) -> None:
+    """Write a title above all of a figure, in lines that fit it."""
+    if text:
+        figure.suptitle(fill(text, int(13 * figure.get_figwidth())), fontsize="medium")
+
+
 def plain_frame(ax: Axes) -> None:
     """A pale grid behind what is drawn, and no frame above and to the right."""
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
@@ -100,12 +115,21 @@ def percent_axis(axis: Axis) -> None:
 
 
 def plain_decades(axis: Axis, percent: bool) -> None:
-    """Put ticks at 1, 2, 5 of each decade, as plain numbers; at 1 where decades are many."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    """Put ticks at 1, 2, 5 of each decade, as plain numbers: fewer or more, if need be."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    crowded = high > _DECADE**4 * low
-    axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
+    steps = (1,) if high > _DECADE**4 * low else (1, 2, 5)
+
+    def ticks(locator: Any) -> int:
+        return sum(low <= at <= high for at in locator.tick_values(low, high))
+
+    locator: Any = LogLocator(subs=steps)
+    if ticks(locator) < _FEWEST_TICKS:
+        locator = LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7))
+    if ticks(locator) < _FEWEST_TICKS:
+        locator = MaxNLocator(4)
+    axis.set_major_locator(locator)
     axis.set_minor_formatter(NullFormatter())
     if percent:
         percent_axis(axis)

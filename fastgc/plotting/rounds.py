@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes.picture import colours, evenly, grid, hue
-from .frames import COLOURS, new_figure, plain_frame
+from .frames import COLOURS, SMALL, WIDTH, new_figure, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ Array = NDArray[Any]
 
 _MOST = 600  # rows and columns of a picture: more would be narrower than a pixel
 _WRITTEN = 12  # workers and partitions up to which coefficients are written out
+_LETTERS = 48  # that a row has room for
 _RULED = 40  # up to which cells are apart
 _PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
@@ -38,7 +39,8 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
 
     A row is a worker, a column a partition. Colour is the coefficient: of real ones the sign and
     the size, of complex ones the angle, and paler where they are smaller.
-    Up to 12 workers and partitions the numbers are written out, complex ones as size and angle.
+    Of up to 12 workers and partitions the numbers are written out, where there is room: complex
+    ones as size and angle.
 
     Parameters
     ----------
@@ -65,8 +67,7 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
     """
     workers, columns = code.n, code.shard_count
     if ax is None:
-        small = max(workers, columns) <= _WRITTEN
-        ax = new_figure(6.4 if small else 5.6, 5 if small else 4.4).add_subplot()
+        ax = new_figure(WIDTH, 5.6 if max(workers, columns) <= _WRITTEN else 4.2).add_subplot()
     values = grid(code, evenly(workers, _MOST), min(columns, _MOST))
     ink = np.abs(values)
     largest = ink.max(initial=0.0) or 1.0
@@ -77,7 +78,8 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
         aspect="equal" if 0.5 <= workers / columns <= 2 else "auto",
         interpolation="none",
     )
-    if max(workers, columns) <= _WRITTEN:
+    written = max(workers, columns) <= _WRITTEN and _fit(values[ink > 0], columns)
+    if written:
         for row, column in zip(*np.nonzero(ink), strict=True):
             _write_number(ax, column, row, values[row, column], largest)
     if max(workers, columns) <= _RULED:
@@ -94,11 +96,17 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
     if sent.size and (sent == sent[0]).all():
         ax.set_xlabel(f"{ax.get_xlabel()}; all coefficients are {_number(sent[0])}")
     elif np.iscomplexobj(values):
-        _key(ax, largest, "complex")
+        _key(ax, largest, "complex", written)
     else:
-        _key(ax, largest, "signed" if (sent < 0).any() else "positive")
+        _key(ax, largest, "signed" if (sent < 0).any() else "positive", written)
     ax.set_title(title, fontsize="medium")
     return ax
+
+
+def _fit(values: Array, columns: int) -> bool:
+    """Whether there is room for these numbers in cells."""
+    lines = [line for value in values for line in _number(value).split("\n")]
+    return max(map(len, lines), default=0) * columns <= _LETTERS
 
 
 def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
@@ -109,7 +117,7 @@ def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -
         _number(value),
         ha="center",
         va="center",
-        fontsize="x-small",
+        fontsize=SMALL,
         color="white" if dark else "black",
     )
 
@@ -135,8 +143,8 @@ def _whole_ticks(axis: Any, count: int, most: int) -> None:
         axis.set_major_locator(MaxNLocator(8, integer=True))
 
 
-def _key(ax: Axes, largest: float, kind: str) -> None:
-    """What the colours mean, beside the picture: of "complex", "signed" or "positive" numbers."""
+def _key(ax: Axes, largest: float, kind: str, below: bool) -> None:
+    """What the colours mean, beside the picture or below: of complex, signed, positive numbers."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
@@ -149,7 +157,10 @@ def _key(ax: Axes, largest: float, kind: str) -> None:
     colourmap = ListedColormap([tuple(each) for each in shades])
     shown = ScalarMappable(Normalize(low, high), colourmap)
     figure: Any = ax.figure
-    bar = figure.colorbar(shown, ax=ax, label=label, shrink=0.7)
+    place: Any = (
+        {"orientation": "horizontal", "shrink": 0.8, "aspect": 30} if below else {"shrink": 0.7}
+    )
+    bar = figure.colorbar(shown, ax=ax, label=label, **place)
     bar.solids.set_rasterized(True)  # in files of vectors 256 rectangles are long
     if kind == "complex":
         bar.set_ticks([-180, -90, 0, 90, 180])
@@ -235,7 +246,7 @@ def timeline(
     _check_messages(shown, counts, code)
     own = ax is None
     if ax is None:
-        ax = new_figure(7, _height(len(counts))).add_subplot()
+        ax = new_figure(WIDTH, _height(len(counts))).add_subplot()
     _draw_rounds(ax, shown, counts, _length(shown))
     if own:
         _legend(ax)
@@ -278,7 +289,7 @@ def timeline_figure(runs: Mapping[str, _Run], rounds: int = 3) -> Figure:
     for name, shown in laid.items():
         _check_messages(shown, counts[name], None)
     heights = [_height(len(each)) - 0.6 for each in counts.values()]
-    figure = new_figure(7, sum(heights) + 0.8)
+    figure = new_figure(WIDTH, sum(heights) + 0.8)
     grid: Any = figure.subplots(
         len(runs), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
     )
@@ -311,7 +322,7 @@ def _legend(*axes: Axes) -> None:
         loc="outside lower center",
         ncols=2,
         frameon=False,
-        fontsize="small",
+        fontsize=SMALL,
     )
 
 
@@ -382,7 +393,7 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
                 transform=ax.get_xaxis_transform(),
                 ha="center",
                 va="bottom",
-                fontsize="small",
+                fontsize=SMALL,
             )
     ax.set_xlim(0, 1.02 * per_second * long)
     ax.set_ylim(n - 0.4, -0.6)
