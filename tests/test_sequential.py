@@ -301,6 +301,20 @@ def test_who_repeats_is_as_few_as_suffice_and_answered_last():
     assert repeating == [1]  # neither 3 nor 5, which would do as well
 
 
+def test_the_dead_are_not_asked_to_repeat():
+    """Of 7 workers 2 are gone for good, as many as the code tolerates; others straggle in turn."""
+    scheme = SRSGC(7, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon)
+    assert scheme.s == 2
+    schedule, done = scheme.schedule(), []
+    for r, late in enumerate([[], [4], [], [5], [], [], []]):
+        tasks = schedule.begin(job=r < 6)
+        came = [i for i in range(2, 7) if i not in late]
+        repeating = np.flatnonzero(tasks.age[:, 0] == 1)
+        assert set(repeating.tolist()) <= set(range(2, 7))
+        done += schedule.end(came)
+    assert done == list(range(6))
+
+
 # ----------------------------------------------------------------------------------- simulation
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..codes import Code
 from .scheme import SequentialScheme, State, Tasks, check_part
@@ -41,7 +42,9 @@ class Independent(SequentialScheme):
     def __repr__(self) -> str:
         return f"Independent({self.parts[0]!r})"
 
-    def tasks(self, state: State, live: Sequence[int]) -> Tasks:  # noqa: D102
+    def tasks(  # noqa: D102
+        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+    ) -> Tasks:
         age = np.full((self.n, 1), 0 if live else -1)
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
 

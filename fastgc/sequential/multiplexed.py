@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import check_integer
 from ..codes import Code, Uncoded
@@ -99,7 +100,9 @@ class MSGC(SequentialScheme):
             f"stragglers={model.stragglers}{coded})"
         )
 
-    def tasks(self, state: State, live: Sequence[int]) -> Tasks:  # noqa: D102
+    def tasks(  # noqa: D102
+        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+    ) -> Tasks:
         age = np.full((self.n, self.slots), -1)
         part = np.zeros((self.n, self.slots), dtype=np.int64)
         for job in live:

@@ -97,20 +97,21 @@ class SRSGC(SequentialScheme):
             f"stragglers={model.stragglers}, code={self.parts[0]!r})"
         )
 
-    def tasks(self, state: State, live: Sequence[int]) -> Tasks:  # noqa: D102
+    def tasks(  # noqa: D102
+        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+    ) -> Tasks:
         age = np.full((self.n, 1), 0 if 0 in live else -1)
         if self.delay in live:
-            age[self._repeating(state)] = self.delay
+            age[self._repeating(state[self.delay, 0].copy(), silent)] = self.delay
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
 
-    def _repeating(self, state: State) -> NDArray[np.int64]:
+    def _repeating(self, came: NDArray[np.bool_], silent: NDArray[np.int64]) -> NDArray[np.int64]:
         """Workers that compute their messages for the job that is due, as few as suffice."""
-        came = state[self.delay, 0].copy()
         lacking = self.lacks(0, came)
-        # Who answered in the last round is likelier to answer in this one, too.
-        silent = np.flatnonzero(~came)
+        # Who was silent for fewer rounds is likelier to answer; who is dead is asked last.
+        others = np.flatnonzero(~came)
         repeating = []
-        for worker in silent[np.argsort(~state[1, 0, silent], kind="stable")].tolist():
+        for worker in others[np.argsort(silent[others], kind="stable")].tolist():
             if not lacking:
                 break
             came[worker] = True

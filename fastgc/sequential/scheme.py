@@ -100,7 +100,7 @@ class SequentialScheme:
 
     # what schemes say
 
-    def tasks(self, state: State, live: Sequence[int]) -> Tasks:
+    def tasks(self, state: State, live: Sequence[int], silent: NDArray[np.int64]) -> Tasks:
         """What workers do in a round.
 
         Parameters
@@ -109,6 +109,8 @@ class SequentialScheme:
             Of each job, by its age, the messages that came in the rounds before.
         live : sequence of int
             Ages of the jobs that are not done, the one that begins (0) among them.
+        silent : (n,) int64 array
+            Of each worker, the rounds in a row that it has not answered in by now.
         """
         raise NotImplementedError
 
@@ -165,6 +167,7 @@ class Schedule:
         self._state = np.zeros((ages, parts, scheme.n), dtype=bool)
         self._known = np.zeros((ages, parts), dtype=bool)  # parts that can be decoded
         self._live: list[int] = []
+        self._silent = np.zeros(scheme.n, dtype=np.int64)
         self._tasks: Tasks | None = None
 
     @property
@@ -194,7 +197,7 @@ class Schedule:
             raise RuntimeError(f"round {self.round} has begun: end it before the next one")
         if job:
             self._live = [0, *self._live]
-        self._tasks = self.scheme.tasks(self._state, self._live)
+        self._tasks = self.scheme.tasks(self._state, self._live, self._silent)
         return self._tasks
 
     def enough(self, came: ArrayLike) -> bool:
@@ -246,6 +249,10 @@ class Schedule:
                 self._known[age, part] = True
             else:
                 done.append(age)
+        assert self._tasks is not None
+        asked = self._tasks.age.max(axis=1) >= 0
+        self._silent[asked] += 1
+        self._silent[check_workers("came", came, scheme.n)] = 0
         finished = [self.round - age for age in reversed(done)]
         self._live = [age + 1 for age in self._live if age not in done]
         self._state[1:], self._state[0] = state[:-1], False
