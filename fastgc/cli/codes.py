@@ -45,7 +45,8 @@ def codes(
     from ..costs import measure
     from ..history import json_ready
     from ..planning.plan import reasons
-    from ..progress import APPROXIMATE, markdown_table, rich_table, task_bar
+    from ..history import APPROXIMATE
+    from ..progress import markdown_table, rich_table, task_bar
 
     with clear_errors():
         s = tolerated(workers, stragglers)

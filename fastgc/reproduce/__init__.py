@@ -10,9 +10,11 @@ from typing import Any
 from .._listing import listing
 from . import (
     approximate,
+    bytedance,
     charalambides,
     erasurehead,
     halbawi,
+    krishnan,
     li,
     ozfatura,
     ramamoorthy,
@@ -21,7 +23,7 @@ from . import (
 )
 from .figure import ROUNDS, Figure, Row
 
-__all__ = ["FIGURES", "Figure", "Row", "reproduce"]
+__all__ = ["FIGURES", "RECORDED", "Figure", "Row", "reproduce"]
 __dir__ = listing(__all__)
 
 FIGURES: dict[str, Callable[..., Figure]] = {
@@ -46,6 +48,13 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "wang-peeling": approximate.wang,
 }
 
+# On times that others recorded and published, which are not part of fastgc: they need `data`.
+RECORDED: dict[str, Callable[..., Figure]] = {
+    krishnan.NAME: krishnan.profiles,
+    bytedance.NAME: bytedance.traces,
+}
+_ALL = FIGURES | RECORDED
+
 
 def reproduce(
     names: Iterable[str] = tuple(FIGURES),
@@ -60,14 +69,15 @@ def reproduce(
     Parameters
     ----------
     names : iterable of str
-        Keys of `FIGURES`; all of them by default.
+        Keys of `FIGURES`, all of them by default, or of `RECORDED`.
     seed : int
         Of all that is random.
     rounds : int
         Simulated rounds of each point, at least 1.
     data : str, optional
         What ``"halbawi-2"`` and ``"zhu-2"`` train on, as `fastgc.data.load` takes it. Default: what
-        each of them says.
+        each of them says. Of ``"krishnan2023"`` and ``"bytedance2025"`` the folder of the recorded
+        times, which they need.
     progress : bool
         Show a progress bar for each figure (needs ``gradient-coding[cli]``).
 
@@ -84,8 +94,8 @@ def reproduce(
     """
     chosen = list(names)
     for name in chosen:
-        if name not in FIGURES:
-            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(FIGURES)}")
+        if name not in _ALL:
+            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(_ALL)}")
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     if seed < 0:
@@ -98,11 +108,11 @@ def reproduce(
 
 def _figures(chosen: list[str], given: dict[str, Any], progress: bool) -> Iterator[Figure]:
     for name in chosen:
-        takes = inspect.signature(FIGURES[name]).parameters
+        takes = inspect.signature(_ALL[name]).parameters
         settings = {key: value for key, value in given.items() if key in takes}
         if progress and "track" in takes:
             settings["track"] = partial(_track, name)
-        yield FIGURES[name](**settings)
+        yield _ALL[name](**settings)
 
 
 def _track(name: str, items: Sequence[Any]) -> Iterator[Any]:

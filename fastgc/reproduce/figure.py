@@ -36,6 +36,9 @@ class Row:
         The closed form's value, where ours is a simulation.
     note : str
         What was assumed, or why the number cannot be met.
+    interval : (float, float), optional
+        Between which `ours` lies with a probability of 95 %, where it is a mean of measured rounds:
+        by a bootstrap, as if they were independent.
     """
 
     figure: str
@@ -44,6 +47,7 @@ class Row:
     paper: float | None = None
     closed: float | None = None
     note: str = ""
+    interval: tuple[float, float] | None = None
 
     @property
     def reference(self) -> float | None:

@@ -240,7 +240,7 @@ def simulate(
     run: _Kernel | _Rounds | Asking | Shared
     judged = _Judge(code, rounds) if code.approximate else None
     if processors is not None:
-        run = Shared(code, processors, judged and judged.take)
+        run = Shared(code, processors, None if judged is None else judged.take)
     elif method != "round" and isinstance(code.rule, Waiting):
         run = _Awaiting(code, judged)
     elif method == "round" or rule is None:

@@ -1,0 +1,245 @@
+"""Krishnan, Ebrahimi, Khisti (ICLR 2023): the delay profiles of AWS Lambda that they published."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codes import FractionalRepetition, ReedSolomon
+from ..delays import Empirical
+from ..sequential import MSGC, SRSGC, Independent, simulate_sequential
+from ..sequential.scheme import SequentialScheme
+from .figure import Figure, Track
+from .measured import Recorded, Timed, coded, needs_data, overall, panel, rows_of, verdict
+
+__all__ = ["NAME", "profiles", "read_profile"]
+
+Array = NDArray[np.float64]
+
+NAME = "krishnan2023"
+_WHERE = "github.com/mamaj/Sequential-Gradient-Coding-2"
+_WHAT = "the folder delay_profiles, or one in it,"
+
+_FILE = re.compile(r"w(\d+)-n(\d+)-l(\d+)_(\d+)-b(\d+)-c(\w+)-([A-Za-z]+)")
+_STRAGGLERS = (2, 4, 8, 12, 16, 23, 27, 39, 52)  # lambda; the paper's choices among them
+_PATTERNS = ((1, 2), (1, 3), (2, 3))  # B and W
+
+_NOTE = (
+    "Workers' recorded times of {}, and the time that their load adds, by least squares of the "
+    "medians at all loads. Without decoding."
+)
+_ALIKE = 0.5  # part by which an empty round may differ from what other loads make of it
+_OURS = "A round ends when its gradient can be decoded."
+_THEIRS = (
+    "The parameters that are best on these very rounds, of {count} tried. {rule} The rounds at the "
+    "end in which no job begins are counted."
+)
+_MU = ", mu = {:g}"
+_PUBLISHED = _MU.format(1)
+_RULES = {
+    1.0: "A round lasts twice the fastest worker's time at least, mu = 1, as the authors had it.",
+    0.0: "mu = 0: a round ends as soon as it may.",
+}
+
+
+class _Plain(pickle.Unpickler):
+    """Reads numbers, texts, lists and dicts, and runs nothing that a file names."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {
+            ("numpy.core.multiarray", "scalar"): _number,
+            ("numpy._core.multiarray", "scalar"): _number,
+            ("numpy", "dtype"): _Kind,
+            ("builtins", "list"): list,
+        }
+        try:
+            return known[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it names {module}.{name}") from None
+
+
+class _Kind:
+    """What is read of a NumPy dtype."""
+
+    def __init__(self, text: str, *_: object) -> None:
+        self.text = text
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.text = f"{state[1]}{self.text}"
+
+
+def _number(kind: _Kind, held: bytes) -> float:
+    return float(np.frombuffer(held, np.dtype(kind.text.replace("|", "")))[0])
+
+
+def read_profile(path: Path) -> Array:
+    """Seconds of each worker in each round, (rounds, workers), of one ``.pkl`` file.
+
+    They are the raw times from a request to its answer, ``finished - started``. What else the file
+    says is not used, and nothing in it is run.
+
+    Raises
+    ------
+    ValueError
+        If the file is no such profile; says why.
+    """
+    try:
+        with path.open("rb") as file:
+            held = _Plain(file).load()
+        rows = []
+        for number, one in enumerate(held):
+            results = sorted(one["results"], key=lambda result: result["worker_id"])
+            rows.append([float(each["finished"]) - float(each["started"]) for each in results])
+            if len(rows[-1]) != len(rows[0]):
+                raise ValueError(f"round {number} has {len(rows[-1])} workers, not {len(rows[0])}")
+        times = np.array(rows)
+    except OSError:
+        raise
+    except Exception as error:  # whatever a broken pickle leads to
+        raise ValueError(f"{path} is no delay profile of {_WHERE}: {error!r}") from error
+    if times.ndim != 2 or not times.size or not ((times > 0) & np.isfinite(times)).all():
+        raise ValueError(f"{path} is no delay profile of {_WHERE}: it must hold positive times")
+    return times
+
+
+class _Experiment(NamedTuple):
+    """Profiles that differ in the load only."""
+
+    name: str
+    files: dict[float, Path]  # by the load, as a part of all data
+
+
+def _experiments(data: str | Path | None) -> list[_Experiment]:
+    if data is None:
+        raise needs_data(NAME, _WHAT, _WHERE)
+    folder = Path(data)
+    if not folder.exists():
+        raise FileNotFoundError(f"there is no folder {folder}")
+    found: dict[str, dict[float, Path]] = {}
+    for path in sorted(folder.rglob("*.pkl") if folder.is_dir() else []):
+        named = _FILE.fullmatch(path.stem)
+        if named is None:  # of another experiment, or repeated with a code
+            continue
+        workers, rounds, whole, part, batch, _, region = named.groups()
+        folder_name = path.parent.name
+        key = f"{folder_name} {region}, {workers} workers, {rounds} rounds, batch {batch}"
+        found.setdefault(key, {})[float(f"{whole}.{part}")] = path
+    usable = [
+        _Experiment(name, files) for name, files in found.items() if 0.0 in files and len(files) > 1
+    ]
+    if not usable:
+        raise ValueError(
+            f"{folder} has no profiles of an empty round and of another load, such as "
+            f"w256-n30-l0_000-b2048-cno_forloop-Canada.pkl: {NAME} takes {_WHAT} of {_WHERE}"
+        )
+    return usable
+
+
+def _recorded(experiment: _Experiment) -> tuple[Recorded, str]:
+    """Times of a worker without load, what a partition adds, and what was assumed."""
+    times = {load: read_profile(path) for load, path in sorted(experiment.files.items())}
+    if len({each.shape[1] for each in times.values()}) > 1:
+        raise ValueError(f"{experiment.name}: its profiles are of different numbers of workers")
+    medians = {load: float(np.median(each)) for load, each in times.items()}
+    note = _NOTE.format("an empty round")
+    loaded = [load for load in times if load > 0]
+    if len(loaded) > 1:
+        start = _line(loaded, medians)[1]
+        if not abs(medians[0.0] - start) <= _ALIKE * start:
+            # it did not even load the model, say: rounds with a load are another thing
+            del times[0.0]
+            note = _NOTE.format(
+                f"rounds of load {loaded[0]:g} of all data, less what that took (an empty round, "
+                "of which the median is far from all others, is not used)"
+            )
+    least = min(times)
+    slope = max(_line(list(times), medians)[0], 0.0)
+    name = re.sub("sam-gc-|_profile|_est|, batch.*", "", experiment.name)
+    delays = Empirical(np.maximum(times[least] - least * slope, 0.0))
+    return Recorded(name, delays, slope / delays.samples.shape[1]), note
+
+
+def _line(loads: list[float], medians: dict[float, float]) -> tuple[float, float]:
+    """Slope and start of the line nearest to the medians."""
+    slope, start = np.polyfit(loads, [medians[load] for load in loads], 1).tolist()
+    return slope, start
+
+
+def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Figure:
+    """Seconds per gradient on the published profiles: our codes, and the authors' schemes.
+
+    Parameters
+    ----------
+    data : str
+        The folder ``delay_profiles`` of the authors' repository, or one in it.
+    seed : int
+        Of random codes, and of the bootstrap.
+    track : callable
+        Wraps the experiments, to show how far it is.
+
+    Raises
+    ------
+    ValueError
+        If no data are given, or the folder has no profiles.
+    """
+    rows, panels, found = [], [], []
+    for experiment in track(_experiments(data)):
+        recorded, note = _recorded(experiment)
+        timed = [
+            Timed(name, code.load, recorded.seconds(code), note=f"{note} {_OURS}")
+            for name, code in coded(recorded.workers, seed)
+        ]
+        theirs = list(_authors(recorded, note))
+        rows += rows_of(NAME, recorded.name, [*timed, *theirs], seed)
+        rows.append(verdict(NAME, recorded.name, timed, seed))
+        drawn = [each for each in theirs if each.name.endswith(_PUBLISHED)]
+        panels.append(panel(recorded.name, [*timed, *drawn]))
+        found.append([*timed, *theirs])
+    if len(found) > 1:
+        rows += overall(NAME, found, seed)
+    return Figure(NAME, "Krishnan et al. 2023: AWS Lambda, recorded rounds", rows, panels)
+
+
+def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
+    """The authors' schemes, each by the best parameters, with their rule and without."""
+    kinds = {"GC": _gc, "SR-SGC": _srsgc, "M-SGC": _msgc}
+    for mu, rule in _RULES.items():
+        for name, schemes in kinds.items():
+            tried = []
+            for scheme in schemes(recorded.workers):
+                if scheme.delay >= recorded.rounds:
+                    continue
+                run = simulate_sequential(
+                    recorded.delays.samples, scheme, mu=mu, load_slope=recorded.cost, at_load=0
+                )
+                tried.append((run.seconds_per_job, scheme.load, run))
+            if not tried:
+                continue
+            _, load, run = min(tried, key=lambda each: each[0])
+            said = f"{note} {_THEIRS.format(count=len(tried), rule=rule)}"
+            scale = run.rounds.size / run.done.size
+            yield Timed(f"{name}{_MU.format(mu)}", load, run.rounds, scale, said, True)
+
+
+def _gc(n: int) -> Iterator[SequentialScheme]:
+    for s in (s for s in (*_STRAGGLERS, 15) if s < n):
+        code = FractionalRepetition if n % (s + 1) == 0 else ReedSolomon
+        yield Independent(code(n, stragglers=s))
+
+
+def _srsgc(n: int) -> Iterator[SequentialScheme]:
+    for burst, window in _PATTERNS:
+        for s in (s for s in _STRAGGLERS if s <= n):
+            yield SRSGC(n, burst=burst, window=window, stragglers=s)
+
+
+def _msgc(n: int) -> Iterator[SequentialScheme]:
+    for burst, window in _PATTERNS:
+        for s in (s for s in _STRAGGLERS if s < n):
+            yield MSGC(n, burst=burst, window=window, stragglers=s)

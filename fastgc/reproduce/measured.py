@@ -1,0 +1,238 @@
+"""Codes on recorded rounds: seconds per gradient, and how sure they are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codes import Code, catalogue
+from ..codes.arguments import unasked
+from ..delays import Empirical
+from ..errors import InstabilityWarning
+from ..panels import Line, Panel, Style
+from ..simulation import simulate
+from .figure import Row
+
+__all__ = [
+    "Recorded",
+    "Timed",
+    "coded",
+    "interval",
+    "needs_data",
+    "overall",
+    "panel",
+    "rows_of",
+    "verdict",
+]
+
+Array = NDArray[np.float64]
+
+_CODES = ("rs", "rs-clustered", "binary", "fractional", "bcc")
+_RESAMPLED = 2000
+_LEVELS = (0.025, 0.975)
+
+
+def needs_data(name: str, what: str, source: str) -> ValueError:
+    """The error where no data are given."""
+    return ValueError(f"{name} needs data=PATH (--data PATH), {what} of {source}")
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Rounds that were recorded.
+
+    Parameters
+    ----------
+    name : str
+    delays : Empirical
+        Of a single load; used round by round, in this order.
+    cost : float
+        Seconds that each partition adds.
+    """
+
+    name: str
+    delays: Empirical
+    cost: float = 0.0
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return int(self.delays.samples.shape[1])
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.delays.samples)
+
+    def seconds(self, code: Code) -> Array:
+        """Of each round, until the gradient could be decoded."""
+        replayed = _Replayed(self.delays)
+        run = simulate(code, replayed, cost=self.cost, rounds=self.rounds)
+        times: Array = run.times
+        return times
+
+
+class _Replayed:
+    """A delay model that gives recorded rounds once, one after the other."""
+
+    def __init__(self, delays: Empirical) -> None:
+        self.per = delays.per
+        self._times, self._next = delays.samples, 0
+
+    def sample(self, round: int, workers: int, seed: int) -> Array:
+        times: Array = self._times[round]
+        return times
+
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        self._next += rounds
+        return self._times[self._next - rounds : self._next]
+
+    def tail_indices(self, workers: int) -> Array:
+        return np.full(workers, np.inf)
+
+
+def interval(seconds: Array, seed: int) -> tuple[float, float]:
+    """Of the mean, 95 %, by a bootstrap over rounds."""
+    drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
+    low, high = np.quantile(seconds[drawn].mean(axis=1), _LEVELS).tolist()
+    return low, high
+
+
+def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
+    """The codes that are compared, at loads that double; first the one that waits for all."""
+    yield "uncoded", catalogue.make("uncoded", n, None, 0, seed)
+    loads = range(2, n + 1) if n <= 8 else [2**i for i in range(1, 8) if 2**i < n]
+    for name in _CODES:
+        made = set()
+        for load in loads:
+            try:
+                with warnings.catch_warnings(), unasked():
+                    warnings.simplefilter("ignore", InstabilityWarning)  # only time counts here
+                    code = catalogue.make(name, n, None, load - 1, seed)
+            except ValueError:  # fractional repetition wants s + 1 to divide n
+                continue
+            if code.load not in made:
+                made.add(code.load)
+                yield name, code
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """What a scheme took.
+
+    Attributes
+    ----------
+    name : str
+    load : float
+        In partitions.
+    seconds : array
+        Of each round; their mean, times `scale`, is what a gradient takes.
+    scale : float
+        Rounds per gradient.
+    note : str
+    picked : bool
+        Whether the load was picked for these rounds.
+    """
+
+    name: str
+    load: float
+    seconds: Array
+    scale: float = 1.0
+    note: str = ""
+    picked: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Seconds per gradient."""
+        return self.scale * float(self.seconds.mean())
+
+
+def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> list[Row]:
+    """A row for each, of seconds per gradient and their interval."""
+    rows = []
+    for each in timed:
+        low, high = interval(each.scale * each.seconds, seed)
+        what = f"{each.name}, load {each.load:.3g}: s per gradient"
+        rows.append(
+            Row(f"{figure} {recorded}", what, each.mean, note=each.note, interval=(low, high))
+        )
+    return rows
+
+
+def overall(figure: str, found: list[list[Timed]], seed: int) -> list[Row]:
+    """Of each scheme, its time over that of waiting for all, over several recordings.
+
+    The geometric mean; its interval is by a bootstrap over recordings, and over the rounds of each.
+    """
+    rng = np.random.default_rng(seed)
+    logs: dict[str, list[Array]] = {}
+    for timed in found:
+        plain = timed[0]
+        drawn = rng.integers(plain.seconds.size, size=(_RESAMPLED, plain.seconds.size))
+        for each in timed[1:]:
+            label = each.name if each.picked else f"{each.name}, load {each.load:.3g}"
+            both = [
+                np.append(t.mean, t.scale * t.seconds[drawn].mean(axis=1)) for t in (each, plain)
+            ]
+            logs.setdefault(label, []).append(np.log(both[0] / both[1]))
+    rows = []
+    for label, each_log in logs.items():
+        if len(each_log) < len(found):
+            continue
+        table = np.array(each_log)
+        picked = rng.integers(len(found), size=(len(found), _RESAMPLED))
+        means = np.take_along_axis(table[:, 1:], picked, axis=0).mean(axis=0)
+        low, high = np.exp(np.quantile(means, _LEVELS)).tolist()
+        ratio = float(np.exp(table[:, 0].mean()))
+        what = f"{label}: over uncoded, geometric mean"
+        rows.append(Row(f"{figure} all {len(found)}", what, ratio, interval=(low, high)))
+    return rows
+
+
+def verdict(figure: str, recorded: str, timed: list[Timed], seed: int) -> Row:
+    """How the fastest of the codes compares with waiting for all, on the same rounds."""
+    uncoded = next(each for each in timed if each.name == "uncoded")
+    others = [each for each in timed if each.load > uncoded.load]
+    best = min(others, key=lambda each: each.mean)
+    ratio = best.mean / uncoded.mean
+    drawn = np.random.default_rng(seed).integers(
+        uncoded.seconds.size, size=(_RESAMPLED, uncoded.seconds.size)
+    )
+    ratios = best.scale * best.seconds[drawn].mean(axis=1) / uncoded.seconds[drawn].mean(axis=1)
+    low, high = np.quantile(ratios, _LEVELS).tolist()
+    slower = sum(each.mean > uncoded.mean for each in others)
+    if ratio >= 1:
+        note = "Coding loses here: no code is as fast as waiting for all."
+    elif slower:
+        note = f"Of {len(others)} codes and loads, {slower} are slower than waiting for all."
+    else:
+        note = ""
+    return Row(
+        f"{figure} {recorded}",
+        f"fastest code ({best.name}, load {best.load:.3g}) over uncoded",
+        ratio,
+        note=note,
+        interval=(low, high),
+    )
+
+
+def panel(recorded: str, timed: list[Timed]) -> Panel:
+    """Seconds per gradient against load."""
+    lines = []
+    for name in dict.fromkeys(each.name for each in timed):
+        mine = [each for each in timed if each.name == name]
+        style: Style = "points" if len(mine) == 1 else "line"
+        loads, seconds = (np.array([getattr(e, key) for e in mine]) for key in ("load", "mean"))
+        lines.append(Line(_shown(name), loads, seconds, style))
+    return Panel(
+        recorded, "load (partitions per worker)", "seconds per gradient", lines, log_x=True
+    )
+
+
+def _shown(name: str) -> str:
+    """What tables call a code, or the name of what is none."""
+    return catalogue.describe(name) if name in catalogue.names() else name

@@ -1,0 +1,318 @@
+"""Figures on times that others published: their formats, made up and small."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fastgc
+from fastgc import reproduce
+from fastgc.cli import app
+from fastgc.delays import Empirical
+from fastgc.reproduce import bytedance, krishnan, measured
+from fastgc.reproduce.measured import Recorded, Timed
+
+pytestmark = pytest.mark.any_backend
+
+RNG = np.random.default_rng(0)
+
+
+def write_profile(path, times):
+    """As the authors' scripts write it: a list of rounds, NumPy's integers among the numbers."""
+    rounds = []
+    for number, row in enumerate(times):
+        results = [
+            {
+                "worker_id": np.int64(worker),
+                "started": 5000.0 + number,
+                "finished": 5000.0 + number + seconds,
+                "response": {"StatusCode": 200, "ResponseMetadata": {"RetryAttempts": 0}},
+                "payload": "removed",
+                "runtime": 1e9,  # edited by hand in some: not what was measured
+            }
+            for worker, seconds in enumerate(row)
+        ]
+        rounds.append({"round": number, "started": 0.0, "finished": 99.0, "results": results[::-1]})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(rounds))
+
+
+def name_of(load, region="Canada", n=6, rounds=8):
+    return f"w{n}-n{rounds}-l{load:.3f}".replace(".", "_") + f"-b64-cno_forloop-{region}.pkl"
+
+
+@pytest.fixture
+def profiles(tmp_path):
+    """Six workers, of which one in each round is late by a second; 0.6 s for all data."""
+    folder = tmp_path / "delay_profiles" / "sam-gc-cnn_profile_est_made_up"
+    times = 0.1 + 0.001 * RNG.random((8, 6))
+    times[np.arange(8), np.arange(8) % 6] += 1.0
+    for load in (0.0, 0.5, 1.0):
+        write_profile(folder / name_of(load), times + 0.6 * load)
+    return folder.parent, times
+
+
+def test_profiles_are_read_raw(profiles):
+    folder, times = profiles
+    path = next(folder.rglob(name_of(0.5)))
+    np.testing.assert_allclose(krishnan.read_profile(path), times + 0.3)
+
+
+def test_krishnan2023(profiles):
+    folder, times = profiles
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    rows = {row.what: row for row in figure.rows}
+    assert {row.figure for row in figure.rows} == {
+        "krishnan2023 cnn_made_up Canada, 6 workers, 8 rounds"
+    }
+    cost = 0.6 / 6
+    uncoded = rows["uncoded, load 1: s per gradient"]
+    assert uncoded.ours == pytest.approx(times.max(axis=1).mean() + cost, rel=1e-6)
+    assert uncoded.interval[0] <= uncoded.ours <= uncoded.interval[1]
+    for load in (2, 3):  # any n - s: the late one is not waited for
+        ours = rows[f"rs, load {load}: s per gradient"].ours
+        expected = np.sort(times, axis=1)[:, 6 - load].mean() + load * cost
+        assert ours == pytest.approx(expected, rel=1e-6)
+    assert rows["fractional, load 2: s per gradient"].ours < 0.32
+    assert any(what.startswith("SR-SGC, mu = 1, load") for what in rows)
+    assert any(what.startswith("M-SGC, mu = 0, load") for what in rows)
+    best = next(row for row in figure.rows if row.what.startswith("fastest code"))
+    assert 0.25 < best.ours < 0.35
+    assert "Coding loses" not in best.note
+    [panel] = figure.panels
+    assert len({line.label for line in panel.lines}) == len(panel.lines)
+
+
+def test_the_authors_schemes_are_those_of_sequential(profiles):
+    from fastgc.sequential import MSGC, simulate_sequential
+
+    folder, times = profiles
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    [row] = [row for row in figure.rows if row.what.startswith("M-SGC, mu = 1")]
+    tried = [
+        simulate_sequential(
+            times, MSGC(6, burst=b, window=w, stragglers=s), load_slope=0.1, at_load=0
+        )
+        for b, w in ((1, 2), (1, 3), (2, 3))
+        for s in (2, 4)
+    ]
+    assert row.ours == pytest.approx(min(run.seconds_per_job for run in tried), rel=1e-6)
+    assert "of 6 tried" in row.note
+
+
+def test_where_coding_loses_is_said(tmp_path):
+    folder = tmp_path / "sam-gc-cnn_profile_est_slow"
+    times = 0.1 + 0.001 * RNG.random((8, 6))
+    for load in (0.0, 0.5, 1.0):
+        write_profile(folder / name_of(load), times + 60 * load)
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    assert figure.rows[-1].ours > 1.9
+    assert figure.rows[-1].note == "Coding loses here: no code is as fast as waiting for all."
+
+
+def test_an_empty_round_that_is_like_no_other_is_not_used(tmp_path):
+    folder = tmp_path / "sam-gc-resnet_profile_est"
+    times = 9.0 + 0.001 * RNG.random((8, 6))
+    for load in (0.25, 0.5, 1.0):
+        write_profile(folder / name_of(load), times + load)
+    write_profile(folder / name_of(0.0), np.full((8, 6), 0.1))
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    assert figure.rows[0].ours == pytest.approx(times.max(axis=1).mean() + 1 / 6, rel=1e-6)
+    assert "rounds of load 0.25 of all data, less what that took" in figure.rows[0].note
+
+
+def test_several_experiments_have_a_mean(profiles):
+    folder, _ = profiles
+    other = next(folder.iterdir())
+    times = 0.1 + 0.001 * RNG.random((8, 6))
+    times[:, 0] += 0.3
+    for load in (0.0, 1.0):
+        write_profile(other / name_of(load, "Tokyo"), times + 0.6 * load)
+    write_profile(other / name_of(0.004, "Sydney"), times)  # alone: nothing tells its slope
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    assert len(figure.panels) == 2
+    over = {row.what.partition(":")[0]: row for row in figure.rows if " all 2" in row.figure}
+    each = [row.ours for row in figure.rows if row.what == "rs, load 2: s per gradient"]
+    plain = [row.ours for row in figure.rows if row.what.startswith("uncoded")]
+    expected = np.sqrt(each[0] / plain[0] * each[1] / plain[1])
+    row = over["rs, load 2"]
+    assert row.ours == pytest.approx(expected)
+    assert row.interval[0] <= row.ours <= row.interval[1]
+    assert row.interval[0] <= min(np.divide(each, plain)) * 1.1
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("this must not run",)
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ([{"results": [Evil()]}], "it names builtins.print"),
+        ([1, 2], "is no delay profile of github.com/mamaj"),
+        ([], "it must hold positive times"),
+        ([{"results": [{"worker_id": 0, "started": 2.0, "finished": 1.0}]}], "positive times"),
+        (
+            [{"results": []}, {"results": [{"worker_id": 0, "started": 0, "finished": 1}]}],
+            "round 1",
+        ),
+    ],
+)
+def test_files_that_are_no_profiles(tmp_path, capsys, held, says):
+    path = tmp_path / name_of(0.0)
+    path.write_bytes(pickle.dumps(held))
+    with pytest.raises(ValueError, match=says):
+        krishnan.read_profile(path)
+    assert capsys.readouterr().out == ""
+    path.write_bytes(b"version https://git-lfs")
+    with pytest.raises(ValueError, match="is no delay profile"):
+        krishnan.read_profile(path)
+
+
+# ---------------------------------------------------------------------------------- ByteDance
+
+
+def write_trace(path, times, **columns):
+    """Ranks of two stages, with the columns of the published traces; a step begins at 3 s."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    held = []
+    for step, row in enumerate(times):
+        for rank, seconds in enumerate(row):
+            for stage in (0, 1):
+                where = {
+                    "dp_rank": rank,
+                    "stage": stage,
+                    "rank": 2 * rank + stage,
+                    "step": 7 * step,
+                }
+                end = 3 + seconds * (1 - 0.25 * stage)  # the first stage ends last
+                for kind, start, stop in (
+                    ("params-all-gather", 3.0, 3.001),
+                    ("forward-compute", 3.002, 3.003),
+                    ("backward-compute", 3.003, end),
+                    ("grads-reduce-scatter", end, 100.0),  # until the last of all is there
+                ):
+                    held.append(
+                        {**where, "optype": kind, "start_ts": start, "duration": stop - start}
+                    )
+    table = {name: np.array([each[name] for each in held]) for name in held[0]}
+    table["optype"] = pyarrow.array(table["optype"].tolist()).dictionary_encode()
+    for name in ("start_ts", "duration"):
+        table[name] = table[name].astype(np.float32)
+    table |= columns
+    parquet.write_table(
+        pyarrow.table({name: each for name, each in table.items() if each is not None}), path
+    )
+
+
+def test_bytedance2025(tmp_path):
+    times = 1 + 0.1 * RNG.random((9, 4))
+    write_trace(tmp_path / "trace-XX.parquet", times)
+    np.testing.assert_allclose(
+        bytedance.read_trace(tmp_path / "trace-XX.parquet"), times, rtol=1e-5
+    )
+    third = np.sort(times, axis=1)[:, 2].mean()
+    times[:, 2] += 9
+    write_trace(tmp_path / "trace-YY.parquet", times)
+    [figure] = reproduce.reproduce(["bytedance2025"], data=str(tmp_path))
+    rows = {(row.figure.split()[1][:2], row.what): row for row in figure.rows}
+    assert rows["XX", "uncoded, load 1: s per gradient"].ours < 1.2
+    rs = rows["XX", "rs, load 2: s per gradient"].ours  # per computation: twice the third of four
+    assert rs == pytest.approx(2 * third, rel=1e-5)
+    verdicts = [row for row in figure.rows if row.what.startswith("fastest code")]
+    assert verdicts[0].ours > 1.7
+    assert verdicts[0].note.startswith("Coding loses here")
+    assert verdicts[1].ours < 0.3
+    assert "Coding loses" not in verdicts[1].note
+    one = reproduce.reproduce(["bytedance2025"], data=str(tmp_path / "trace-YY.parquet"))
+    assert len(next(one).panels) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"dp_rank": None, "step": None}, "it has no column dp_rank and step, but stage, rank"),
+        ({"duration": np.full(96, np.nan)}, "ranks, steps and times must be numbers, none missing"),
+        ({"optype": ["gc"] * 96}, "rank 0 computes nothing in step 0"),
+    ],
+)
+def test_files_that_are_no_traces(tmp_path, columns, says):
+    path = tmp_path / "trace-XX.parquet"
+    write_trace(path, np.ones((3, 4)), **columns)
+    with pytest.raises(ValueError, match=f"is no trace of github.com/ByteDance-Seed.*{says}"):
+        bytedance.read_trace(path)
+
+
+def test_a_single_rank_waits_for_nobody(tmp_path):
+    write_trace(tmp_path / "trace-XX.parquet", np.ones((3, 1)))
+    with pytest.raises(ValueError, match="has nobody to wait for"):
+        next(reproduce.reproduce(["bytedance2025"], data=str(tmp_path)))
+
+
+# ------------------------------------------------------------------------------------- both
+
+
+@pytest.mark.parametrize("name", ["krishnan2023", "bytedance2025"])
+def test_data_are_asked_for(tmp_path, name):
+    for data, error, says in (
+        (
+            None,
+            ValueError,
+            rf"{name} needs data=PATH \(--data PATH\), the folder .* of github.com/",
+        ),
+        (
+            str(tmp_path),
+            ValueError,
+            rf"{tmp_path} has no .*: {name} takes the folder .*github.com/",
+        ),
+        (str(tmp_path / "nowhere"), FileNotFoundError, "there is no f.* .*nowhere"),
+    ):
+        with pytest.raises(error, match=says):
+            next(reproduce.reproduce([name], data=data))
+    assert name not in reproduce.FIGURES  # of which all are computed without data
+    shown = CliRunner().invoke(app, ["reproduce", name])
+    assert shown.exit_code == 2
+    assert "github.com/" in shown.stderr
+
+
+def test_command(profiles, tmp_path):
+    folder, _ = profiles
+    arguments = ["reproduce", "krishnan2023", "--data", str(folder)]
+    shown = CliRunner().invoke(app, [*arguments, "--json"])
+    listed = json.loads(shown.stdout)
+    assert len(listed[0]["interval"]) == 2
+    shown = CliRunner().invoke(app, [*arguments, "--markdown", "--plots", str(tmp_path)])
+    low, high = listed[0]["interval"]
+    assert f"| {listed[0]['ours']:.4g} ({low:.3g} to {high:.3g}) |" in shown.stdout
+    assert (tmp_path / "krishnan2023.png").exists()
+
+
+def test_rounds_are_replayed_in_order():
+    times = RNG.random((30, 5))
+    seconds = Recorded("x", Empirical(times), 0.25).seconds(fastgc.Uncoded(5))
+    np.testing.assert_allclose(seconds, times.max(axis=1) + 0.25, rtol=1e-9)
+
+
+def test_intervals_cover():
+    """Of means of 40 exponential times, some 95 %: a bootstrap's are somewhat too narrow."""
+    rng = np.random.default_rng(1)
+    covered = 0
+    for seed in range(200):
+        low, high = measured.interval(rng.exponential(1.0, 40), seed)
+        covered += low <= 1 <= high
+    assert 0.86 <= covered / 200 <= 0.99
+
+
+def test_verdict_pairs_rounds():
+    """A code that always takes half as long does so in every resampling."""
+    seconds = RNG.exponential(1.0, 20)
+    timed = [Timed("uncoded", 1, seconds), Timed("rs", 2, seconds / 2)]
+    row = measured.verdict("x", "y", timed, 0)
+    assert row.ours == pytest.approx(0.5)
+    assert row.interval == pytest.approx((0.5, 0.5))
+    [row] = measured.overall("x", [timed], 0)
+    assert row.interval == pytest.approx((0.5, 0.5))
