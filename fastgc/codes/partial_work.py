@@ -27,7 +27,9 @@ class PartialWork(CellCode):
     `Uncoded` with the same load (UC-MMC), and one round trip more, and needs about as many messages
     as a code whose workers send one each.
 
-    Engines that cannot ask (`on_request`) run it as UC-MMC: every partial gradient is a message.
+    MPI's workers and simulated ones are asked. Other engines run it as UC-MMC, where every partial
+    gradient is a message; so do these where messages are verified, tracked, chosen beforehand, or
+    of another type than gradients.
 
     Parameters
     ----------
@@ -61,7 +63,8 @@ class PartialWork(CellCode):
     messages are sums, and nothing is lost to rounding.
 
     A worker holds as many partial gradients as its load, where one that sends a single coded
-    message holds their sum.
+    message holds their sum. A run that is repeated by ``survivors=`` sends every message: its
+    gradients are the same up to rounding, but not to the last bit.
 
     Examples
     --------
