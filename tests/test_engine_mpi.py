@@ -654,3 +654,34 @@ def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wro
         """,
     )
     assert job.out.split() == ["[6.0,", "6.0]"]
+
+
+def test_who_hangs_when_it_is_asked_is_left_behind(tmp_path):
+    job = run(
+        tmp_path,
+        3,
+        """
+        def stops(theta, shard, out):
+            if comm.rank == 1 and shard == 2.0:  # its second partition: the first is computed
+                os.kill(os.getpid(), signal.SIGSTOP)
+            out[:] = shard * theta
+        if MPICluster.serve_all():
+            sys.exit()
+        code, late = PartialWork(2, load=2), Delays([0.0, 2.0])
+        out = np.empty(3)
+        try:  # worker 1 is late, so that of worker 0 one partition is needed
+            with MPICluster(code, [1.0, 2.0], stops, 3, timeout=6.0, delays=late) as cluster:
+                cluster.step(np.ones(3), out)
+        except TimeoutError as error:
+            print("timeout")
+        # worker 1 alone has all that is needed; of worker 0 nothing comes
+        with MPICluster(code, [1.0, 2.0], fragile, 3) as cluster:
+            report = cluster.step(np.ones(3), out)
+            print(out.tolist(), report.survivors)
+            os.kill(pids[1], signal.SIGCONT)
+            while 0 not in cluster.step(np.full(3, 2.0), out).survivors:
+                pass
+            print(out.tolist())
+        """,
+    )
+    assert job.out.splitlines() == ["timeout", "[3.0, 3.0, 3.0] [1]", "[6.0, 6.0, 6.0]"]
