@@ -43,9 +43,8 @@ def codes(
 ) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from ..costs import measure
-    from ..history import json_ready
+    from ..history import APPROXIMATE, json_ready
     from ..planning.plan import reasons
-    from ..history import APPROXIMATE
     from ..progress import markdown_table, rich_table, task_bar
 
     with clear_errors():

@@ -104,8 +104,8 @@ class SequentialCluster:
 
     Notes
     -----
-    The parameters of all jobs at work are sent in every round: ``len(scheme.ages)`` times as many as
-    with one job. A worker that is gone for good stops an `MSGC`, and leaves an `SRSGC` as many
+    The parameters of all jobs at work are sent in every round: ``len(scheme.ages)`` times as many
+    as with one job. A worker that is gone for good stops an `MSGC`, and leaves an `SRSGC` as many
     fewer to do without.
 
     Examples
