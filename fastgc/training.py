@@ -200,6 +200,11 @@ def train(
     tracker, delays, seed = run.tracker, run.delays, run.seed
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
+        if code.approximate:
+            raise ValueError(
+                f"{type(optimizer).__name__} keeps gradients for later rounds and needs them "
+                f"exact, which those of {code!r} need not be"
+            )
         check_partial(type(optimizer).__name__, run.partial)
     if checkpoint is not None:
         _check_kept(optimizer, tracker)

@@ -453,6 +453,27 @@ def test_too_many_deaths_and_an_approximation(tmp_path):
         assert each == [(6.0, 0.0), (4.0, residual), (4.0, residual)]
 
 
+def test_a_code_that_waits_for_some_says_what_is_missing(tmp_path):
+    code = FractionalRepetition(N, stragglers=1, wait=N - 2)
+
+    def train(rank, store, life):
+        module, found = torch.nn.Linear(1, 1), []
+        with CodedAllReduce(module, code, store=store, rank=rank) as all_reduce:
+            for step in range(2):
+                for p in module.parameters():
+                    p.grad = torch.full_like(p, float(len(code.partitions(rank))))
+                if step == 1 and rank in (0, N // 2):  # who hold the same block
+                    os.kill(os.getpid(), signal.SIGKILL)
+                all_reduce()
+                found.append((float(module.weight.grad), all_reduce.residual))
+        return found
+
+    found = launch(tmp_path, train)
+    lost = np.sqrt(2 / N)
+    for each in found.values():
+        assert each == [(float(N), 0.0), (N - 2.0, pytest.approx(lost))]
+
+
 def test_one_call(tmp_path):
     def train(rank, store, life):
         module, code = net(), BinaryCode(N, stragglers=1)

@@ -13,6 +13,7 @@ from fastgc.codes.conformance import check
 from fastgc.codes.rules import Blocks, Waiting
 from fastgc.costs import measure
 from fastgc.delays import Exponential
+from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
 from fastgc.simulation import simulate
 
@@ -221,6 +222,28 @@ def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
         LinearCode(np.eye(6), wait=wait)
     with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
         Shifts(6, load=2, wait=wait).decodable([1])
+
+
+def test_adaptive_methods_refuse_gradients_that_are_not_exact():
+    """They would add up what is missing in one round and comes in the next."""
+    code = Grouped([FractionalRepetition(4, stragglers=1, wait=2)] * 2)
+    with pytest.raises(ValueError, match=r"GCADA keeps gradients .* which those of Grouped"):
+        fastgc.train(code, "digits", optimizer=fastgc.optimizers.GCADA(2), engine="simulated")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_local_processes_wait_for_f_only(check):
+    """One worker never answers, and another has the only other copy of a block."""
+    code = FractionalRepetition(4, stragglers=1, wait=2)
+    late = fastgc.delays.Empirical([[0.0, 60.0, 0.0, 60.0]])
+    out, partial = np.empty(1), "unbiased" if check else "raise"
+    with LocalCluster(
+        code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, delays=late, partial=partial
+    ) as run:
+        report = run.step(np.ones(1), out)
+    assert sorted(report.survivors.tolist()) == [0, 2]
+    assert report.residual == pytest.approx(1.0 if check else np.sqrt(0.5))
+    assert out[0] == pytest.approx(6.0 if check else 3.0)
 
 
 def test_errors_of_arguments():

@@ -90,17 +90,25 @@ class CellCode(Code):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        if self.wait is not None:
-            return super().bind_vector(survivors, vector, unit)
         plan = kernels.CellsPlan(*self.cells, self._whole)
-        return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
+        if self.wait is None:
+            return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
+        # One message of each cell that came: no other sum of messages is nearer to the gradient.
+        nearest = kernels.bind_cells(plan._replace(need=0), survivors, vector)
+        least = self.message_count - self.n + self.wait  # of which all are ready, in any order
+
+        def run(f: int) -> int:
+            if not (status := nearest(f)) and f < least and self.rule.missing(survivors[:f]):
+                return int(kernels.Status.TOO_FEW)
+            return status
+
+        return filling(self, run, survivors)
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)
         if self.wait is None:
             CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
             return found
-        # One message of each cell that came: no other sum of messages is nearer to the gradient.
         first = self.cells.first(survivors)
         found[:] = 0
         found[first[first >= 0]] = 1

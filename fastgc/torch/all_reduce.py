@@ -305,7 +305,9 @@ class CodedAllReduce:
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
         """What ranks scale their messages by, and what that leaves out."""
         try:
-            return self._code.decoding_vector(ranks), 0.0
+            vector = self._code.decoding_vector(ranks)
+            left = self._code.residual(ranks, vector) if self._code.approximate else 0.0
+            return vector, left
         except NotDecodableError as error:
             if self._partial:
                 return self._code.best_vector(ranks)
