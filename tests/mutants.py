@@ -2291,6 +2291,52 @@ MUTANTS = [
         'what = "." if checkout.samefile(".") else str(checkout)',
         'what = "."',
     ),
+    # ------------------------------------------------------------------ approximate codes
+    M(
+        "wait1",
+        "waiting",
+        "rest = int(np.sort(due)[whole : self.wait].sum())",
+        "rest = self.wait - whole + 1",
+    ),
+    M("wait2", "waiting", "self._lacking -= self._due[worker] == 0", "self._lacking -= 1"),
+    M(
+        "wait3",
+        "waiting",
+        "f < least and self.rule.missing(survivors[:f])",
+        "f < least - 1 and self.rule.missing(survivors[:f])",
+    ),
+    M(
+        "wait4",
+        "waiting",
+        "if self._exact(order[:end]):",
+        "if self._exact(order[: end - 1]):",
+    ),
+    M("wait5", "waiting", "self._lacking &= row == 0", "self._lacking &= row != 0"),
+    M("wait6", "waiting", "spared = code.n - code.awaited", "spared = code.stragglers"),
+    M(
+        "unbiased1",
+        "unbiased",
+        "vector = vector / (means if code.pieces > 1 else means[0])",
+        "vector = vector / means.mean()",
+    ),
+    M(
+        "unbiased2",
+        "unbiased",
+        'scaled = partial == "unbiased" and isinstance(code, Code) and code.approximate',
+        "scaled = False",
+    ),
+    M(
+        "unbiased3",
+        "unbiased",
+        "(self.n - f) // copies",
+        "(self.n - f + copies - 1) // copies",
+    ),
+    M(
+        "plan_left1",
+        "waiting",
+        "Plan(_ranked(within) + _ranked(beyond), refused)",
+        "Plan(_ranked(choices), refused)",
+    ),
 ]
 
 
