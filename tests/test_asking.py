@@ -88,7 +88,7 @@ def test_every_round_is_exact():
 
     Longer, 10,000 rounds of each code: pytest --long tests/test_asking.py
     """
-    named = asked = computed = 0
+    named = asked = computed = missed = 0
     for code, e in CODES:
         rng = np.random.default_rng(e)
         rounds = {np.float64: AskingRound(code, P, liars=e)}
@@ -105,7 +105,10 @@ def test_every_round_is_exact():
             costs = rnd.settle(lies.ask, lies.truth)
             assert set(rnd.corrupt) <= set(liars), lies.kind
             assert rnd.decodable
-            assert lies.error(rnd.gradient()) < 2000 * np.finfo(dtype).eps, lies.kind
+            exact = lies.error(rnd.gradient()) < 2000 * np.finfo(dtype).eps
+            # a random projection hides a change from float32's rounding more often
+            assert exact or dtype is np.float32, lies.kind
+            missed += not exact
             assert sorted(set(lies.asked)) == sorted(lies.asked)
             assert costs.asks == len(lies.asked) <= code.n
             assert costs.computed <= e or lies.kind == "below rounding"
@@ -116,6 +119,7 @@ def test_every_round_is_exact():
                 assert not set(rnd.survivors) & set(liars)
             named, asked = named + len(rnd.corrupt), asked + costs.asks
             computed += costs.computed
+    assert missed <= much(10_000, 60) * len(CODES) / 10_000
     assert named
     assert asked
     assert computed
