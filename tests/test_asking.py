@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from remote import Remote
 from strength import much
 
 from fastgc import (
@@ -18,6 +19,7 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc.codes import AskingRound, Costs
+from fastgc.engines import LocalCluster
 
 pytestmark = pytest.mark.any_backend
 
@@ -297,3 +299,31 @@ def test_bad_answers_are_refused_where_they_are_made():
         rnd.receive(i, np.full(4, float(i)))
     with pytest.raises(ValueError, match=r"must be of shape \(4,\), not \(5,\)"):
         rnd.settle(None, lambda j: np.zeros(5))
+
+
+# Processes write down who they are; the first to do so lies from then on.
+LIES_IN_ONE_PROCESS = """lambda theta, shard, out: [
+    (me := str(__import__("os").getpid()) + "\\n"),
+    open(shard[0], "a").write(me),
+    out.__setitem__(slice(None), theta * shard[1] + (open(shard[0]).readline() == me)),
+]"""
+
+
+def test_rounds_of_an_engine(tmp_path):
+    """Workers of an engine are not asked: the master computes what the suspects did."""
+    code = FractionalRepetition(4, stragglers=1)
+    rng, theta = np.random.default_rng(0), np.arange(6.0)
+    values = rng.standard_normal(4)
+    shards = [(str(tmp_path / "liar"), value) for value in values]
+    rnd = AskingRound(code, 6, liars=1)
+    with LocalCluster(code, shards, Remote(LIES_IN_ONE_PROCESS), 6, verify=1) as cluster:
+        for number in range(3):
+            rnd.reset()
+            theta = theta + 1
+            report = cluster.collect(theta, rnd)
+            assert report.round == number
+            costs = rnd.settle(None, lambda j, theta=theta: theta * values[j])
+            assert costs == Costs(asks=0, numbers=0, computed=2)
+            assert len(rnd.corrupt) == 1
+            assert rnd.verified
+            np.testing.assert_allclose(rnd.gradient(), theta * values.sum(), atol=1e-12)
