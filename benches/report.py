@@ -106,6 +106,12 @@ SECTIONS = (
         "from those that are spread best. Where that vector is still too long, as of some sets at "
         "n = 4096, a near-exact one is computed beside it: times are means over sets.",
     ),
+    Section(
+        "Decoding vectors of codes by graphs",
+        "python benches/graphs.py",
+        "Random graphs, of which random workers are lost. Dense least squares have a column for "
+        "each block, not for each partition.",
+    ),
     _bench("Decoding vectors of many rounds", "batch"),
     _bench("Calls, and sets that come again", "overhead"),
     _bench("Streams of arrivals", "streaming"),

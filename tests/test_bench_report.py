@@ -150,6 +150,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
     there |= {
         "assignments",
         "glance",
+        "graphs",
         "li_experiment",
         "near_exact",
         "no_loss",
@@ -224,7 +225,10 @@ def test_codes_are_compared_at_one_load():
     """All that exist at it, at the least; others are named."""
     (section,) = report.chosen(["fastgc codes"])
     result = CliRunner().invoke(app, [*section.command.split()[1:], "--trials", "1"])
-    assert "\nCompared at a load of 6; uncoded, ignore at 1; ye-abbe at 7.\n" in result.stdout
+    assert (
+        "\nCompared at a load of 6; uncoded, ignore at 1; ye-abbe at 7; bgc at 10; brc at 22.\n"
+        in result.stdout
+    )
     assert "lcc-mmc-2" in result.stdout
 
 

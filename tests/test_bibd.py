@@ -89,6 +89,14 @@ def test_rounds_wait_for_as_many_as_they_are_told():
     [
         ({"n": 2}, "at least 3 points"),
         ({"n": 12, "design": "projective"}, "there is one of 7, 13, 21, 31; of 12 there is pairs"),
+        (
+            {"n": 1000},
+            "no design of n=1000 workers is known here: there are some of 983, 991, 993, 1019",
+        ),
+        (
+            {"n": 2049, "design": "pairs"},
+            "there is one of 197, 198, 199, 200; of 2049 there is none",
+        ),
         ({"n": 7, "design": "fano"}, "must be one of projective"),
         ({"n": 7, "k": 8}, "a multiple of the design's 7 blocks, not 8"),
         ({"n": 7, "wait": 8}, "wait must be in 1 .. n = 7"),
@@ -106,11 +114,19 @@ def test_errors_say_what_there_is(arguments, says):
 
 
 def test_the_name_takes_the_design_whose_load_fits():
-    for n, s, design in ((13, 3, "projective"), (7, 1, "pairs"), (31, 14, "hyperplanes")):
+    for n, s, design in (
+        (13, 3, "projective"),
+        (7, 1, "projective"),
+        (31, 14, "hyperplanes"),
+    ):
         code = codes.make("bibd", n, stragglers=s)
         assert (code.design, code.wait) == (design, n - s)
+    assert codes.make("bibd", 7, 21, stragglers=1).design == "pairs"  # 21 of them
+    assert codes.make("bibd", 7, 14, stragglers=1).design == "projective"
     for n in range(3, 40):
         found = {d.name for d in bibd._designs(n)}
         assert found <= set(bibd.DESIGNS)
         assert "pairs" in found
-    assert codes.make("bibd:design=affine", 9, stragglers=2).k == 12
+    assert codes.make("bibd:design=affine", 9, 12, stragglers=2).k == 12
+    with pytest.raises(ValueError, match="a multiple of the design's 66 blocks, not 12"):
+        codes.make("bibd", 12, stragglers=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import product
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,11 @@ from .rules import Blocks, Rule, check_wait
 __all__ = ["DESIGNS", "BIBDCode", "design_for"]
 
 Incidence = NDArray[np.bool_]
+
+DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
+
+# Workers, at most, of designs that have names: all of a matrix is written down.
+POINTS, POINTS_PAIRED = 2_048, 200
 
 
 class BIBDCode(Code):
@@ -50,7 +56,8 @@ class BIBDCode(Code):
           n = (q^(m+1) - 1) / (q - 1) = b, r = (q^m - 1) / (q - 1);
         - ``"paley"``: the squares of a field of n elements and their translates, n = b a power of a
           prime that is 3 modulo 4, r = (n - 1) / 2;
-        - ``"pairs"``: all pairs of workers, for any n: b = n (n - 1) / 2, r = n - 1, lambda = 1;
+        - ``"pairs"``: all pairs of workers, for any n up to 200: b = n (n - 1) / 2, r = n - 1,
+          lambda = 1;
 
         q being a power of a prime; or a matrix of 0 and 1 that says which partitions each worker
         has. Default: the first of these that there is for n workers.
@@ -95,11 +102,10 @@ class BIBDCode(Code):
         if n < 3:
             raise ValueError(f"a design has at least 3 points, workers, not n={n}")
         self.design: str | None = None
-        if design is None:
-            self.design = next(_designs(n)).name
-        elif isinstance(design, str):
-            self.design = design
-        incidence = _named(self.design, n) if self.design else _checked(design, n)
+        if design is None or isinstance(design, str):
+            self.design, incidence = _named(design, n)
+        else:
+            incidence = _checked(design, n)
         self._held = incidence
         b = incidence.shape[1]
         k = b if k is None else check_integer("k", k)
@@ -132,59 +138,72 @@ class BIBDCode(Code):
 
 
 class _Design(NamedTuple):
-    """A design that there is: blocks are held by so many points each."""
+    """A design that there is: so many blocks, each held by so many points."""
 
     name: str
+    blocks: int
     holders: int
     make: Callable[[], Incidence]
 
 
 def _designs(n: int) -> Iterator[_Design]:
     """All designs of n points that have names."""
-    for q in filter(prime_power, range(2, n)):
+    if not 3 <= n <= POINTS:
+        return
+    root = isqrt(n)
+    bases = [q for q in range(2, root + 1) if prime_power(q)]
+    for q in bases:
         if q * q + q + 1 == n:
-            yield _Design("projective", q + 1, partial(_hyperplanes, q, 2))
-    root = round(n**0.5)
-    if root * root == n and prime_power(root):
-        yield _Design("affine", root, partial(_affine, root))
-    for q in filter(prime_power, range(2, n)):
+            yield _Design("projective", n, q + 1, partial(_hyperplanes, q, 2))
+    if root in bases and root * root == n:
+        yield _Design("affine", n + root, root, partial(_affine, root))
+    for q in bases:
         m, size = 3, q**3 + q * q + q + 1
         while size < n:
             m, size = m + 1, size * q + 1
         if size == n:
-            yield _Design("hyperplanes", (q**m - 1) // (q - 1), partial(_hyperplanes, q, m))
+            holders = (q**m - 1) // (q - 1)
+            yield _Design("hyperplanes", n, holders, partial(_hyperplanes, q, m))
     if n > 3 and n % 4 == 3 and prime_power(n):
-        yield _Design("paley", n // 2, partial(_paley, n))
-    if n > 2:
-        yield _Design("pairs", 2, partial(_pairs, n))
+        yield _Design("paley", n, n // 2, partial(_paley, n))
+    if n <= POINTS_PAIRED:
+        yield _Design("pairs", n * (n - 1) // 2, 2, partial(_pairs, n))
 
 
-DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
+def design_for(n: int, k: int, holders: int) -> str | None:
+    """The design of n workers whose partitions lie on nearest to so many of them.
+
+    One for k partitions, if there is any; None where no design has a name.
+    """
+    found = list(_designs(n))
+    fitting = [design for design in found if k % design.blocks == 0] or found
+    nearest = min(fitting, key=lambda design: abs(design.holders - holders), default=None)
+    return None if nearest is None else nearest.name
 
 
-def design_for(n: int, holders: int) -> str:
-    """The design of n workers whose partitions lie on nearest to so many of them."""
-    return min(_designs(n), key=lambda design: abs(design.holders - holders)).name
-
-
-def _named(name: str, n: int) -> Incidence:
-    if name not in DESIGNS:
+def _named(name: str | None, n: int) -> tuple[str, Incidence]:
+    """The design of this name, or the first of any, and its name."""
+    if name not in (None, *DESIGNS):
         raise ValueError(f"design must be one of {', '.join(DESIGNS)} or a matrix, not {name!r}")
-    found = next((design.make for design in _designs(n) if design.name == name), None)
-    if found is None:
-        near = sorted(
-            (m for m in range(3, 2 * n + 40) if any(d.name == name for d in _designs(m))),
-            key=lambda m: abs(m - n),
-        )
-        known = ", ".join(map(str, sorted(near[:4])))
-        raise ValueError(
-            f"there is no design {name!r} of n={n} workers: there is one of {known}; "
-            f"of {n} there is {', '.join(d.name for d in _designs(n))}"
-        )
-    return found()
+    for design in _designs(n):
+        if name in (None, design.name):
+            return design.name, design.make()
+    wanted = {name} if name else set(DESIGNS) - {"pairs"}
+    near = sorted(
+        (m for m in range(3, 2 * n + 40) if any(d.name in wanted for d in _designs(m))),
+        key=lambda m: abs(m - n),
+    )
+    known = ", ".join(map(str, sorted(near[:4])))
+    others = ", ".join(design.name for design in _designs(n)) or "none"
+    raise ValueError(
+        f"there is no design {name!r} of n={n} workers: there is one of {known}; of {n} there is "
+        f"{others}"
+        if name
+        else f"no design of n={n} workers is known here: there are some of {known}"
+    )
 
 
-def _checked(design: ArrayLike | None, n: int) -> Incidence:
+def _checked(design: ArrayLike, n: int) -> Incidence:
     """A matrix that somebody gave, or an error."""
     given = as_array("design", design)
     if given.ndim != 2 or len(given) != n:

@@ -168,7 +168,7 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
     (
         "graph",
         GraphCode,
-        "workers are edges of a random graph",
+        "edges of a random graph",
         lambda n, s, load, seed, **_: {
             "degree": min(max(load, 2), max_degree(n)),
             "wait": n - s,
@@ -179,12 +179,12 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         "bibd",
         BIBDCode,
         "block design",
-        lambda n, s, **_: {"design": design_for(n, s + 1), "wait": n - s},
+        lambda n, k, s, **_: {"k": k, "design": design_for(n, k, s + 1), "wait": n - s},
     ),
     (
         "expander",
         ExpanderCode,
-        "workers are vertices of a random graph",
+        "vertices of a random graph",
         lambda n, s, load, seed, **_: {
             "load": min(load + load * n % 2, n - 1),
             "wait": n - s,
