@@ -1077,6 +1077,7 @@ REASONS = {
     "Recoverable.random_arrivals": "for recovery and others, which check",
     "Precise.check_stability": "for constructors",
     "Round.left_out": "takes nothing",
+    "Request.sum_of": "for engines, which give what they kept",
     "SumRound.left_out": "takes nothing",
     "SumRound.reset": "takes nothing",
     "SumRound.trust": "takes nothing",
