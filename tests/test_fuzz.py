@@ -1048,7 +1048,6 @@ REASONS = {
     "Sweep": "made by planning.sweep",
     "planning.sweep": "computes nothing by itself: test_sweep.py",
     "planning.sweep_panels": "of cells, which planning.sweep makes: test_sweep.py",
-    "Request.sum_of": "for engines, of what their workers kept: test_partial_work.py",
     "RaptorCode.peel": "checks as decoding_vector: test_raptor.py",
     "ShownCode.draw": "draws: test_plotting.py",
     "Simulation": "made by simulation.simulate",
