@@ -32,8 +32,6 @@ LINK = (SEND + 1 / SEND_RATE) / N
 
 ENOUGH = 100_000  # rounds of a point
 
-_WAYS = np.array([[math.comb(n, k) for k in range(N + 1)] for n in range(N + 1)])
-
 
 @dataclass(frozen=True)
 class _ComputeThenSend:
@@ -56,12 +54,12 @@ class _ComputeThenSend:
     def least(self) -> float:
         return self.load * COMPUTE + SEND / self.m
 
-    def survival(self, t: float) -> float:
+    def survival(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probability of more than t seconds beyond the least."""
         a, b = COMPUTE_RATE / self.load, SEND_RATE * self.m
         if math.isclose(a, b):
-            return math.exp(-a * t) * (1 + a * t)
-        return (b * math.exp(-a * t) - a * math.exp(-b * t)) / (b - a)
+            return np.asarray(np.exp(-a * t) * (1 + a * t))
+        return np.asarray((b * np.exp(-a * t) - a * np.exp(-b * t)) / (b - a))
 
 
 def _shapes() -> list[tuple[int, int]]:
@@ -179,25 +177,34 @@ def _figure(
     return Figure(name, title, rows, [shown])
 
 
-def _mean_beyond(late: Callable[[float], float], start: float, unit: float) -> float:
-    """Mean of a time of at least `start`, of which `late` is the survival function."""
-    bends = unit * np.arange(12)
-    parts = [
-        scipy("integrate").quad(late, start + low, start + high, epsabs=1e-9, limit=200)[0]
-        for low, high in zip(bends, [*bends[1:], math.inf], strict=True)
-    ]
-    return start + math.fsum(parts)
+def _mean_beyond(
+    late: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    start: float,
+    bend: float,
+    decay: float,
+) -> float:
+    """Mean of a time of at least `start`, of which `late` is the survival function.
+
+    That is smooth but at the first N multiples of `bend` beyond the start. After them it falls by a
+    factor of e or more in every `decay` seconds.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    steps = np.repeat([bend, decay], [N, 40])
+    ends = start + np.cumsum(steps)
+    t = (ends - steps / 2)[:, None] + steps[:, None] / 2 * nodes
+    return start + float((late(t.ravel()).reshape(t.shape) * weights).sum(axis=1) @ steps / 2)
 
 
 def _order_statistic_mean(delays: _ComputeThenSend) -> float:
     f = N - (delays.load - delays.m)
     betainc = scipy("special").betainc
 
-    def late(t: float) -> float:
+    def late(t: NDArray[np.float64]) -> NDArray[np.float64]:
         """That fewer than f of N are there."""
-        return float(betainc(N - f + 1, f, delays.survival(t - delays.least())))
+        return np.asarray(betainc(N - f + 1, f, delays.survival(t - delays.least())))
 
-    return _mean_beyond(late, delays.least(), delays.load / COMPUTE_RATE)
+    slower = max(delays.load / COMPUTE_RATE, 1 / (SEND_RATE * delays.m))
+    return _mean_beyond(late, delays.least(), delays.load / COMPUTE_RATE, slower)
 
 
 def _queue_mean(d: int, m: int) -> float:
@@ -209,26 +216,30 @@ def _queue_mean(d: int, m: int) -> float:
     """
     f, each = N - (d - m), LINK / m
 
-    def late(t: float) -> float:
-        bounds = t - each * np.arange(f, 0, -1)
+    def late(t: NDArray[np.float64]) -> NDArray[np.float64]:
+        bounds = t - each * np.arange(f, 0, -1)[:, None]
         there = -np.expm1(-COMPUTE_RATE / d * np.maximum(bounds - d * COMPUTE, 0.0))
         return 1 - _probability_of_order(there)
 
-    return _mean_beyond(late, d * COMPUTE + each, each)
+    return _mean_beyond(late, d * COMPUTE + each, each, d / COMPUTE_RATE)
 
 
-def _probability_of_order(there: NDArray[np.float64]) -> float:
-    """That for each i at least i of N are there, each with probability ``there[i - 1]`` by then."""
-    counted = np.zeros(N + 1)  # of how many are there: probability
+def _probability_of_order(there: NDArray[np.float64]) -> NDArray[np.float64]:
+    """That for each i at least i of N are there, each with probability ``there[i - 1]`` by then.
+
+    A column for each of many cases.
+    """
+    counted = np.zeros((N + 1, there.shape[1]))  # of how many are there: probability
     counted[0] = 1.0
-    before = 0.0
-    for i, now in enumerate(there.tolist(), 1):
-        come = (now - before) / (1 - before) if before < 1 else 0.0
-        after = np.zeros(N + 1)
+    before = np.zeros(there.shape[1])
+    for i, now in enumerate(there, 1):
+        with np.errstate(invalid="ignore"):
+            come = np.where(before < 1, (now - before) / (1 - before), 0.0)
+        after = np.zeros_like(counted)
         for c in range(N + 1):
-            rest = N - c
-            k = np.arange(rest + 1)
-            after[c:] += counted[c] * _WAYS[rest, : rest + 1] * come**k * (1 - come) ** (rest - k)
+            for more in range(N - c + 1):
+                ways = math.comb(N - c, more)
+                after[c + more] += counted[c] * ways * come**more * (1 - come) ** (N - c - more)
         after[:i] = 0.0
         counted, before = after, now
-    return float(counted.sum())
+    return np.asarray(counted.sum(axis=0))
