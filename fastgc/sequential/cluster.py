@@ -104,9 +104,8 @@ class SequentialCluster:
 
     Notes
     -----
-    The parameters of all jobs at work are sent in every round: ``len(scheme.ages)`` times as many
-    as with one job. A worker that is gone for good stops an `MSGC`, and leaves an `SRSGC` as many
-    fewer to do without.
+    Every round sends the parameters of all jobs at work, ``len(scheme.ages)`` times those of one. A
+    worker that is gone for good ends the run of an `MSGC`; an `SRSGC` does without s of them.
 
     Examples
     --------
