@@ -11,7 +11,7 @@ from fastgc import NotDecodableError, PartialWork, Uncoded
 from fastgc.codes import SumRound
 from fastgc.codes.chunk_order import in_good_order
 from fastgc.delays import Pareto, ShiftedExponential
-from fastgc.engines import SimulatedCluster
+from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.simulation import simulate
 
 ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
@@ -333,3 +333,25 @@ def test_training_goes_as_with_any_exact_code():
         assert mine.loss == pytest.approx(theirs.loss, rel=1e-12)
         assert mine.messages <= 6
         assert mine.residual == 0.0
+
+
+class FirstOnly:
+    """Worker 0 sleeps long before its second computation, and long enough before its first."""
+
+    per = "computation"
+
+    def sample(self, round, workers, seed):
+        return np.array([0.3] + [0.0] * (workers - 1))
+
+
+@pytest.mark.any_backend
+def test_local_workers_send_every_partial_gradient():
+    code, shards = PartialWork(3, load=2), [1.0, 2.0, 4.0]
+    with LocalCluster(code, shards, np.multiply, 2, delays=FirstOnly()) as cluster:
+        out = np.empty(2)
+        for number in range(2):
+            report = cluster.step(np.full(2, number + 1.0), out)
+            assert out.tolist() == [7.0 * (number + 1)] * 2
+            assert report.residual == 0.0
+            assert report.messages >= 3  # of which one worker alone would have sent two
+            assert set(report.survivors) == {1, 2}  # who hold all: nobody waits for worker 0
