@@ -434,7 +434,7 @@ def test_panels_have_one_legend_where_it_is_the_same():
         below = ax.xaxis.label.get_window_extent()
         found = ax.get_legend() or legend
         box = found.get_window_extent()
-        if len(found.get_texts()) > 5:
+        if len(found.get_texts()) > 3:
             assert box.y1 <= below.y0 + 1
             assert box.y0 >= 0
             assert 0 <= box.x0 <= box.x1 <= ax.figure.bbox.x1

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
-_INSIDE = 5  # entries of a legend, at most, that stands in a panel
+_INSIDE = 3  # entries of a legend, at most, that stands in a panel
 _AMONG = 3  # the same, among curves that go up and down
 _LONG = 40  # letters of an entry from which on it has a line for itself
 _ENTRY = 0.19  # inches that a line of one takes

@@ -81,7 +81,7 @@ def follow(
     Parameters
     ----------
     code, delays, cost, receive, overhead, seed, interrupted
-        As of `simulate`: the rounds are the same for the same arguments.
+        As of `simulate`: the rounds are those of its ``method="round"``, for the same arguments.
     rounds : int
         How many.
 
