@@ -218,6 +218,36 @@ def test_compare_writes_table_history_and_plot(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
+        ("codes", "rs", "-n", "6", "-s", "1", "--trials", "5"),
+        ("fit", "times.npy"),
+        ("stability", "rs", "--sizes", "8/2", "--trials", "3"),
+        ("worst", "rs", "--sizes", "8/2", "--steps", "5"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_figures_go_to_a_file_or_are_printed(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("times.npy", np.random.default_rng(0).exponential(0.1, 50))
+    result = run(*command, "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    assert "figures written to out.json" in result.stderr
+    assert "─" in result.stdout  # the table
+    held = json.loads((tmp_path / "out.json").read_text())
+    for words in (("--json", "-"), ("--json",)):
+        printed = json.loads(run(*command, *words).stdout)
+        assert len(printed) == len(held) > 0
+        assert (set(held) if isinstance(held, dict) else set(held[0])) == (
+            set(printed) if isinstance(printed, dict) else set(printed[0])
+        )
+    refused = run(*command, "--json", "nowhere/out.json")
+    assert refused.exit_code == 2
+    assert "there is no folder" in refused.stderr
+    assert not refused.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         (
             "train",
             "-n",

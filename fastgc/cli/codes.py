@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,20 +11,24 @@ from rich.console import Console
 from ..codes import catalogue
 from .common import (
     CHOOSING,
+    FiguresCommand,
+    Json,
     Partitions,
     Stragglers,
     Workers,
     app,
+    check_figures,
     clear_errors,
     complete_codes,
     tolerated,
+    write_figures,
 )
 
 if TYPE_CHECKING:
     from ..costs import Figures
 
 
-@app.command(rich_help_panel=CHOOSING)
+@app.command(cls=FiguresCommand, rich_help_panel=CHOOSING)
 def codes(
     names: Annotated[
         str,
@@ -39,15 +42,16 @@ def codes(
     trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data, orders and random codes.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_file: Json = None,
 ) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from ..costs import measure
-    from ..history import APPROXIMATE, json_ready
+    from ..history import APPROXIMATE
     from ..planning.plan import reasons
     from ..progress import markdown_table, rich_table, task_bar
 
     with clear_errors():
+        check_figures(json_file, None)
         s = tolerated(workers, stragglers)
         chosen = catalogue.split(names) or catalogue.names()
         made, notes, refused = {}, [], {}
@@ -68,9 +72,8 @@ def codes(
             for name, code in made.items():
                 figures[name] = measure(code, trials, seed)
                 advance()
-    if as_json:
-        listed = {name: json_ready(found._asdict()) for name, found in figures.items()}
-        typer.echo(json.dumps(listed, allow_nan=False))
+    held = {name: found._asdict() for name, found in figures.items()}
+    if write_figures(held, [], json_file, None):
         return
     rows = [
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +9,19 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from .common import CHOOSING, app, check_plot, clear_errors
+from .common import (
+    CHOOSING,
+    FiguresCommand,
+    Json,
+    app,
+    check_figures,
+    check_plot,
+    clear_errors,
+    write_figures,
+)
 
 
-@app.command(rich_help_panel=CHOOSING)
+@app.command(cls=FiguresCommand, rich_help_panel=CHOOSING)
 def fit(
     file: Annotated[
         Path,
@@ -26,7 +34,7 @@ def fit(
         Path | None,
         typer.Option(help="Plot the times and the models to this file (png, svg, pdf)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_file: Json = None,
 ) -> None:
     """Fit delay models to recorded times, and say how well they fit."""
     from ..delays import fit as fit_models
@@ -34,6 +42,7 @@ def fit(
     from ..progress import rich_table
 
     with clear_errors():
+        check_figures(json_file, None)
         check_plot(plot)
         times = _times(file, unit)
         fits = fit_models(times)
@@ -42,9 +51,8 @@ def fit(
 
             plotting.save_panels([_panel(times, fits)], plot, f"{times.size} times of {file.name}")
             typer.echo(f"plot written to {plot}", err=True)
-    if as_json:
-        listed = [{**found._asdict(), "model": written(found.model)} for found in fits]
-        typer.echo(json.dumps(listed))
+    held = [{**found._asdict(), "model": written(found.model)} for found in fits]
+    if write_figures(held, [], json_file, None):
         return
     rows = [
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Callable
@@ -16,7 +15,18 @@ from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
-from .common import PRECISION, app, check_folder, check_plot, clear_errors, complete_codes
+from .common import (
+    PRECISION,
+    FiguresCommand,
+    Json,
+    app,
+    check_figures,
+    check_folder,
+    check_plot,
+    clear_errors,
+    complete_codes,
+    write_figures,
+)
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -24,7 +34,7 @@ STABILITY_CODES = (
 )
 
 
-@app.command(rich_help_panel=PRECISION)
+@app.command(cls=FiguresCommand, rich_help_panel=PRECISION)
 def stability(
     names: Annotated[
         str,
@@ -80,7 +90,7 @@ def stability(
     ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_file: Json = None,
 ) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
@@ -88,12 +98,12 @@ def stability(
     --equal load compares those of equal load. All codes meet the same stragglers. Adversarial ones
     are searched for each code.
     """
-    from ..history import json_ready
     from ..planning.plan import reasons
     from ..progress import task_bar
     from ..stability import HELD, circle_values, compare, matched, write_csv
 
     with clear_errors():
+        check_figures(json_file, None)
         check_folder(csv_file)
         for path in (plot, circle):
             check_plot(path)
@@ -162,9 +172,7 @@ def stability(
                 [row._replace(code=catalogue.describe(row.code)) for row in rows], plot, asked
             )
             typer.echo(f"plot written to {plot}", err=True)
-    if as_json:
-        listed = [json_ready(row._asdict()) for row in rows]
-        typer.echo(json.dumps(listed, allow_nan=False))
+    if write_figures([row._asdict() for row in rows], [], json_file, None):
         return
     show = partial(_show, markdown=markdown)
     _costs(rows, equal, show, name=catalogue.describe if markdown else str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,17 @@ from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import NotDecodableError
-from .common import PRECISION, app, check_folder, clear_errors, complete_codes
+from .common import (
+    PRECISION,
+    FiguresCommand,
+    Json,
+    app,
+    check_figures,
+    check_folder,
+    clear_errors,
+    complete_codes,
+    write_figures,
+)
 from .stability import check_scheme, pairs_of, scheme_of
 
 CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
@@ -42,10 +51,9 @@ Dtype = Annotated[str, typer.Option(help="Type of the messages.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of sets, data and random codes.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command(rich_help_panel=PRECISION)
+@app.command(cls=FiguresCommand, rich_help_panel=PRECISION)
 def worst(
     names: Annotated[
         str,
@@ -65,7 +73,7 @@ def worst(
     seed: Seed = 0,
     csv_file: Csv = None,
     markdown: Markdown = False,
-    as_json: Json = False,
+    json_file: Json = None,
 ) -> None:
     """Search for the stragglers with which a code decodes the least precise gradients."""
     from time import monotonic
@@ -77,6 +85,7 @@ def worst(
     rows: list[dict[str, Any]] = []
     refused: dict[str, str] = {}
     with clear_errors():
+        check_figures(json_file, None)
         check_folder(csv_file)
         entries = [(text, n, s) for n, s in pairs_of(sizes, "0.125") for text in _named(names)]
         with share_bar("searching", len(entries)) as show:
@@ -111,9 +120,7 @@ def worst(
         if not rows:
             raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
         _write(rows, csv_file)
-    if as_json:
-        _print_json(rows)
-    else:
+    if not write_figures(rows, [], json_file, None):
         name = catalogue.describe if markdown else str
         cells = [
             [
@@ -137,7 +144,7 @@ def worst(
         typer.echo(line, err=True)
 
 
-@app.command(rich_help_panel=PRECISION)
+@app.command(cls=FiguresCommand, rich_help_panel=PRECISION)
 def spare(
     names: Annotated[
         str, typer.Argument(help="Codes, as of fastgc worst.", autocompletion=complete_codes)
@@ -154,7 +161,7 @@ def spare(
     seed: Seed = 0,
     csv_file: Csv = None,
     markdown: Markdown = False,
-    as_json: Json = False,
+    json_file: Json = None,
 ) -> None:
     """Measure what load to spare, and waiting for a few more messages, buy in precision."""
     from ..progress import task_bar
@@ -162,6 +169,7 @@ def spare(
 
     rows: list[dict[str, Any]] = []
     with clear_errors():
+        check_figures(json_file, None)
         check_folder(csv_file)
         try:
             numbers = [int(each) for each in catalogue.split(more)]
@@ -183,8 +191,7 @@ def spare(
                 )
                 rows += [{"code": text, "dtype": dtype, **row._asdict()} for row in found]
         _write(rows, csv_file)
-    if as_json:
-        _print_json(rows)
+    if write_figures(rows, [], json_file, None):
         return
     name = catalogue.describe if markdown else str
     keys = ("n", "way", "more", "load", "silent")
@@ -243,12 +250,6 @@ def _write(rows: Sequence[dict[str, Any]], path: Path | None) -> None:
         writer.writeheader()
         writer.writerows(rows)
     typer.echo(f"figures written to {path}", err=True)
-
-
-def _print_json(rows: Sequence[dict[str, Any]]) -> None:
-    from ..history import json_ready
-
-    typer.echo(json.dumps([json_ready(row) for row in rows], allow_nan=False))
 
 
 def _show(title: str, head: list[str], cells: list[list[str]], *, markdown: bool) -> None:
