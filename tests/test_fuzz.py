@@ -635,7 +635,8 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         seed=0,
         interrupted=True,
         method="auto",
-        request=0.5,
+        processors=2.0,
+        request=0.0,
     ),
     "sequential.simulate_sequential": _plain(
         partial(sequential.simulate_sequential, scheme=_sequential()),
@@ -908,6 +909,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         rounds=3,
         seed=0,
         interrupted=True,
+        processors=[0, 0, 1, 1],
     ),
     **{
         f"Simulation.{name}": _plain(

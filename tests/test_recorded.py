@@ -1,5 +1,6 @@
 """Tables of recorded times, from files of all kinds."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -185,8 +186,11 @@ def test_units_that_there_are_not(tmp_path, unit, error):
 
 
 def test_files_that_are_not_there(tmp_path):
-    for kind in (".csv", ".npy", ".npz", ".json"):
-        with pytest.raises(FileNotFoundError):
+    kinds = [".csv", ".npy", ".npz", ".json"]
+    if importlib.util.find_spec("pyarrow") is not None:
+        kinds.append(".parquet")
+    for kind in kinds:
+        with pytest.raises(FileNotFoundError, match=r"\[Errno 2\] .*nowhere"):
             Empirical.read(tmp_path / f"nowhere{kind}")
 
 

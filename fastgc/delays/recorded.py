@@ -135,7 +135,9 @@ def _columns(names: Sequence[str] | None) -> slice:
 
 
 def _parquet(path: Path) -> _Table:
-    held = parquet().read_table(path)
+    reader = parquet()
+    with path.open("rb") as file:
+        held = reader.read_table(file)
     names = held.column_names
     if not names:
         raise ValueError("it holds no times")

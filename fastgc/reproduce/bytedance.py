@@ -45,7 +45,8 @@ def read_trace(path: Path) -> Array:
     reader = parquet()
     wrong = f"{path} is no trace of {_WHERE}"
     try:
-        held = reader.read_table(path)
+        with path.open("rb") as file:
+            held = reader.read_table(file)
     except OSError:
         raise
     except ValueError as error:
