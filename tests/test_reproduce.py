@@ -1304,7 +1304,8 @@ def test_command_prints_markdown_and_json():
     assert lines[2].endswith(" | 0.1477 | 0.1477 |  | +0.0% |")
     rows = json.loads(run("zhu-5", "--rounds", "500", "--json").stdout)
     assert {row["figure"] for row in rows} == {"zhu2022 section V", "zhu2022 figure 2"}
-    assert set(rows[0]) == {"figure", "what", "ours", "paper", "closed", "note", "difference"}
+    keys = {"figure", "what", "ours", "paper", "closed", "note", "interval", "difference"}
+    assert set(rows[0]) == keys
     assert rows[0]["paper"] is None
 
 

@@ -53,7 +53,6 @@ RECORDED: dict[str, Callable[..., Figure]] = {
     krishnan.NAME: krishnan.profiles,
     bytedance.NAME: bytedance.traces,
 }
-_ALL = FIGURES | RECORDED
 
 
 def reproduce(
@@ -92,10 +91,10 @@ def reproduce(
     ImportError
         If scipy is not installed.
     """
-    chosen = list(names)
+    chosen, known = list(names), FIGURES | RECORDED
     for name in chosen:
-        if name not in _ALL:
-            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(_ALL)}")
+        if name not in known:
+            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(known)}")
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     if seed < 0:
@@ -108,11 +107,12 @@ def reproduce(
 
 def _figures(chosen: list[str], given: dict[str, Any], progress: bool) -> Iterator[Figure]:
     for name in chosen:
-        takes = inspect.signature(_ALL[name]).parameters
+        compute = FIGURES.get(name) or RECORDED[name]
+        takes = inspect.signature(compute).parameters
         settings = {key: value for key, value in given.items() if key in takes}
         if progress and "track" in takes:
             settings["track"] = partial(_track, name)
-        yield _ALL[name](**settings)
+        yield compute(**settings)
 
 
 def _track(name: str, items: Sequence[Any]) -> Iterator[Any]:
