@@ -170,9 +170,12 @@ def test_panels_join_neighbours_only():
     np.testing.assert_array_equal(joined.x, [0, 1, 2])
     np.testing.assert_array_equal(joined.y, [5, np.nan, 3])
     np.testing.assert_array_equal(joined.interval, [[4, np.nan, 2], [6, np.nan, 4]])
-    assert (joined.style, points.style) == ("joined", "points")
+    assert (joined.style, points.style) == ("line", "points")
+    assert joined.label == points.label  # of one colour, and what is what is in the title
+    assert [line.style for line in (*error.lines, *other.lines)] == ["joined", "joined"]
     np.testing.assert_array_equal(points.y, [np.nan, np.nan, 4])
-    assert (time.title, other.title) == ("a", "b")
+    assert time.title == "a\nlines: simulated, points: measured"
+    assert (error.title, other.title) == ("a", "b")
     assert (time.x_label, time.y_label) == ("stragglers tolerated s", "time of a round (s)")
     assert [line.label for line in other.lines] == ["rs (Reed-Solomon)"]
     assert error.lines[0].y[0] == 1e-15
