@@ -520,6 +520,19 @@ def test_what_dies_and_does_not_come_back_ends_the_run():
             cluster.step(np.ones(2))
 
 
+def test_who_never_answers_is_named():
+    scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    gone = Times([[0.0, 0.0, 0.0, np.inf]])
+    with SequentialCluster(
+        scheme, [1.0] * 12, np.multiply, 2, engine="simulated", delays=gone, mu=0.0
+    ) as cluster:
+        assert cluster.step(np.ones(2)) == []
+        with pytest.raises(
+            fastgc.NotDecodableError, match=r"without workers \[3\], one of the jobs"
+        ):
+            cluster.step(np.ones(2))
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
