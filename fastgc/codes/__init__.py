@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 from .._listing import listing
+from .approximation import Residuals
 from .asking import AskingRound, Costs
 from .base import Code, Recovery
 from .bernoulli import BernoulliCode
@@ -58,6 +59,7 @@ __all__ = [
     "Recovery",
     "ReedSolomon",
     "Request",
+    "Residuals",
     "Round",
     "Stream",
     "SumRound",
