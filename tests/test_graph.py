@@ -65,6 +65,12 @@ def test_random_graphs_are_simple_connected_and_even(vertices, data):
     assert np.ptp(np.bincount(edges.ravel(), minlength=vertices)) <= 1
 
 
+def test_sparse_random_graphs_are_connected():
+    # of degree 2, circles: most pairings give several
+    for seed in range(20):
+        assert graphs.components(graphs.random(9, 9, seed), 9) == 1
+
+
 def test_random_graphs_differ_by_seed():
     first, again, other = (graphs.random(20, 40, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
@@ -231,6 +237,21 @@ def test_any_set_of_messages_is_decoded_as_well_as_can_be(seed):
         assert not code.decodable(survivors)
         with pytest.raises(NotDecodableError):
             code.decoding_vector(survivors)
+
+
+@pytest.mark.parametrize(("blocks", "degree"), [(4, 3), (6, 2), (5, 4), (6, 3)])
+def test_the_rule_is_that_of_linear_algebra(blocks, degree):
+    # of all sets of messages, in an order of their own
+    n = blocks * degree // 2
+    code = GraphCode(n, blocks, degree=degree, seed=1)
+    B, rng = code.matrix(), np.random.default_rng(0)
+    for came in itertools.product([False, True], repeat=n):
+        survivors = rng.permutation(np.flatnonzero(came))
+        best = np.linalg.lstsq(B[survivors].T, np.ones(blocks))[0] if any(came) else np.zeros(0)
+        exact = np.linalg.norm(best @ B[survivors] - 1) < 1e-9
+        assert code.decodable(survivors) == exact
+        tally = code.rule.tally()
+        assert [tally.add(i) for i in survivors.tolist()][-1:] in ([exact], [])
 
 
 def test_what_stragglers_leave_falls_with_the_degree():
