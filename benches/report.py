@@ -112,6 +112,13 @@ SECTIONS = (
         "Random graphs, of which random workers are lost. Dense least squares have a column for "
         "each block, not for each partition.",
     ),
+    Section(
+        "Partial work, on request",
+        "python benches/partial_work.py",
+        "Mean time of a round over that of UC-MMC, in brackets messages for each worker. Where "
+        "milliseconds are named, the master's link is busy so long with each message, and asking "
+        "takes a round trip of as much.",
+    ),
     _bench("Decoding vectors of many rounds", "batch"),
     _bench("Calls, and sets that come again", "overhead"),
     _bench("Streams of arrivals", "streaming"),

@@ -155,6 +155,7 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "near_exact",
         "no_loss",
         "pairs",
+        "partial_work",
         "torch_deaths",
         "torch_loop",
         "vandermonde_orders",
