@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -126,9 +127,9 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     """Summarise runs, one a row, with the time to a test error (`History.measure`) of `target`.
 
     Waiting and decoding are medians. Where gradients were tracked, which costs time, the largest
-    error predicted for one of them stands in the place of decoding. Where workers died, or
-    gradients were approximations, their numbers have columns; and what these left out of the
-    gradient (`Record.residual`), root mean square over all rounds.
+    error predicted for one of them stands in the place of decoding. Where workers died, their
+    number has a column; where gradients were approximations, what they left out of the gradient
+    (`Record.residual`), root mean square over all rounds.
     """
     measure = histories[0].measure
     lengths = [len(history.rounds) for history in histories]
@@ -143,9 +144,9 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     )
     table.add_column("scheme", overflow="fold", max_width=20)
     died = any(history.rounds[-1].deaths for history in histories)
-    rough = [sum(r.residual > APPROXIMATE for r in history.rounds) for history in histories]
+    rough = any(r.residual > APPROXIMATE for history in histories for r in history.rounds)
     # in the width of a terminal, names need the room that units take beside other words
-    space = "\n" if died or any(rough) else " "
+    space = "\n" if died or rough else " "
     for heading in (
         "time s",
         f"to {100 * target:g}%" if measure == MISCLASSIFIED else f"to {target:.3g}",
@@ -157,10 +158,10 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         "rounding" if tracked else "dec. µs",
     ):
         table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for heading, shown in (("deaths", died), ("approx.", any(rough)), ("left out", any(rough))):
+    for heading, shown in (("deaths", died), ("left out", rough)):
         if shown:
             table.add_column(heading.replace(" ", space), justify="right", no_wrap=True)
-    for history, approximations in zip(histories, rough, strict=True):
+    for history in histories:
         rounds, last = history.rounds, history.rounds[-1]
         seconds = history.seconds_to(target)
         table.add_row(
@@ -176,14 +177,14 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
             if tracked
             else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
             *([str(last.deaths)] if died else []),
-            *([str(approximations), _left_out(history)] if any(rough) else []),
+            *([_left_out(history)] if rough else []),
         )
     return table
 
 
 def _left_out(history: History) -> str:
-    left = np.array([record.residual for record in history.rounds])
-    return f"{np.sqrt(np.mean(left**2)):.2g}"
+    left = math.sqrt(np.mean([record.residual**2 for record in history.rounds]))
+    return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 
 def spending_table(histories: Sequence[History], loss: float) -> Table:

@@ -309,27 +309,27 @@ def test_what_is_checked_must_be_a_code():
 
 @pytest.fixture
 def registered():
-    fastgc.codes.register("graph", Graph, "a graph")
-    return "graph"
+    fastgc.codes.register("spread", Graph, "a graph")
+    return "spread"
 
 
 def test_registered_codes_work_by_name(registered):
-    assert "graph" in fastgc.codes.names()
-    assert catalogue.describe("graph:load=2") == "graph:load=2 (a graph)"
-    code = fastgc.codes.make("graph", 12, stragglers=2)
+    assert "spread" in fastgc.codes.names()
+    assert catalogue.describe("spread:load=2") == "spread:load=2 (a graph)"
+    code = fastgc.codes.make("spread", 12, stragglers=2)
     assert code == Graph(12, load=3, stragglers=2)
-    assert fastgc.codes.make("graph:load=5,stragglers=1", 12) == Graph(12, load=5, stragglers=1)
-    with pytest.raises(ValueError, match=r"graph takes load, stragglers, once each; not seed=1"):
-        fastgc.codes.make("graph:seed=1", 12)
+    assert fastgc.codes.make("spread:load=5,stragglers=1", 12) == Graph(12, load=5, stragglers=1)
+    with pytest.raises(ValueError, match=r"spread takes load, stragglers, once each; not seed=1"):
+        fastgc.codes.make("spread:seed=1", 12)
     with pytest.raises(ValueError, match="registered already"):
-        fastgc.codes.register("graph", Ring)
-    fastgc.codes.register("graph", Ring, replace=True)
-    assert fastgc.codes.make("graph", 6, stragglers=1) == Ring(6, load=2)
-    found = fastgc.planning.plan(6, codes=["graph", "rs"], rounds=20)
-    assert {choice.name for choice in found.choices} == {"graph", "rs"}
-    fastgc.codes.register("graph", lambda n: 5, replace=True)
+        fastgc.codes.register("spread", Ring)
+    fastgc.codes.register("spread", Ring, replace=True)
+    assert fastgc.codes.make("spread", 6, stragglers=1) == Ring(6, load=2)
+    found = fastgc.planning.plan(6, codes=["spread", "rs"], rounds=20)
+    assert {choice.name for choice in found.choices} == {"spread", "rs"}
+    fastgc.codes.register("spread", lambda n: 5, replace=True)
     with pytest.raises(TypeError, match="makes 5, which is no"):
-        fastgc.codes.make("graph", 3)
+        fastgc.codes.make("spread", 3)
 
 
 def test_plans_rank_codes_that_are_given():

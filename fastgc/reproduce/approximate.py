@@ -359,7 +359,7 @@ def wang(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
 
     Parameters and returns as of `raviv`; each point has at most 40 codes, of 10 sets each.
     """
-    paper = "wang2019"
+    paper = "wang2019b"  # a: ErasureHead, by others
     count, _ = _begin(rounds, seed)
     runs = max(2, count // 50)
     rows, lines = [], []

@@ -17,7 +17,7 @@ from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["error", "missing_blocks", "uncovered"]
 
-PAPER = "wang2019"
+PAPER = "wang2019a"  # b: batched raptor codes, by others
 N = 30
 COPIES = (1, 2, 3, 5)
 WAITS = (10, 15, 20, 25)
