@@ -1,6 +1,7 @@
 """Texts and HTML of objects: short, true, and safe to show."""
 
 import html.parser
+import os
 import re
 import subprocess
 import sys
@@ -280,9 +281,9 @@ def test_nothing_large_is_imported_for_it():
     told = "import sys, fastgc; c = fastgc.BinaryCode(6, stragglers=2); c.table(); "
     told += "c._repr_html_(); repr(c.round(3)); "
     told += "print(sorted({'matplotlib', 'scipy', 'numba', 'torch', 'rich'} & sys.modules.keys()))"
-    env = {"FASTGC_BACKEND": "c"} | dict(__import__("os").environ)
+    env = {"FASTGC_BACKEND": "c"} | dict(os.environ)
     out = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, check=True, env=env
+        [sys.executable, "-P", "-c", told], capture_output=True, text=True, check=True, env=env
     )
     assert out.stdout.strip() == "[]"
 
