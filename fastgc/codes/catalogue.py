@@ -143,7 +143,7 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
     (
         "partial-work",
         PartialWork,
-        "what stragglers have done counts, a sum of each on request",
+        "sums on request",
         lambda load, **_: {"load": load},
     ),
     (
