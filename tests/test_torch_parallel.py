@@ -590,7 +590,8 @@ def test_callable_engines_get_what_others_get():
 
 def test_import_is_light():
     code = "import sys, fastgc, fastgc.engines; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
