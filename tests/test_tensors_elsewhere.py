@@ -101,7 +101,7 @@ def test_every_verb_gives_what_arrays_give(code, kind, p, elsewhere):
     assert bound(survivors) is out
     check(out)
     form = code.format(p, dtype, given[0].dtype)
-    vector = code.decoding_vector(survivors)
+    vector = code.decoding_vector(survivors, message_dtype=form.message_dtype)
     check(code.combine(vector, survivors, lent, p=p))
     rnd = code.round(p, form.gradient_dtype, form.message_dtype, device="cpu")
     same = code.round(p, form.gradient_dtype, form.message_dtype)

@@ -29,10 +29,11 @@ class GraphCode(Code):
     """Workers are edges of a graph on blocks of partitions: each sums the two blocks at its ends.
 
     Messages of a component of the graph that is not bipartite give all of it exactly. Of a
-    bipartite one with sides L and R, and blocks of equal size, least squares count each block of L
-    1 - (|L| - |R|) / (|L| + |R|) times, and each of R 1 + (|L| - |R|) / (|L| + |R|) times. The
-    decoding vector takes time linear in blocks and messages: of all that leave out the least it is
-    a short one, so that roundings are hardly amplified (see `fastgc.kernels.bind_edges`).
+    bipartite one with a blocks on one side and b on the other, all of equal size, least squares
+    count each of the a blocks 1 - (a - b) / (a + b) times, and each of the b blocks
+    1 + (a - b) / (a + b) times. The decoding vector takes time linear in blocks and messages: of
+    all that leave out the least it is a short one, so that roundings are hardly amplified (see
+    `fastgc.kernels.bind_edges`).
 
     With `wait` a round ends with the messages of `wait` workers at the latest, and before that as
     soon as what came is exact. Where each worker straggles with probability p, what is left out
