@@ -59,7 +59,7 @@ def test_cells_are_what_simulations_say():
         heard = [r.received for r in simulation.follow(code, late, cost=0.09 / cell.n, rounds=20,
                                                        seed=4).rounds]  # fmt: skip
         residuals = [code.residual(each) for each in heard]
-        assert cell.residual == np.mean(residuals)
+        assert cell.residual == pytest.approx(np.sqrt(np.mean(np.square(residuals))), rel=1e-12)
         assert cell.largest_residual == max(residuals)
         assert cell.largest_error == max(code.trust(each).relative_error for each in heard)
         assert math.isnan(cell.measured)

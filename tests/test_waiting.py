@@ -284,7 +284,8 @@ def test_simulated_residuals_follow_the_hypergeometric_law():
     ignoring = simulate(Uncoded(10, tolerance=0.3), Exponential(1.0), rounds=50)  # by a kernel
     np.testing.assert_allclose(ignoring.residuals, np.sqrt(3 / 7))
     exact = simulate(FractionalRepetition(n, stragglers=s), Exponential(1.0), rounds=50)
-    assert (exact.residuals, exact.residual) == (None, 0.0)
+    assert exact.residuals is None
+    assert np.isnan(exact.residual)  # nobody computed it
 
 
 def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
@@ -304,7 +305,8 @@ def test_a_plan_is_not_won_by_leaving_out_half():
     last = found.choices[-1]
     assert last.name == "ignore:tolerance=0.5"
     assert last.time < found.best.time
-    assert (found.best.name, found.best.residual) == ("fractional", 0)
+    assert found.best.name == "fractional"
+    assert np.isnan(found.best.residual)  # of exact rounds it is not computed
     assert not last.trustworthy
     allowed = fastgc.planning.plan(8, slow, 0.02, residual=1.0, **options)
     assert allowed.best.name == "ignore:tolerance=0.5"

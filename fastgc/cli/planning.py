@@ -167,7 +167,7 @@ def simulate(
     approximate = any(each.residuals is not None for each in found.values())
     if approximate:
         for row, each_run in zip(rows, found.values(), strict=True):
-            row.append(f"{each_run.residual:.2g}")
+            row.append(_left_out(each_run.residual))
     short = ["code", "load", "mean", "±", "median", "99%", "workers", "sent", "computed"]
     legend = (
         "mean, ± (its standard error), median, 99%: time of a round, ms; workers, sent, computed: "
@@ -175,7 +175,7 @@ def simulate(
     )
     if approximate:
         short.append("left")
-        legend += "; left: of the gradient left out, root mean square"
+        legend += "; left: of the gradient left out, root mean square (–: no more than rounding)"
         if not markdown:  # a terminal has no room for all columns
             narrow = [at for at, name in enumerate(short) if name not in ("median", "computed")]
             short, rows = [short[at] for at in narrow], [[row[at] for at in narrow] for row in rows]
@@ -294,6 +294,7 @@ def plan(
     """Choose a code and its load: all of them, ranked by the expected time of a round."""
     from .. import planning
     from ..delays import parse
+    from ..history import json_ready
     from ..planning.plan import reasons
     from ..simulation.shared import crowding
 
@@ -363,7 +364,8 @@ def plan(
                 measured[choice] = run(choice)
             if record is not None:
                 seen = [{**_planned(choice), "measured": measured[choice]} for choice in measured]
-                _write(record, {**recording.to_dict(), "size": size, "codes": seen})
+                held = {**recording.to_dict(), "size": size, "codes": json_ready(seen)}
+                _write(record, held)
                 typer.echo(f"times written to {record}", err=True)
         if plot is not None:
             _plot(plot, _against_load(found), f"n = {workers}; {source}")
@@ -396,8 +398,8 @@ def plan(
         "gradients received, mean; amplif.: of rounding; error: of the gradient, relative, "
         "predicted (!: useless)"
         + (
-            "; left: of the gradient left out, root mean square (!: more than --residual, ranked "
-            "after all others)"
+            "; left: of the gradient left out, root mean square (–: no more than rounding; !: more "
+            "than --residual, ranked after all others)"
             if approximate
             else ""
         ),
@@ -610,7 +612,7 @@ _COLUMNS = [
 
 
 # Where any code leaves out part of the gradient.
-_LEFT = _Column("left", "left out", lambda c: f"{c.residual:.2g}" + ("" if c.near else " !"))
+_LEFT = _Column("left", "left out", lambda c: _left_out(c.residual) + ("" if c.near else " !"))
 
 
 def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
@@ -625,6 +627,11 @@ def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
 
 def _write(path: Path, held: object) -> None:
     path.write_text(json.dumps(held) + "\n", encoding="utf-8")
+
+
+def _left_out(residual: float) -> str:
+    """What rounds leave out, or a dash where they are decoded only when that is rounding."""
+    return "–" if math.isnan(residual) else f"{residual:.2g}"
 
 
 def _milliseconds(seconds: float, digits: int = 3) -> str:

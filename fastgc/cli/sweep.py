@@ -284,7 +284,7 @@ def _show(cells: Sequence[Cell], markdown: bool, how: str, live: bool) -> None:
     long = ["code", "n", "s", "load", "time, ms", "95% of it within ±"]
     short += ["real", "±"] * live + ["sent", "residual", "error"]
     long += ["measured, ms", "95% of it within ±"] * live
-    long += ["gradients received", "residual, mean", "error, largest"]
+    long += ["gradients received", "residual, root mean square", "error, largest"]
 
     def line(cell: Cell) -> list[str]:
         return [
@@ -308,7 +308,7 @@ def _show(cells: Sequence[Cell], markdown: bool, how: str, live: bool) -> None:
     typer.echo(
         "time: of a round, ms, mean, with ± half of its 95% interval"
         f"{' (real: measured)' * live}; sent: gradients received, mean; residual: what is left "
-        "out, mean; error: of the gradient, relative, the largest predicted"
+        "out, root mean square; error: of the gradient, relative, the largest predicted"
     )
     names = dict.fromkeys(cell.code for cell in cells)
     typer.echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")

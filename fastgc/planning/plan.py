@@ -102,13 +102,16 @@ class Choice:
 
     @property
     def residual(self) -> float:
-        """Part of the gradient that rounds leave out, root mean square: of the simulation."""
+        """Part of the gradient that rounds leave out, root mean square: of the simulation.
+
+        NaN, not computed, of codes that decode only what is exact up to rounding.
+        """
         return self.simulation.residual
 
     @property
     def near(self) -> bool:
         """Whether rounds leave out no more than is `allowed`, or than rounding may take."""
-        return self.residual <= max(self.allowed, UNSTABLE)
+        return not self.residual > max(self.allowed, UNSTABLE)
 
     def __repr__(self) -> str:
         return (

@@ -61,7 +61,7 @@ class Cell(NamedTuple):
         computed by then, on average.
     residual, largest_residual : float
         How far the coefficients of the partial gradients are from 1 in what is decoded, computed:
-        the mean over the first rounds, and the largest.
+        the root mean square over the first rounds, and the largest.
     largest_error : float
         The largest relative error of a gradient that `Code.trust` predicts for these rounds.
     mean_exists : bool or None
@@ -239,7 +239,7 @@ def sweep(
             "messages": run.mean_messages,
             "gradients": run.communication_load,
             "computations": run.mean_computations,
-            "residual": float(np.mean(residuals)),
+            "residual": math.sqrt(np.mean(np.square(residuals))),
             "largest_residual": max(residuals),
             "largest_error": max(_error(code, each) for each in heard),
             "mean_exists": run.mean_exists,

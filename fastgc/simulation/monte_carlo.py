@@ -58,7 +58,8 @@ class Simulation:
         the code does not say how many stragglers it tolerates.
     residuals : (judged,) float64 array, optional
         What the gradients of the first rounds leave out, as `fastgc.codes.Approximation.residual`,
-        of 1000 rounds at most. None: the code decodes no round before it is exact.
+        of 1000 rounds at most. None, not computed: the code decodes no round before it is exact up
+        to rounding.
     """
 
     times: NDArray[np.float64]
@@ -71,8 +72,8 @@ class Simulation:
 
     @property
     def residual(self) -> float:
-        """Root of the mean square of `residuals`; 0 where the code decodes only what is exact."""
-        return 0.0 if self.residuals is None else float(np.sqrt(np.mean(self.residuals**2)))
+        """Root of the mean square of `residuals`; NaN where they were not computed."""
+        return math.nan if self.residuals is None else float(np.sqrt(np.mean(self.residuals**2)))
 
     def __repr__(self) -> str:
         return (
