@@ -79,7 +79,8 @@ class SequentialCluster:
     dtype : numpy dtype, default ``float64``
         Of parameters and gradients.
     engine : str or callable
-        As of `fastgc.engines.find_engine`.
+        As of `fastgc.engines.find_engine`. In jobs of MPI and torchrun only rank 0 makes a cluster;
+        the others call the engine's ``serve``, as for every cluster.
     mu : float
         How many times longer than for the fastest worker a round waits for the others at least.
     batch : callable, optional

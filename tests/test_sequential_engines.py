@@ -1,0 +1,140 @@
+"""Coding across rounds on all engines, in programs of their own, with late and dying workers."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.any_backend
+
+SECONDS = 200.0  # for a job to end, on a machine that is busy with others
+BESIDE = Path(sys.executable).with_name("mpiexec")
+MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
+RUN = {
+    "local": [sys.executable],
+    "ray": [sys.executable],
+    "mpi": [MPIEXEC, "-n", "5", sys.executable, "-m", "mpi4py"],
+    "torch": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "5"],
+}
+
+# What workers import.
+GRADIENTS = """
+import os
+import signal
+import numpy as np
+
+class Fatal:
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, theta, shard, out, *, partition, round):
+        # partition 1 is of one worker only
+        if self.path and (partition, round) == (1, 2) and not os.path.exists(self.path):
+            open(self.path, "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        np.multiply(np.sin(theta), shard, out=out)
+
+class Late:
+    def __init__(self, rounds):
+        self.rounds = rounds
+
+    def sample(self, round, workers, seed):
+        return np.array(self.rounds[round % len(self.rounds)])
+"""
+
+PROGRAM = """
+import sys
+import numpy as np
+import fastgc
+from gradients import Fatal, Late
+from fastgc.engines import find_engine
+from fastgc.sequential import MSGC, SRSGC, Independent, SequentialCluster
+
+name, path = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+engine = find_engine(name)
+p = 5
+
+def trained(scheme, jobs, dtype=np.float64, idle=(), **options):
+    rng = np.random.default_rng(7)
+    shards = list(rng.standard_normal((scheme.k, p)).astype(dtype))
+    done, begun, deaths = [], {}, 0
+    options = {"engine": name, "mu": 0.5, "timeout": 100.0, "patience": 100.0} | options
+    with SequentialCluster(scheme, shards, Fatal(path), p, dtype, **options) as cluster:
+        for i, theta in enumerate(rng.standard_normal((jobs, p)).astype(dtype)):
+            if i in idle:
+                done += cluster.step(None)
+            begun[cluster.schedule.round] = theta
+            done += cluster.step(theta)
+        done += cluster.finish()
+        deaths = cluster.report.deaths
+    assert sorted(each.job for each in done) == sorted(begun)
+    for each in done:
+        truth = sum(np.sin(begun[each.job]).astype(float) * shard for shard in shards)
+        np.testing.assert_allclose(each.gradient, truth, atol=1e3 * np.finfo(dtype).eps)
+        assert each.gradient.dtype == dtype
+    return deaths
+"""
+
+
+def launch(tmp_path, engine, source, *arguments):
+    """Run a program, whose rank 0 does this, on an engine; returns what it printed."""
+    if engine == "mpi" and (find_spec("mpi4py") is None or MPIEXEC is None):
+        pytest.skip("needs the extra mpi")
+    if engine in ("ray", "torch"):
+        pytest.importorskip(engine)
+    (tmp_path / "gradients.py").write_text(GRADIENTS)
+    path = tmp_path / "program.py"
+    body = textwrap.indent(textwrap.dedent(source), "    ")
+    serve = "getattr(engine, 'serve_all', bool)()"  # of as many clusters as there are
+    path.write_text(f"{PROGRAM}\nif __name__ == '__main__' and not {serve}:\n{body}")
+    job = subprocess.run(
+        [*RUN[engine], str(path), engine, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        env={
+            **{k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")},
+            "OMP_NUM_THREADS": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        },
+    )
+    assert job.returncode == 0, job.stderr
+    return job.stdout
+
+
+@pytest.mark.parametrize("engine", ["ray", "mpi", "torch"])
+def test_gradients_are_sums_on_every_engine(engine, tmp_path):
+    """Workers are late in turn, and do not drop what they are at when a round is over."""
+    out = launch(
+        tmp_path,
+        engine,
+        """
+        late = Late([[0.0, 0.0, 0.0, 0.2], [0.0] * 4, [0.0, 0.2, 0.0, 0.0], [0.0] * 4])
+        scheme = MSGC(4, burst=2, window=3, stragglers=1, code=fastgc.ReedSolomon)
+        trained(scheme, 9, idle=(4, 5), delays=late)
+        trained(SRSGC(4, burst=2, window=3, stragglers=3), 7, np.float32, delays=late)
+        print("done", flush=True)
+        """,
+    )
+    assert out.split() == ["done"]
+
+
+@pytest.mark.parametrize("engine", ["local", "ray", "torch"])
+def test_a_worker_that_dies_makes_up_for_it_when_it_is_back(engine, tmp_path):
+    """No other worker has its partition: the job's gradient is exact after the restart only."""
+    out = launch(
+        tmp_path,
+        engine,
+        "print(trained(MSGC(4, burst=1, window=2, stragglers=1), 8), flush=True)",
+        str(tmp_path / "died"),
+    )
+    assert out.splitlines()[-1] == "1"  # after what Ray says of it
+    assert (tmp_path / "died").exists()
