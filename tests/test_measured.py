@@ -102,6 +102,38 @@ def test_the_authors_schemes_are_those_of_sequential(profiles):
     assert "of 6 tried" in row.note
 
 
+def test_the_authors_table_is_beside_the_same_schemes(tmp_path):
+    from fastgc.sequential import SRSGC, simulate_sequential
+
+    times = 0.5 + RNG.exponential(0.1, (5, 256))
+    for region in ("Canada", "Tokyo"):
+        folder = tmp_path / "sam-gc-cnn_profile_est_made_up"
+        for load in (0.0, 1.0):
+            write_profile(folder / name_of(load, region, 256, 5), times + 2.2 * load)
+    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    rows = {row.what.partition(",")[0]: row for row in figure.rows if row.paper is not None}
+    assert sorted(rows) == ["M-SGC", "SR-SGC", "gradient code"]
+    assert all("Canada" in row.figure and row.note for row in rows.values())  # as theirs
+    cost = 2.2 / 256
+    uncoded = (times.max(axis=1) + cost).mean()
+    run = simulate_sequential(
+        times, SRSGC(256, burst=2, window=3, stragglers=23), mu=1, load_slope=cost, at_load=0
+    )
+    row = rows["SR-SGC"]
+    assert row.ours == pytest.approx(run.seconds / 3 / uncoded, rel=1e-6)
+    assert row.paper == pytest.approx(1019.46 / 1321.18)
+    assert row.interval[0] < row.ours < row.interval[1]
+
+
+def test_loads_of_the_authors_table_are_theirs():
+    [figure] = reproduce.reproduce(["krishnan-loads"])
+    assert len(figure.rows) == 4
+    for row in figure.rows:
+        assert row.ours == pytest.approx(row.paper, abs=5e-7)  # as printed
+    lines = {line.label: line for line in figure.panels[0].lines}
+    assert (lines["M-SGC, B = 1, W = 2"].y < lines["SR-SGC, B = 2, W = 3"].y).all()
+
+
 def test_where_coding_loses_is_said(tmp_path):
     folder = tmp_path / "sam-gc-cnn_profile_est_slow"
     times = 0.1 + 0.001 * RNG.random((8, 6))

@@ -40,6 +40,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "ye-abbe-table": ye_abbe.table,
     "ye-abbe-link": ye_abbe.link,
     "ramamoorthy-3": ramamoorthy.figure_3,
+    "krishnan-loads": krishnan.loads,
     "erasurehead": erasurehead.error,
     "raviv-bound": approximate.raviv,
     "charles-means": approximate.charles,
