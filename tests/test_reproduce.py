@@ -1163,6 +1163,10 @@ def test_times_against_load_and_length_are_the_models():
             truth = time_against_load_and_length(d, m)
         found = rows[f"time of a round (s), d = {d}, m = {m}"].closed
         assert found == pytest.approx(truth, rel=1e-8)
+    printed = [row for row in figure.rows if row.paper is not None]
+    assert [row.paper for row in printed] == [36.1138, 24.1063, 21.3697]
+    for row in printed:
+        assert row.closed == pytest.approx(row.paper, abs=5e-5)  # to the last digit
     assert rows["d of the least time"].closed == 4
     assert rows["m of the least time"].closed == 3
     assert rows["less than uncoded, at best"].closed == pytest.approx(1 - 21.3697 / 36.1138, 1e-5)
