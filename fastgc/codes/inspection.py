@@ -294,6 +294,19 @@ class Inspector:
             found, _ = self._visible(survivors, everything)
         return found
 
+    def heed(self, survivors: Numbers, vector: NDArray[Any]) -> NDArray[Any]:
+        """Put 0, in place, for messages that would not matter, were they of their size, but do.
+
+        No check need have seen them: and 1e-17 times a lie may be more than the gradient.
+        """
+        used = self.matter(survivors, vector)
+        if used.any():
+            with np.errstate(over="ignore", invalid="ignore"):
+                brought = np.abs(vector).reshape(used.size, -1).max(axis=1) * self._sizes
+                rounding = SAFETY * math.sqrt(self._own) * np.linalg.norm(brought[used])
+            vector[~used & (brought > rounding)] = 0
+        return vector
+
     def _covered(self, survivors: Numbers, parity: Parity) -> NDArray[np.bool_]:
         """Messages for which checks would find another of their size, whoever else lies."""
         covered, bound = self._visible(survivors, parity)

@@ -411,7 +411,8 @@ class Round(ShownRound):
                 return prepared
         self._decoder.fill_vector(f, method)
         self._filled = method
-        return self._decoder.vector[:f]
+        vector = self._decoder.vector[:f]
+        return vector if self._inspector is None else self._inspector.heed(self.survivors, vector)
 
     def _used(self) -> NDArray[np.bool_]:
         """Messages at hand that the gradient depends on, beyond rounding."""
@@ -514,7 +515,10 @@ class Round(ShownRound):
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
         found = nearest_vector(self.code, self.survivors, self.form.unit, partial)
-        self._combine(found.vector, target)
+        vector = found.vector
+        if self._inspector is not None:
+            vector = self._inspector.heed(self.survivors, vector.copy())
+        self._combine(vector, target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
     def _norm(self, gradient: NDArray[Any]) -> float:
