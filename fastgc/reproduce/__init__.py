@@ -12,6 +12,7 @@ from . import (
     approximate,
     bytedance,
     charalambides,
+    curves,
     erasurehead,
     halbawi,
     krishnan,
@@ -46,6 +47,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "charles-means": approximate.charles,
     "kadhe-worst": approximate.kadhe,
     "glasgow-random": approximate.glasgow,
+    "glasgow-curves": curves.curves,
     "wang-peeling": approximate.wang,
 }
 

@@ -272,7 +272,7 @@ def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> lis
 def _near(order: Held, seed: int, rounds: int, track: Track) -> tuple[list[Row], Panel]:
     """What is left out at a time: by the nearest combination of whole messages, by partial work."""
     rows, lines = [], []
-    few = min(rounds, NEAREST)
+    few = min(max(rounds // 20, GRAPHS), NEAREST)
     note = (
         f"norm, mean of {few} rounds on {min(few, GRAPHS)} random graphs, which differ by about 5% "
         "in what is left out at the latest times; the authors stored 1,000 rounds of one graph"
