@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc import BinaryCode, data, delays, simulation
 from fastgc.cli import app
+from fastgc.codes import Costs
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
 from fastgc.panels import Line
@@ -27,6 +28,7 @@ from fastgc.reproduce import (
     charalambides,
     halbawi,
     li,
+    liars,
     ozfatura,
     ramamoorthy,
     reproduce,
@@ -1292,6 +1294,34 @@ def test_regular_assignments_are(n, load):
     held = ramamoorthy.regular_assignment(n, load, np.random.default_rng(0))
     assert [len(set(mine)) for mine in held] == [load] * n
     assert np.bincount(np.ravel(held)).tolist() == [load] * n
+
+
+# --------------------------------------------------------------------------------------- liars
+
+
+@pytest.mark.any_backend
+def test_liars_are_outvoted_or_found_and_rows_see_where_they_are_not(monkeypatch):
+    rows = checked(liars.liars(rounds=12))
+    assert [row.ours for row in rows.values() if row.paper is not None] == [3, 2, 5, 3]
+    assert all(row.difference == 0 for row in rows.values())
+
+    class Believing:  # in whatever comes
+        def __init__(self, code, p, liars):
+            self._round = code.round(p)
+            self.corrupt = [0]
+
+        def settle(self, ask, compute):
+            return Costs(computed=9)
+
+        def __getattr__(self, name):
+            return getattr(self._round, name)
+
+    monkeypatch.setattr(liars, "AskingRound", Believing)
+    rows = liars.liars(rounds=12).rows
+    for what in ("wrong gradients", "honest workers named", "master computes more than s"):
+        asked = [row for row in rows if row.figure == liars.ASKED and row.what.startswith(what)]
+        assert asked
+        assert not any(row.ok for row in asked)
 
 
 @pytest.mark.any_backend

@@ -17,6 +17,7 @@ from . import (
     halbawi,
     krishnan,
     li,
+    liars,
     ozfatura,
     ramamoorthy,
     ye_abbe,
@@ -49,6 +50,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "glasgow-random": approximate.glasgow,
     "glasgow-curves": curves.curves,
     "wang-peeling": approximate.wang,
+    "hofmeister-liars": liars.liars,
 }
 
 # On times that others recorded and published, which are not part of fastgc: they need `data`.
