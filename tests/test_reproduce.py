@@ -1411,4 +1411,6 @@ def test_command_runs_all_figures():
     result = run(names, "--rounds", "100", "--json")
     assert result.exit_code == 0, result.output
     papers = {row["figure"].split()[0] for row in json.loads(result.stdout)}
-    assert len(papers) == len({name.split("-")[0] for name in FIGURES})
+    beside = {"charles2018", "chen2018"}  # in figures that are named after another paper
+    assert beside <= papers
+    assert len(papers - beside) == len({name.split("-")[0] for name in FIGURES})
