@@ -240,3 +240,18 @@ def test_sets_that_are_decoded_only_nearly(make):
     assert not poor.decodable(range(1, 20))
     with pytest.raises(NotDecodableError):
         poor.decoding_vector(range(1, 20))
+
+
+@pytest.mark.parametrize("n", [5, 7, 10, 20])
+def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
+    # dependent rows and a target beyond them: a regression finds any combination of what cancels
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        rows = (rng.random((n, n)) < 3 / n).astype(np.float64)
+        rows[rows.sum(axis=1) == 0, 0] = 1
+        rows[-2:] = rows[0]
+        vector, left = near_exact_solution(rows, np.ones(n))
+        shortest = np.linalg.lstsq(rows.T, np.ones(n), rcond=1e-10)[0]
+        least = np.linalg.norm(rows.T @ shortest - 1) / np.sqrt(n)
+        assert np.linalg.norm(vector) < 10 * np.linalg.norm(shortest) + 1, seed
+        assert left == pytest.approx(least, abs=1e-9), seed
