@@ -1434,6 +1434,12 @@ MUTANTS = [
         "self._sizes = np.ones(len(B))",
     ),
     M(
+        "ridge5",
+        "ridge",
+        "if remains + grown < math.hypot(bias, rounding):",
+        "if math.hypot(remains, grown) < math.hypot(bias, rounding):",
+    ),
+    M(
         "random1",
         "repetition codes",
         "return _mixed(key + (workers.astype(np.uint64) + np.uint64(1)) * _STEP)",

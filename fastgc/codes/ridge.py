@@ -83,9 +83,9 @@ def near_exact_vector(
     if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):
         other = _ridge(rows, sizes, target, unit)
         _, remains, grown = assess(other)
-        # What remains of a long vector is known up to what it grows: of dependent rows, where the
-        # regression finds any vector, a little less is none.
-        if math.hypot(remains, grown) < math.hypot(bias, rounding) / 2:
+        # What remains is known up to about what roundings grow to. Of dependent rows the regression
+        # may find a vector as long as it likes, with a little less remaining by chance.
+        if remains + grown < math.hypot(bias, rounding):
             vector, bias = other, remains
     return vector, bias
 
