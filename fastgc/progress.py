@@ -16,6 +16,7 @@ try:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Table
+    from rich.text import Text
 except ImportError as error:
     raise ImportError(f"progress bars need rich: {pip_install('cli')}") from error
 
@@ -48,7 +49,7 @@ def training_bar(
     the workers waited for and the time decoding took.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.completed}/{task.total}  {task.fields[state]}"),
     )
@@ -104,14 +105,16 @@ def rich_table(
         # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
         least = max((len(row[at]) for row in rows), default=0) if at >= text else None
         table.add_column(
-            heading,
+            Text(heading),
             justify="left" if at < text else "right",
             no_wrap=whole and (at > 0 or all(len(row[0]) <= LONGEST_NAME for row in rows)),
             overflow="fold" if at == 0 else "ellipsis",
             min_width=least,
         )
+    # names may be as a user's class has them, and are no markup: ":Ring:" is a ring to rich
+    table.title = Text(title, style="table.title")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -165,7 +168,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
         rounds, last = history.rounds, history.rounds[-1]
         seconds = history.seconds_to(target)
         table.add_row(
-            history.name,
+            Text(history.name),
             _seconds(last.time),
             _seconds(seconds) if np.isfinite(seconds) else "never",
             _measured(last.test_error, measure),
