@@ -539,6 +539,12 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
             rnd.receive, {"worker": 2, "message": rng.standard_normal(5), "energy": 1.0}
         )
     )(_sum_round(0, 2)),
+    "SumRound.lose": lambda rng: (
+        lambda rnd: Call(
+            rnd.lose, {"worker": 0}, state=lambda: np.array([*rnd.reported, *sorted(rnd.requests)])
+        )
+    )(_sum_round(0, 2)),
+    "SumRound.suffices_without": lambda rng: Call(_sum_round(0, 2).suffices_without, {"worker": 1}),
     "SumRound.gradient": lambda rng: Call(_answered(rng).gradient, {"out": np.zeros(5)}),
     "Round.gradient": lambda rng: Call(
         _round(rng)[0].gradient, {"out": np.zeros(FEATURES * OUTPUTS), "method": "auto"}
@@ -1082,10 +1088,10 @@ REASONS = {
     "SumRound.left_out": "takes nothing",
     "SumRound.reset": "takes nothing",
     "SumRound.trust": "takes nothing",
-    "AskingRound": "as Round, and tests/test_asking.py",
-    "AskingRound.answer": "tests/test_asking.py",
+    "AskingRound": "as Round, and tests/test_suspects.py",
+    "AskingRound.answer": "tests/test_suspects.py",
     "AskingRound.reset": "takes nothing",
-    "AskingRound.settle": "takes functions, whose answers tests/test_asking.py forges",
+    "AskingRound.settle": "takes functions, whose answers tests/test_suspects.py forges",
     "Round.intake": "for engines, which give a buffer of their own",
     "Round.follow": "takes nothing",
     "GroupedRound.left_out": "takes nothing",

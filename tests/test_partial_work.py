@@ -1,6 +1,8 @@
 """What slow workers have done counts: orders of computation, whom to ask, and rounds of sums."""
 
 import itertools
+import os
+import signal
 from functools import partial
 
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 
 import fastgc
 from fastgc import NotDecodableError, PartialWork, Uncoded
-from fastgc.codes import SumRound
+from fastgc.codes import Request, SumRound
 from fastgc.codes.chunk_order import in_good_order
 from fastgc.delays import Pareto, ShiftedExponential
 from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines.interface import Question, Task
+from fastgc.engines.worker import Worker
 from fastgc.simulation import simulate
 
 ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
@@ -251,6 +255,46 @@ def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
         SumRound(PartialWork(3, load=2), 4, np.float16)
 
 
+@pytest.mark.any_backend
+def test_whoever_is_lost_the_gradient_is_that_of_the_others():
+    """Workers die at any moment, and compute again what they kept. What they sent counts."""
+    rng = np.random.default_rng(3)
+    spared = 0
+    for held, k in assignments(150, 6, 6, 4):
+        code = PartialWork(len(held), k, assignment=held)
+        partials = rng.standard_normal((k, 3))
+        rnd, done = SumRound(code, 3), [0] * code.n
+        sent = {}
+        while not rnd.ready:
+            worker, chance = int(rng.integers(code.n)), rng.random()
+            if chance < 0.1:
+                others = [m for m in rnd.reported.tolist() if code.sender(m)[0] != worker]
+                assert rnd.suffices_without(worker) == code.decodable(others)
+                before, answered = rnd.requests, rnd.answered
+                owed = worker in before and worker not in answered
+                assert rnd.lose(worker) == bool(rnd.requests)
+                done[worker] = 0
+                if not owed:
+                    assert rnd.requests.keys() == before.keys()
+                    assert rnd.answered == answered
+                else:
+                    assert worker not in rnd.requests
+                    assert bool(rnd.requests) == code.decodable(others)
+                    spared += bool(rnd.answered)
+                sent = {i: sent[i] for i in rnd.answered}
+            elif chance < 0.5 and worker in rnd.requests and worker not in rnd.answered:
+                request = rnd.requests[worker]
+                assert request.indices.max() < done[worker]
+                sent[worker] = answer(code, partials, worker, request)
+                rnd.receive(worker, sent[worker])
+            elif done[worker] < code.message_counts[worker]:
+                rnd.report(worker, done[worker])
+                done[worker] += 1
+        np.testing.assert_allclose(rnd.gradient(), partials.sum(axis=0), atol=1e-13)
+        np.testing.assert_allclose(sum(sent.values()), partials.sum(axis=0), atol=1e-13)
+    assert spared
+
+
 # ------------------------------------------------------------------------------------- simulation
 
 SPEEDS = ShiftedExponential(shift=0.01, rate=10, per="computation")
@@ -335,6 +379,9 @@ def test_training_goes_as_with_any_exact_code():
         assert mine.residual == 0.0
 
 
+# ------------------------------------------------------------------------------------ real workers
+
+
 class FirstOnly:
     """Worker 0 sleeps long before its second computation, and long enough before its first."""
 
@@ -345,7 +392,7 @@ class FirstOnly:
 
 
 @pytest.mark.any_backend
-def test_local_workers_send_every_partial_gradient():
+def test_local_workers_are_asked_for_one_sum_each():
     code, shards = PartialWork(3, load=2), [1.0, 2.0, 4.0]
     with LocalCluster(code, shards, np.multiply, 2, delays=FirstOnly()) as cluster:
         out = np.empty(2)
@@ -353,5 +400,48 @@ def test_local_workers_send_every_partial_gradient():
             report = cluster.step(np.full(2, number + 1.0), out)
             assert out.tolist() == [7.0 * (number + 1)] * 2
             assert report.residual == 0.0
-            assert report.messages >= 3  # of which one worker alone would have sent two
+            assert report.messages == report.asks == 2
             assert set(report.survivors) == {1, 2}  # who hold all: nobody waits for worker 0
+
+
+@pytest.mark.any_backend
+def test_who_is_killed_when_it_is_asked_is_replaced():
+    """By others, or by itself once it is back: what it kept is computed again."""
+    shards, out = [1.0, 2.0, 4.0], np.empty(2)
+    for code in (PartialWork(3, load=2), PartialWork(3, load=1)):
+        with LocalCluster(code, shards, np.multiply, 2) as cluster:
+            transport = cluster._transport
+            ask, killed = transport.ask, []
+
+            def ask_the_dead(worker, question, ask=ask, killed=killed, transport=transport):
+                if not killed:
+                    killed.append(worker)
+                    os.kill(transport.pids()[worker], signal.SIGKILL)
+                ask(worker, question)
+
+            for number in range(4):
+                if number == 1:
+                    transport.ask = ask_the_dead
+                report = cluster.step(np.full(2, number + 1.0), out)
+                assert out.tolist() == [7.0 * (number + 1)] * 2
+            assert killed
+            assert report.deaths == 1
+            assert report.refused == 0
+
+
+@pytest.mark.any_backend
+def test_what_asks_for_more_than_its_worker_kept_is_said():
+    code = PartialWork(2, load=2)
+    dtype = np.dtype(np.float64)
+    task = Task(code, [1.0, 2.0], np.multiply, None, 3, dtype, 3, dtype, False, 3, asks=True)
+    worker = Worker(0, task, task.data(0))
+    worker.message(np.ones(3), 0, 5)
+    both = Request(np.array([0, 1]), np.ones(2))
+    assert worker.answer(Question(0, 5, both)) is None
+    worker.message(np.ones(3), 1, 5)
+    answer, energy = worker.answer(Question(0, 5, both))
+    assert answer.tolist() == [3.0] * 3
+    assert energy == pytest.approx(3 * 1 + 3 * 4)
+    assert worker.answer(Question(1, 4, both)) is None
+    worker.message(np.ones(3), 0, 6)
+    assert worker.answer(Question(2, 5, both)) is None

@@ -198,6 +198,7 @@ def test_where_pickles_are_read():
     assert reading == {
         "codes/conformance/__init__",
         "codes/conformance/engines",
+        "engines/local",
         "engines/memory",
         "engines/mpi",
         "engines/torch",

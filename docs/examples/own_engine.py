@@ -5,6 +5,7 @@ They work side by side where gradients release Python's lock, as NumPy's matrix 
 """
 
 import contextlib
+import math
 import queue
 import threading
 
@@ -28,12 +29,15 @@ class Threads:
     ahead = 1  # rounds that a worker has in hand at most
     wanted = 1  # set by the master, for transports that can wait for several messages at once
     intake = None  # set by the master, for transports whose messages lie in memory of their own
+    asks = True  # whether workers answer questions
+    keeping = False  # set by the master, for transports that can leave messages where they are
 
     def __init__(self, task):
         self._task = task
         self._orders = [queue.SimpleQueue() for _ in range(task.code.n)]
         self._events = queue.SimpleQueue()
         self._newest = -1
+        self._workers = {}
         self._closed = threading.Event()
         for worker in range(task.code.n):
             self.restart(worker)
@@ -57,6 +61,15 @@ class Threads:
                 events.append(self._events.get_nowait())
         return events
 
+    def ask(self, worker, question):
+        """Let a worker answer a question while it computes."""
+        threading.Thread(target=self._answer, args=(worker, question), daemon=True).start()
+
+    def _answer(self, number, question):
+        answer, energy = self._workers[number].answer(question) or (None, math.nan)
+        told = number, question.round, question.number, answer
+        self._events.put(Event(Kind.ANSWER, *told, energy=energy))
+
     def restart(self, worker):
         """Start a worker; a thread does not die, so that this happens once."""
         name = f"worker {worker}"
@@ -72,6 +85,7 @@ class Threads:
         tell, worker, round = self._events.put, None, -1
         try:
             worker = Worker(number, self._task, self._task.data(number))
+            self._workers[number] = worker
             tell(Event(Kind.JOINED, number))
             while (order := self._orders[number].get()) is not None:
                 round, theta, first, delay = order

@@ -5,7 +5,6 @@ from typing import Any
 
 from .._listing import listing
 from .approximation import Residuals
-from .asking import AskingRound, Costs
 from .base import Code, Recovery
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode
@@ -28,6 +27,7 @@ from .reed_solomon import ReedSolomon
 from .round import Round
 from .streaming import Stream
 from .sums import Request, SumRound
+from .suspects import AskingRound, Costs
 from .trust import Approximation, Trust
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe

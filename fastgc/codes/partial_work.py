@@ -27,9 +27,10 @@ class PartialWork(CellCode):
     `Uncoded` with the same load (UC-MMC), and one round trip more, and needs about as many messages
     as a code whose workers send one each.
 
-    MPI's workers and simulated ones are asked. Other engines run it as UC-MMC, where every partial
-    gradient is a message; so do these where messages are verified, tracked, chosen beforehand, or
-    of another type than gradients.
+    The workers of all engines are asked. One that dies before it has answered, or does not answer
+    for as long as the round had taken before, is replaced by others, which are asked for what it
+    has. Every partial gradient is a message (UC-MMC) where messages are verified, tracked, chosen
+    beforehand, or of another type than gradients.
 
     Parameters
     ----------

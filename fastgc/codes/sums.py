@@ -64,7 +64,8 @@ class SumRound:
 
     Workers report each message that they have computed, and keep it (`report`). As soon as these
     suffice, `requests` says which workers to ask, and for what. The gradient is the sum of their
-    answers (`receive`). Messages cross once for a worker, whatever it computed.
+    answers (`receive`). Messages cross once for a worker, whatever it computed. Where a worker dies
+    before it has answered, others are asked (`lose`).
 
     Parameters
     ----------
@@ -113,14 +114,9 @@ class SumRound:
 
     def reset(self) -> None:
         """Forget all reports and sums."""
-        self._tally.reset()
         self._reported: list[int] = []
         self._heard: set[int] = set()
-        self._used = np.empty(0, dtype=np.int64)
-        self._vector: NDArray[Any] = np.empty(0)
-        self._requests: dict[int, Request] = {}
-        self._asked: list[int] = []
-        self._sums: Round | None = None
+        self._forget_requests()
 
     @property
     def requests(self) -> dict[int, Request]:
@@ -128,9 +124,19 @@ class SumRound:
         return dict(self._requests)
 
     @property
+    def answered(self) -> set[int]:
+        """Workers whose sums came."""
+        return set(self._answers)
+
+    @property
     def survivors(self) -> NDArray[np.int64]:
         """Numbers of the messages that the gradient is made of, in the order of their reports."""
         return self._used.copy()
+
+    @property
+    def reported(self) -> NDArray[np.int64]:
+        """Numbers of the messages that were reported and not lost, in this order."""
+        return np.array(self._reported, dtype=np.int64)
 
     @property
     def ready(self) -> bool:
@@ -142,7 +148,7 @@ class SumRound:
     def report(self, worker: int, index: int) -> bool:
         """Note that a worker has computed a message; whether `requests` say whom to ask.
 
-        What is reported after that changes nothing.
+        What is reported after that changes nothing, unless somebody is lost.
 
         Raises
         ------
@@ -153,14 +159,63 @@ class SumRound:
         if number in self._heard:
             raise ValueError(f"message {index} of worker {worker} was reported already")
         self._heard.add(number)
-        if not self._requests:
-            self._reported.append(number)
-            if self._tally.add(number):
-                self._choose()
+        self._reported.append(number)
+        if not self._requests and self._tally.add(number):
+            self._choose()
         return bool(self._requests)
 
+    def suffices_without(self, worker: int) -> bool:
+        """Whether what the others have reported is enough."""
+        others = np.setdiff1d(self.reported, self.code.messages_of([worker]))
+        return not self.code.rule.missing(others)
+
+    def lose(self, worker: int) -> bool:
+        """Take back what a worker has reported, which nobody can ask it for any more.
+
+        A sum that it has sent counts all the same. If it still owes one, `requests` are chosen
+        anew: of what the others have reported, or none until they have reported enough. Who is to
+        send the same sum as before need not be asked again, and if it came, it counts.
+
+        Returns
+        -------
+        bool
+            Whether `requests` say whom to ask.
+        """
+        mine = set(self.code.messages_of([check_index("worker", worker, self.code.n)]).tolist())
+        self._heard -= mine
+        self._reported = [number for number in self._reported if number not in mine]
+        if (worker in self._requests and worker not in self._answers) or not self._requests:
+            before, answers = self._requests, self._answers
+            self._forget_requests()
+            for number in self._reported:
+                if self._tally.add(number):
+                    self._choose()
+                    break
+            self._take_over(before, answers)
+        return bool(self._requests)
+
+    def _forget_requests(self) -> None:
+        self._tally.reset()
+        self._used = np.empty(0, dtype=np.int64)
+        self._vector: NDArray[Any] = np.empty(0)
+        self._requests: dict[int, Request] = {}
+        self._answers: dict[int, tuple[NDArray[Any], float]] = {}
+        self._sums: Round | None = None
+
+    def _take_over(
+        self, before: dict[int, Request], answers: dict[int, tuple[NDArray[Any], float]]
+    ) -> None:
+        """Keep the requests that are as before, and what was answered to them."""
+        for worker, request in self._requests.items():
+            old = before.get(worker)
+            if old is not None and all(map(np.array_equal, old, request)):
+                self._requests[worker] = old
+                if worker in answers:
+                    self.receive(worker, answers[worker][0], energy=answers[worker][1])
+
     def _choose(self) -> None:
-        reported = np.array(self._reported)
+        """Whom to ask for what, of all that was reported."""
+        reported = self.reported
         vector = self.code.decoding_vector(reported)
         read = np.flatnonzero(vector)
         self._used, self._vector = reported[read], vector[read]
@@ -170,7 +225,6 @@ class SumRound:
             mine = mine[np.argsort(self._used[mine])]
             indices = self._used[mine] - self.code.first_messages[worker]
             self._requests[worker] = Request(indices, self._vector[mine])
-        self._asked = list(self._requests)
         sizes = [
             sum(self.code.partitions(worker, at).size for at in asked.indices.tolist())
             for worker, asked in self._requests.items()
@@ -200,22 +254,23 @@ class SumRound:
         worker = check_index("worker", worker, self.code.n)
         if self._sums is None or worker not in self._requests:
             raise ValueError(f"worker {worker} was not asked for anything in this round")
-        place = self._asked.index(worker)
-        if place in self._sums.survivors:
+        if worker in self._answers:
             raise ValueError(f"worker {worker} has answered already in this round")
         form = self.form
         answer = check_vector(
             "sum of worker", message, form.message_dtype, form.message_size, number=worker
         )
         try:
-            return self._sums.receive(place, answer, energy=energy)
+            ready = self._sums.receive(list(self._requests).index(worker), answer, energy=energy)
         except NonFiniteMessageError:
             require_finite(worker, answer)  # which names this worker
             raise
+        self._answers[worker] = answer, energy
+        return ready
 
     def _answered(self) -> Round:
         if self._sums is None:
-            missing = self.code.rule.missing(np.array(self._reported, dtype=np.int64))
+            missing = self.code.rule.missing(self.reported)
             raise NotDecodableError(
                 f"what was computed does not suffice: at least {missing} more messages are needed",
                 missing,

@@ -310,6 +310,53 @@ def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
             assert number == 2 or report.arrivals.min() >= 0.3, "a message came too early"
 
 
+def sums_are_asked_for(engine: Engine) -> None:
+    """Of codes on request each worker sends one sum at most, if the engine can ask; exactly."""
+    rng = np.random.default_rng(6)
+    code = codes.PartialWork(WORKERS, 6, load=3)
+    delays = Delays(*(0.02 * rng.random((4, WORKERS))).tolist(), per="computation")
+    for dtype, p in ((np.float64, 1000), (np.float32, 7), (np.complex128, 3)):
+        shards = list(rng.standard_normal((code.k, p)).astype(dtype))
+        out = np.empty(p, dtype)
+        with engine(code, shards, np.multiply, p, dtype, delays=delays) as cluster:
+            for number in range(6):
+                theta = rng.standard_normal(p).astype(dtype)
+                report = cluster.step(theta, out)
+                _close(out, theta * np.sum(shards, axis=0), dtype)
+                assert report.residual == 0.0
+                assert code.decodable(report.received)
+                senders = {code.sender(m)[0] for m in report.received.tolist()}
+                assert senders == set(report.survivors.tolist())
+                assert (report.arrivals <= report.wait_seconds).all()
+                assert report.refused == 0
+                if report.asks:
+                    assert report.messages == len(report.survivors)
+                if number % 2:  # rounds between, whose messages are sent
+                    rnd = code.round(p, dtype)
+                    cluster.collect(theta, rnd)
+                    _close(rnd.gradient(), theta * np.sum(shards, axis=0), dtype)
+
+
+def who_does_not_answer_is_passed_over(engine: Engine) -> None:
+    """The others are asked in the place of one that dies, or is late, between work and answer."""
+    code = codes.PartialWork(WORKERS, load=3)
+    shards, p, out = [1.0, 2.0, 4.0, 8.0], 5, np.empty(5)
+    for late in (False, True):
+        with engine(code, shards, np.multiply, p) as cluster:
+            if not isinstance(cluster, Master) or not cluster.step(np.ones(p), out).asks:
+                return  # it cannot be told from here, or asks nobody
+            silent = _silence(cluster, late)
+            for number in range(1, 5):
+                report = cluster.step(np.full(p, number + 1.0), out)
+                np.testing.assert_array_equal(out, 15.0 * (number + 1))
+                assert silent
+                assert report.refused == 0
+                assert report.lost == (() if late else tuple(silent))
+                assert number == 1 or not late or report.messages <= report.asks
+                assert silent[0] not in report.survivors or (late and number > 1)
+            assert len(silent) == 1
+
+
 def rounds_are_numbered(engine: Engine) -> None:
     """Delays and mini-batches go by the number of the round, from the one that was said."""
     code, out = codes.Uncoded(WORKERS), np.empty(1)
@@ -541,6 +588,8 @@ CHECKS: list[Callable[[Engine], None]] = [
     late_workers_jump_to_the_newest_round,
     rounds_of_ones_own_end_when_they_say,
     messages_sent_together_wait_for_the_last,
+    sums_are_asked_for,
+    who_does_not_answer_is_passed_over,
     rounds_are_numbered,
     gradients_are_told_partition_and_round,
     only_those_asked_take_part,
@@ -591,6 +640,48 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
 
     transport.publish = publish_first  # type: ignore[method-assign]
     transport.listen = listen_too  # type: ignore[method-assign]
+
+
+def _silence(cluster: Master, late: bool) -> list[int]:
+    """Let the first worker that is asked not be heard any more, or answer in the next round.
+
+    Returns a list that has its number then.
+    """
+    transport: Any = cluster._transport
+    listen, publish, ask = transport.listen, transport.publish, transport.ask
+    restart = transport.restart
+    silent: list[int] = []
+    told: list[Event] = []
+    held: list[Any] = []
+
+    def ask_others(worker: int, question: Any) -> None:
+        if not silent:
+            silent.append(worker)
+            if late:
+                held.append(question)
+                return
+            told.append(Event(Kind.DIED, worker))
+        elif worker == silent[0] and not late:
+            raise AssertionError("a worker was asked after its death")
+        ask(worker, question)
+
+    def ask_late(number: int, theta: Array, in_use: set[int]) -> None:
+        publish(number, theta, in_use)
+        while held:
+            ask(silent[0], held.pop())
+
+    def listen_to_others(seconds: float) -> Iterable[Event]:
+        events, told[:] = list(told), []
+        found = list(listen(0.0 if events else seconds))
+        return events + [e for e in found if late or e.worker not in silent]
+
+    def restart_others(worker: int) -> None:
+        if late or worker not in silent:
+            restart(worker)
+
+    transport.ask, transport.publish = ask_others, ask_late
+    transport.listen, transport.restart = listen_to_others, restart_others
+    return silent
 
 
 def _enough(code: Code, rng: np.random.Generator) -> NDArray[np.int64]:

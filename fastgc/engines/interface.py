@@ -29,7 +29,7 @@ from ..kernels import Arrivals
 from .options import Batch
 
 __all__ = [
-    "Asking",
+    "Answering",
     "Cluster",
     "Collected",
     "Computation",
@@ -39,6 +39,7 @@ __all__ = [
     "Kind",
     "Lent",
     "Messages",
+    "Question",
     "RoundReport",
     "Task",
     "Transport",
@@ -163,6 +164,11 @@ class RoundReport(NamedTuple):
     verified : bool
         Whether every message that the gradient is decoded from was compared with others, and found
         to fit (`fastgc.Round.verified`).
+    asks : int
+        Questions that workers were asked: for sums of what they computed (`fastgc.PartialWork`), or
+        as suspects (``ask=True``).
+    computed : int
+        Partial gradients that the master computed itself, to tell which suspects lie.
     """
 
     round: int
@@ -179,6 +185,8 @@ class RoundReport(NamedTuple):
     residual: float = 0.0
     corrupt: tuple[int, ...] = ()
     verified: bool = False
+    asks: int = 0
+    computed: int = 0
 
     def __repr__(self) -> str:
         said = [
@@ -239,7 +247,7 @@ class Kind(IntEnum):
     DIED = 3
     FAILED = 4  # it raised
     COMPUTED = 5  # it has computed a message, and keeps it: where sums are asked for
-    SUM = 6  # of messages that it kept, as it was asked for
+    ANSWER = 6  # to a question
 
 
 @dataclass(slots=True)
@@ -251,14 +259,16 @@ class Event:
     kind : Kind
     worker : int
     round, index : int
-        Of a message, or the round that the worker left or failed in; -1: none.
+        Of a message, or the round that the worker left or failed in; -1: none. Of an answer: the
+        round, and the number of the question.
     message : ndarray, optional
-        Or a sum of messages. Of the size and dtype that the task says, and as it is until the
-        worker is handed another round: it is not copied.
+        Of the size and dtype that the task says, and as it is until the worker is handed another
+        round: it is not copied. Of an answer, what was asked for, as it is until the worker is
+        asked again; None: it has that no more.
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
-        Of a message, as `fastgc.codes.encoding.Encoder.energy`; NaN: not known.
+        Of a message or a sum, as `fastgc.codes.encoding.Encoder.energy`; NaN: not known.
     time : int
         When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
         told.
@@ -351,6 +361,8 @@ class Task:
         message; else it is slept once, before the first.
     parameters : int
         The length of what the master sends: p, unless `gradient` says otherwise.
+    asks : bool
+        Whether the master would ask workers, where the transport can (`Answering`).
     """
 
     code: Code
@@ -363,6 +375,7 @@ class Task:
     message_dtype: np.dtype[Any]
     spread: bool
     parameters: int
+    asks: bool = False
 
     def data(self, worker: int) -> list[list[tuple[int, Any]]]:
         """(partition, shard) of each of a worker's messages: what it has to be brought once."""
@@ -374,6 +387,43 @@ class Task:
     def without_data(self) -> Task:
         """The same for all workers: to be brought to each once, with its own `data`."""
         return replace(self, shards=())
+
+    def answer_form(self, worker: int, question: Question) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and dtype of what a worker answers."""
+        if isinstance(question.what, Request):
+            return (self.message_size,), self.message_dtype
+        kind = np.complex128 if self.code.is_complex else np.float64
+        return (self.code.partitions(worker).size, self.code.pieces + 1), np.dtype(kind)
+
+    @property
+    def answer_bytes(self) -> int:
+        """Of the largest answer there may be; 0 where nobody is asked."""
+        if not self.asks:
+            return 0
+        claims = 16 * self.code.load * (self.code.pieces + 1)
+        return max(self.message_size * self.message_dtype.itemsize, claims)
+
+
+class Question(NamedTuple):
+    """What the master asks a worker for, beside its messages.
+
+    `fastgc.engines.worker.Worker.answer` answers it.
+
+    Attributes
+    ----------
+    number : int
+        How many the cluster had asked before.
+    round : int
+        The round that it is about.
+    what : Request or int
+        A sum of messages that the worker has computed in this round. Or a seed, and what it answers
+        is `fastgc.codes.AskingRound.answer` on its partial gradients of this round, which it
+        computes once more for that.
+    """
+
+    number: int
+    round: int
+    what: Request | int
 
 
 class Transport(Protocol):
@@ -431,25 +481,29 @@ class Transport(Protocol):
         ...
 
 
-class Asking(Transport, Protocol):
-    """A transport whose workers can keep their messages, and send sums of them on request.
+class Answering(Transport, Protocol):
+    """A transport whose workers answer questions.
+
+    It has one method more than others, and is to be used if the task `asks`.
 
     Attributes
     ----------
     asks : bool
-        Whether they can.
-    asking : bool
-        The master sets it before it publishes a round: whether workers keep their messages in it.
-        They then tell of each that they have computed it.
+        Whether workers can be asked.
+    keeping : bool
+        The master sets it before it publishes a round: whether workers keep their messages in it,
+        for sums. They then need not send them, and tell of each that it is computed
+        (`Kind.COMPUTED`). Those that are sent all the same are taken to say so.
     """
 
     asks: bool
-    asking: bool
+    keeping: bool
 
-    def ask(self, worker: int, request: Request) -> None:
-        """Ask a worker for a sum of messages of the newest round, which it told of.
+    def ask(self, worker: int, question: Question) -> None:
+        """Ask a worker something about the round published last.
 
-        It answers whatever it is at. It never dies, and is asked once in a round.
+        It answers while it computes, with what `Worker.answer` returns, in the order in which it
+        was asked. One that has died since is no error.
         """
         ...
 

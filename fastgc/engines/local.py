@@ -14,6 +14,7 @@ import functools
 import math
 import multiprocessing
 import os
+import pickle
 import selectors
 import signal
 import socket
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from . import fork_server
-from .interface import Event, Kind, Task
+from .interface import Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory
 from .worker import Worker, failure
@@ -40,6 +41,8 @@ __all__ = ["LocalCluster"]
 Array = NDArray[Any]
 
 _NOTICE = struct.Struct("=qq")  # kind, round: what a worker sends over its line
+_SIZE = struct.Struct("=q")  # bytes of a question, which follows
+_ANSWER = struct.Struct("=qqd")  # number of the question, kind, energy: what lies in memory
 _NONE = -1
 _NOBODY = 0  # the birth that no worker is
 _BELL_BYTES = 1 << 16  # that are read at once
@@ -95,6 +98,8 @@ class _Processes:
         self.ahead = 1 if code.messages_per_worker == 1 else 2
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
+        # Messages lie in memory, whether they are kept or sent.
+        self.asks, self.keeping = task.asks, False
         self._master = os.getpid()
         self._task = task
         self._first = list(code.first_messages)
@@ -109,6 +114,7 @@ class _Processes:
             task.dtype,
             task.message_size,
             task.message_dtype,
+            task.answer_bytes,
         )
         self._births = [0] * code.n
         self._pids: dict[int, int] = {}
@@ -116,6 +122,10 @@ class _Processes:
         self._handed: tuple[list[int], list[int], list[float]] = ([], [], [])
         # A line each. It breaks when the worker dies.
         self._lines: list[socket.socket | None] = [None] * code.n
+        # Another, for questions and answers, where there are any.
+        self._asking: list[socket.socket | None] = [None] * code.n
+        # Those that are not answered, of each worker by their numbers.
+        self._questions: list[dict[int, Question]] = [{} for _ in range(code.n)]
         self._asked: dict[int, int] = {}  # workers that are to be forked, by their tickets
         self._early: set[int] = set()  # of these, whose lines are broken
         self._failures = 0  # servers that never answered, one after the other
@@ -126,9 +136,10 @@ class _Processes:
         except OSError as error:
             self.close()
             if error.errno == errno.EMFILE:
+                files = code.n * (2 if self.asks else 1)
                 raise OSError(
                     error.errno,
-                    f"{code.n} workers need {code.n} open files besides those of the program, more "
+                    f"{code.n} workers need {files} open files besides those of the program, more "
                     "than the limit: raise it, with ulimit -n in a shell",
                 ) from None
             raise
@@ -153,7 +164,7 @@ class _Processes:
         self._sent = resources.enter_context(Memory(self._layout.sent.nbytes))
         thetas, self._newest, orders = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
-        slots, self._tracebacks, wanted, news = self._layout.sent.arrays(self._sent)
+        slots, self._tracebacks, self._answers, wanted, news = self._layout.sent.arrays(self._sent)
         self._slots = list(slots)
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
@@ -202,15 +213,26 @@ class _Processes:
         # Pickled here, so that a worker that cannot load it has a traceback to send. In memory, not
         # in a pipe, which would hold the master up for as long as the new process does not read it.
         with _interrupts_put_off(), Memory.of(self._task.data(worker)) as data:
-            line, theirs = socket.socketpair()
-            self._lines[worker] = line
-            self._selector.register(line, selectors.EVENT_READ, worker)
             read = (self._common, self._shared, data)
             memories = [m.fd for m in (self._told, self._sent, *read)]
-            files = [theirs.fileno(), self._bell, self._life, *memories]
             numbers = (worker, self._births[worker], *(m.nbytes for m in read))
-            with theirs:
+            with contextlib.ExitStack() as theirs:
+                inbox = self._connected(self._lines, worker, theirs)
+                files = [inbox, self._bell, self._life, *memories]
+                if self.asks:
+                    files.append(self._connected(self._asking, worker, theirs))
                 self._asked[self._server.fork(numbers, files)] = worker
+
+    def _connected(
+        self, lines: list[socket.socket | None], worker: int, theirs: contextlib.ExitStack
+    ) -> int:
+        """Make a line to a worker, and listen to it; the worker's end of it, open till `theirs`."""
+        ours, end = socket.socketpair()
+        theirs.enter_context(end)
+        lines[worker] = ours
+        kind = worker if lines is self._lines else worker + len(lines)
+        self._selector.register(ours, selectors.EVENT_READ, kind)
+        return end.fileno()
 
     def _hear_server(self) -> list[int]:
         """Take note of who was forked; returns those who are dead already."""
@@ -243,7 +265,15 @@ class _Processes:
             if worker not in self._early:
                 self._selector.unregister(line)
             line.close()
+        self._ask_no_more(worker)
         self._early.discard(worker)
+
+    def _ask_no_more(self, worker: int) -> None:
+        line, self._asking[worker] = self._asking[worker], None
+        self._questions[worker].clear()
+        if line is not None:
+            self._selector.unregister(line)
+            line.close()
 
     def _rouse(self, worker: int) -> None:
         """Wake a worker that waits at its line."""
@@ -254,12 +284,13 @@ class _Processes:
 
     def _forget(self) -> None:
         """Let go of the shared memory."""
-        del self._thetas, self._newest, self._slots, self._tracebacks, self._rings
+        del self._thetas, self._newest, self._slots, self._tracebacks, self._answers, self._rings
 
     def restart(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
         if line is not None:
             line.close()
+        self._ask_no_more(worker)
         self._launch(worker)
 
     def pids(self) -> dict[int, int]:
@@ -280,6 +311,14 @@ class _Processes:
         to += workers
         firsts += [first] * len(workers)
         seconds += delays
+
+    def ask(self, worker: int, question: Question) -> None:
+        self._questions[worker][question.number] = question
+        line = self._asking[worker]
+        if line is not None:
+            packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+            with contextlib.suppress(OSError):  # listen() tells of a death
+                line.sendall(_SIZE.pack(len(packed)) + packed)
 
     def listen(self, seconds: float) -> list[Event]:
         if self._handed[0]:
@@ -312,8 +351,12 @@ class _Processes:
         # stands in front of its death.
         events = self._events(self._rings.take()) if wait or told else []
         broken = False
+        n = len(self._lines)
         for worker in told:
-            if worker >= 0:
+            if worker >= n:
+                events += self._answered(worker - n)
+        for worker in told:
+            if 0 <= worker < n:
                 events += self._notices(worker)
                 broken = broken or worker in self._early
         if broken or _SERVER in told or until_late <= 0.0:
@@ -351,6 +394,27 @@ class _Processes:
             self._selector.unregister(line)
             self._early.add(worker)
 
+    def _answered(self, worker: int) -> Iterator[Event]:
+        """The answers that a worker's other line tells of; it may be broken."""
+        line = self._asking[worker]
+        assert line is not None
+        try:
+            sent = line.recv(_ANSWER.size, socket.MSG_WAITALL)  # it is written as a whole
+        except OSError:
+            sent = b""
+        if len(sent) < _ANSWER.size:
+            self._ask_no_more(worker)
+            return
+        number, kind, energy = _ANSWER.unpack(sent)
+        question, memory = self._questions[worker].pop(number, None), self._answers[worker]
+        if question is None:  # it was asked no such thing
+            return
+        answer = None
+        if kind == Kind.ANSWER:
+            shape, dtype = self._task.answer_form(worker, question)
+            answer = np.ndarray(shape, dtype, memory)
+        yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
+
     def _stop(self) -> None:
         """End the workers: by their orders, by a signal, and then by their common life."""
         running = {i: line for i, line in enumerate(self._lines) if line is not None}
@@ -372,7 +436,7 @@ class _Processes:
                 running = {
                     i: line for i, line in running.items() if line not in heard or _is_whole(line)
                 }
-        for each in self._lines:
+        for each in (*self._lines, *self._asking):
             if each is not None:
                 each.close()
 
@@ -396,6 +460,7 @@ class _Layout(NamedTuple):
     dtype: np.dtype[Any]
     message_size: int
     message_dtype: np.dtype[Any]
+    answer_bytes: int  # 0: nobody is asked
 
     @property
     def told(self) -> _Blocks:
@@ -407,11 +472,13 @@ class _Layout(NamedTuple):
 
     @property
     def sent(self) -> _Blocks:
-        """Messages, tracebacks, and news."""
+        """Messages, tracebacks, answers, and news."""
+        byte = np.dtype(np.uint8)
         return _Blocks(
             [
                 (self.messages, self.message_size, self.message_dtype),
-                (self.workers, _TRACEBACK_BYTES, np.dtype(np.uint8)),
+                (self.workers, _TRACEBACK_BYTES, byte),
+                (self.workers, self.answer_bytes, byte),
                 *self._rings("wanted", "news"),
             ]
         )
@@ -488,8 +555,8 @@ def _interrupts_put_off() -> Iterator[list[int]]:
 
 def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     """Run a worker process until its orders end."""
-    number, birth, *sizes = numbers
-    inbox, bell, life, *memories = files
+    number, birth, *sizes = numbers[:5]
+    inbox, bell, life, *memories = files[:8]
     fork_server.end_with(life)
     # Else what it forks would keep its line whole after its death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
@@ -505,8 +572,12 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     told = Memory(layout.told.nbytes, memories[0], "read")
     sent = Memory(layout.sent.nbytes, memories[1])
     thetas, newest, orders = layout.told.arrays(told)
-    messages, tracebacks, wanted, news = layout.sent.arrays(sent)
+    messages, tracebacks, answers, wanted, news = layout.sent.arrays(sent)
     thetas = list(thetas)
+
+    def tell_failure(round: int, text: bytes) -> None:
+        tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
+        notify(Kind.FAILED, round)
 
     def notify(kind: Kind, round: int) -> None:
         try:
@@ -522,6 +593,8 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         kernels.use_backend(backend)
         slots = messages[task.code.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
+        for questions in files[8:]:  # one, or none
+            _answer_questions(worker, task, questions, answers[number], tell_failure)
         rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
         read = rings.given(number)  # orders: none for this birth before it has joined
         notify(Kind.JOINED, _NONE)
@@ -550,8 +623,29 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         text = failure(worker, _TRACEBACK_BYTES)
         if isinstance(error, _ProgramError):
             text = f": {error}".encode()
-        tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
-        notify(Kind.FAILED, round)
+        tell_failure(round, text)
+
+
+def _answer_questions(
+    worker: Worker, task: Task, file: int, memory: Array, tell_failure: Callable[[int, bytes], None]
+) -> None:
+    """Answer what comes over a line, while another thread computes."""
+
+    def run() -> None:
+        with open(file, "rb", closefd=False) as line:
+            while size := line.read(_SIZE.size):
+                question: Question = pickle.loads(line.read(*_SIZE.unpack(size)))
+                shape, dtype = task.answer_form(worker.number, question)
+                kind, energy = Kind.LEFT, math.nan  # it has that no more
+                try:
+                    if found := worker.answer(question, np.ndarray(shape, dtype, memory)):
+                        kind, energy = Kind.ANSWER, found[1]
+                except BaseException:
+                    tell_failure(question.round, failure(worker, _TRACEBACK_BYTES))
+                    return
+                os.write(file, _ANSWER.pack(question.number, kind, energy))
+
+    threading.Thread(target=run, name="fastgc answers", daemon=True).start()
 
 
 def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from .._shown import listed, plural
-from ..codes import Code, Round, SumRound
+from ..codes import Code, Request, Round, SumRound
 from ..delays.interface import per_of
 from ..errors import (
     CorruptMessageError,
@@ -31,6 +31,7 @@ from .interface import (
     Gradient,
     Kind,
     Lent,
+    Question,
     RoundReport,
     Task,
     Transport,
@@ -48,6 +49,9 @@ Array = NDArray[Any]
 
 # What tells that messages were taken without being told of.
 _TAKEN = Event(Kind.MESSAGE, -1)
+
+# What a worker tells of a message that it has.
+_COMPUTED = Kind.MESSAGE, Kind.COMPUTED
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds before a worker is restarted again and again
 
@@ -157,6 +161,7 @@ class Master:
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
         spread = per_of(self._options.delays) == "computation"
+        sums = sum_round(code, sent, self._options)
         self._transport = self._open(
             Task(
                 code,
@@ -169,11 +174,13 @@ class Master:
                 sent.message_dtype,
                 spread,
                 self._parameters,
+                asks=sums is not None,
             )
         )
-        self._sums = None  # where workers are asked for sums
-        if getattr(self._transport, "asks", False):
-            self._sums = sum_round(code, sent, self._options)
+        self._questions = 0  # so far
+        self._asked: dict[int, int] = {}  # questions that were not answered: of which worker
+        # Where workers are asked for sums.
+        self._sums = sums if getattr(self._transport, "asks", False) else None
         self._close = weakref.finalize(self, _end, self._round, self._transport)
         try:
             self._await_all()
@@ -266,10 +273,10 @@ class Master:
         """`step`, where workers keep their messages and are asked for sums of them."""
         theta = self._opened(theta)
         rnd.reset()
-        asking: Any = self._transport
-        asking.asking = True
+        transport: Any = self._transport
+        transport.keeping = True
         try:
-            report = self._collect(theta, Asked(rnd, asking), self._everyone)
+            report = self._collect(theta, Asked(rnd, self._ask), self._everyone)
             start = time.perf_counter()
             rnd.gradient(gradient)
             residual = rnd.left_out()
@@ -277,8 +284,17 @@ class Master:
             self.close()
             raise
         finally:
-            asking.asking = False
+            transport.keeping = False
         return report._replace(decode_seconds=time.perf_counter() - start, residual=residual)
+
+    def _ask(self, worker: int, what: Request | int) -> int:
+        """Ask a worker about this round; the number of the question."""
+        transport: Any = self._transport
+        number = self._questions
+        self._questions += 1
+        self._asked[number] = worker
+        transport.ask(worker, Question(number, self._number, what))
+        return number
 
     def _opened(self, theta: Array) -> Array:
         """The parameters, checked, of a cluster that is not closed."""
@@ -384,8 +400,12 @@ class Master:
                 # Half of what is lacking at a time: what came is looked at while the rest is waited
                 # for, and the last one alone at last.
                 self._transport.wanted = max(1, (least - messages + 1) // 2)
-            event = self._next(min(deadline, hope, until if ready else math.inf))
+            due = rnd.due if isinstance(rnd, Asked) else math.inf
+            event = self._next(min(deadline, hope, due, until if ready else math.inf))
             if event is None:
+                if isinstance(rnd, Asked) and due < min(deadline, hope):
+                    rnd.pass_over()
+                    continue
                 if not ready:
                     self._give_up(rnd, asked, hope <= deadline)
                 break
@@ -396,9 +416,14 @@ class Master:
                 ready = rnd.ready
             elif event.kind == Kind.DIED:
                 rnd.straggles(worker)
+                if isinstance(rnd, Asked):  # it has to compute again what it kept
+                    self._heard.difference_update(range(*first[worker : worker + 2]))
                 hope = self._hope(rnd, asked, hope)
+            elif isinstance(rnd, Asked) and event.kind in _COMPUTED and event.round == number:
+                rnd.computed(worker, event.index)
             elif event.kind == Kind.MESSAGE and event.round == number:
                 assert event.message is not None
+                assert not isinstance(rnd, Asked)
                 messages += 1
                 if worker not in bad and rnd.wants(worker):
                     came = 1e-9 * event.time if event.time else time.perf_counter()
@@ -415,16 +440,16 @@ class Master:
                     if self._lost and self._options.verify:
                         # they may have to stand in for the corrupt
                         hope = self._hope(rnd, asked, hope)
-            elif event.kind == Kind.COMPUTED and event.round == number and isinstance(rnd, Asked):
-                rnd.computed(worker, event.index)
-            elif event.kind == Kind.SUM:
-                assert event.message is not None
-                if event.round == number and rnd.wants(worker):
-                    messages += 1
-                    used = rnd.survivors
-                    came = 1e-9 * event.time if event.time else time.perf_counter()
-                    when[used[self._senders[used] == worker]] = max(0.0, came - start)
-                    ready = rnd.receive(worker, event.message, None, energy=event.energy)
+            elif event.kind == Kind.ANSWER:
+                if isinstance(rnd, Asked) and rnd.takes(worker, event.index):
+                    if event.message is not None and self._fits(event):
+                        messages += 1
+                        used = rnd.survivors
+                        came = 1e-9 * event.time if event.time else time.perf_counter()
+                        when[used[self._senders[used] == worker]] = max(0.0, came - start)
+                        ready = rnd.receive(worker, event.message, energy=event.energy)
+                    else:
+                        rnd.lacks(worker)
             elif worker in asked:  # late, or new
                 self._hand(worker, delays[worker])
                 if event.kind == Kind.JOINED:
@@ -456,6 +481,7 @@ class Master:
             0.0 if rnd.decodable and self._code.exact else math.nan,
             tuple(dict.fromkeys(corrupt)) if (corrupt := bad + rnd.corrupt) else (),
             rnd.verified,
+            rnd.asks if isinstance(rnd, Asked) else 0,
         )
 
     def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -514,10 +540,10 @@ class Master:
         kind, worker = event.kind, event.worker
         if not 0 <= worker < self._code.n:
             return False
-        if kind in (Kind.MESSAGE, Kind.COMPUTED):
+        if kind in _COMPUTED:
             return self._admit_message(event)
-        if kind == Kind.SUM:
-            return self._fits(event)
+        if kind == Kind.ANSWER:
+            return self._asked.pop(event.index, None) == worker
         if kind == Kind.FAILED:
             when = "while it started" if event.round < 0 else f"in round {event.round}"
             raise WorkerFailedError(f"worker {worker} failed {when}{event.text}", worker)
@@ -582,6 +608,7 @@ class Master:
         self._live.discard(worker)
         self._starting.discard(worker)
         self._busy.pop(worker, None)
+        self._asked = {number: who for number, who in self._asked.items() if who != worker}
         if worker not in self._lost:
             self._lost.append(worker)
         self._deaths += 1
@@ -622,9 +649,12 @@ class Master:
             )
             self._make_do(rnd, asked, f"workers {self._lost} have died{waited}")
         elif not self._enough(rnd):
+            silent = asked & self._busy.keys()
+            if isinstance(rnd, Asked):
+                silent |= rnd.awaited
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._options.timeout} s; not "
-                f"heard from workers {sorted(asked & self._busy.keys())}, lost workers {self._lost}"
+                f"heard from workers {sorted(silent)}, lost workers {self._lost}"
             )
 
     def _make_do(self, rnd: Collected | Chosen | Asked, asked: frozenset[int], why: str) -> None:

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -27,8 +28,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import kernels
 from .._extras import pip_install
-from ..codes import Code, Request
-from .interface import Event, Gradient, Kind, Task
+from ..codes import Code
+from .interface import Event, Gradient, Kind, Question, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
 from .packing import packed
@@ -56,7 +57,7 @@ _BYE = -1  # a worker's last kind, beside those of Kind: it is through with the 
 _ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay stands before the round it is for
 _NO_MORE = b"-"  # in place of what a cluster starts with
 _START = 0  # tag of what a cluster starts with; it has tags of its own after that
-_NEWS, _REQUEST, _SUM = 1, 2, 3  # what these are for, after the first, of orders and messages
+_NEWS, _QUESTION, _ANSWER = 1, 2, 3  # what these are for, after the first, of orders and messages
 _TAGS = 1000  # clusters until tags are used again
 _TRACEBACK_BYTES = 1 << 14
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
@@ -68,7 +69,7 @@ _SHARE, _LONGEST = 0.2, 0.01  # of the time waited so far, to sleep next; second
 # least: who looks keeps those waiting that it waits for. With 17 ranks on 2 processors a round of
 # small messages takes half the time.
 _LEAST = (1e-4, 1e-3)
-# Who waits to be asked for sums holds a round up by as much as it sleeps.
+# Who waits to be asked holds a round up by as much as it sleeps.
 _WAKEFUL = (0.05, 2e-3)
 
 
@@ -281,11 +282,11 @@ class _Ranks:
     ahead = 1
     wanted = 1
     intake: kernels.Arrivals | None = None
-    asking = False
+    keeping = False
 
     def __init__(self, job: _Job, task: Task) -> None:
         code = task.code
-        self.asks = code.on_request and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self.asks = task.asks and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         if job.comm.size != code.n + 1:
             raise ValueError(
                 f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
@@ -314,7 +315,7 @@ class _Ranks:
             link.start(pickle.dumps(start, pickle.HIGHEST_PROTOCOL))
             self._links.append(link)
         self._receives = [link.receive for link in self._links]
-        self._receives += [link.sum.receive for link in self._links if link.sum is not None]
+        self._receives += [link.asked.receive for link in self._links if link.asked is not None]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
@@ -324,7 +325,7 @@ class _Ranks:
             self._orders.append(_aligned(self._nbytes))
         self._buffers[number] = self._buffer
         order = self._orders[self._buffer]
-        _HEADER.pack_into(order.data, 0, _ROUND, number, self.asking, 0.0)
+        _HEADER.pack_into(order.data, 0, _ROUND, number, self.keeping, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
         if self._task.code.messages_per_worker > 1:
@@ -338,10 +339,10 @@ class _Ranks:
             link.hand(self._number, self._buffer, order, first, delay)
             self._receives[worker] = link.receive
 
-    def ask(self, worker: int, request: Request) -> None:
-        link = self._links[worker]
-        assert link.sum is not None
-        link.sum.ask(self._number, request)
+    def ask(self, worker: int, question: Question) -> None:
+        asked = self._links[worker].asked
+        assert asked is not None
+        asked.ask(question)
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []
@@ -350,8 +351,8 @@ class _Ranks:
             for at in MPI.Request.Testsome(self._receives) or ():
                 link = self._links[worker := at % len(self._links)]
                 if at != worker:
-                    assert link.sum is not None
-                    events.append(link.sum.take())
+                    assert link.asked is not None
+                    events.append(link.asked.take())
                     continue
                 event = link.take()
                 if event is not None:
@@ -386,7 +387,7 @@ class _Link:
         self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool, asks: bool
     ) -> None:
         self.worker = worker
-        self.sum = _Asked(comm, worker, tag, task) if asks else None
+        self.asked = _Asked(comm, worker, tag, task) if asks else None
         self._comm, self._rank, self._tag = comm, worker + 1, tag
         # A buffer for each message of a round. Tracebacks come here, too; pages that are never
         # written to are never allocated.
@@ -465,8 +466,8 @@ class _Link:
         _HEADER.pack_into(order.data, 0, _END, _NONE, 0, 0.0)
         self._once.append(self._comm.Isend(order, self._rank, self._tag))
         self._once.append(self._comm.Isend(news, self._rank, self._tag + _NEWS))
-        if self.sum is not None:
-            self.sum.end()
+        if self.asked is not None:
+            self.asked.end()
         if not self._posted:
             self._post(0)
 
@@ -485,13 +486,13 @@ class _Link:
             for request in (*persistent, *self._receives):
                 request.Free()
             self._receives = []
-            if self.sum is not None:
-                self.sum.free()
+            if self.asked is not None:
+                self.asked.free()
         return self._through
 
 
 class _Asked:
-    """What the master asks one worker for, and is answered.
+    """What the master asks one worker, and is answered.
 
     Attributes
     ----------
@@ -501,49 +502,55 @@ class _Asked:
 
     def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
         self._comm, self._tag = comm, tag
-        self._worker, self._dtype = worker, task.message_dtype
+        self._worker, self._task = worker, task
         self._slot = _answer(task)
-        self._row = self._slot[_LINE:][: task.message_size * self._dtype.itemsize]
-        self._request = np.zeros(1 + task.code.message_counts[worker])
-        self._asking = comm.Send_init(self._request, worker + 1, tag + _REQUEST)
-        self.receive = comm.Recv_init(self._slot, worker + 1, tag + _SUM)
-        self._due = False
-        self._last = MPI.REQUEST_NULL
+        self.receive = comm.Recv_init(self._slot, worker + 1, tag + _ANSWER)
+        self._due: deque[Question] = deque()
+        self._sends: list[MPI.Request] = []
 
-    def ask(self, number: int, request: Request) -> None:
-        _wait(self._asking)  # it was received: the worker has answered
-        self._request[:] = 0
-        self._request[0], self._request[1 + request.indices] = number, request.coefficients
-        self.receive.Start()
-        self._due = True
-        self._asking.Start()
+    def ask(self, question: Question) -> None:
+        self._send(question)
+        self._due.append(question)
+        if len(self._due) == 1:
+            self.receive.Start()
+
+    def _send(self, question: Question | None) -> None:
+        self._sends = [send for send in self._sends if not send.Test()]
+        packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        send = self._comm.Isend([packed, MPI.BYTE], self._worker + 1, self._tag + _QUESTION)
+        self._sends.append(send)
 
     def take(self) -> Event:
-        self._due = False
+        question = self._due.popleft()
         kind, number, size, energy = _HEADER.unpack_from(self._slot.data)
+        text, answer = "", None
         if kind == Kind.FAILED:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
-            return Event(Kind.FAILED, self._worker, number, text=text)
-        message = self._row.view(self._dtype)
-        return Event(Kind.SUM, self._worker, number, message=message, energy=energy)
+        elif kind == Kind.ANSWER:
+            shape, dtype = self._task.answer_form(self._worker, question)
+            answer = np.ndarray(shape, dtype, self._slot, _LINE)
+        if self._due:  # then what was asked before is of no use any more
+            self.receive.Start()
+        if kind == Kind.FAILED:
+            return Event(Kind.FAILED, self._worker, question.round, text=text)
+        return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
 
     def end(self) -> None:
         """Begin to let the worker answer no more."""
-        self._end = np.full(self._request.size, float(_NONE))
-        self._last = self._comm.Isend(self._end, self._worker + 1, self._tag + _REQUEST)
+        self._send(None)
 
     def free(self) -> None:
         """Leave no request: the worker has taken all that was sent to it, and answered."""
-        if self._due:
+        while self._due:
             self.receive.Wait()
-        MPI.Request.Waitall([self._asking, self._last])
-        self._asking.Free()
+            self.take()
+        MPI.Request.Waitall(self._sends)
         self.receive.Free()
 
 
 def _answer(task: Task) -> Array:
-    """Room for a header and a sum, or what went wrong with it."""
-    return _aligned(_LINE + max(task.message_size * task.message_dtype.itemsize, _TRACEBACK_BYTES))
+    """Room for a header and an answer, or what went wrong with it."""
+    return _aligned(_LINE + max(task.answer_bytes, _TRACEBACK_BYTES))
 
 
 def _settle(links: list[_Link], seconds: float) -> None:
@@ -585,7 +592,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
         theta = orders.parameters.view(task.dtype)
         theta.flags.writeable = False
         if asks:
-            answers = _Answers(comm, tag, task, rows)
+            answers = _Answers(comm, tag, task, worker)
             answers.start()
         tell(Kind.JOINED)
         while orders.wait():
@@ -600,9 +607,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
                     break
                 _, energy = worker.message(theta, index, orders.round)
                 kind, send = Kind.MESSAGE, sends[index]
-                if orders.asking:
-                    assert answers is not None
-                    answers.energies[index] = energy
+                if orders.keeping:
                     kind, send = Kind.COMPUTED, tells[index]
                 _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
                 if index + 1 == worker.message_count:
@@ -616,7 +621,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
     if answers is not None:
         answers.join()
     elif asks:  # it failed before: what ends the thread comes all the same
-        _receive_bytes(comm, tag + _REQUEST)
+        _receive_bytes(comm, tag + _QUESTION)
     tell(_BYE)
     orders.free()
     for send in (*sends, *tells):
@@ -625,49 +630,34 @@ def _serve(comm: MPI.Intracomm) -> bool:
 
 
 class _Answers(threading.Thread):
-    """Sends the sums that the master asks for, whatever the worker is computing meanwhile.
+    """Answers what the master asks, whatever the worker is computing meanwhile."""
 
-    Attributes
-    ----------
-    energies : list of float
-        Of the messages that the worker has computed.
-    """
-
-    def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, rows: list[Array]) -> None:
-        super().__init__(name="fastgc sums", daemon=True)
-        self.energies = [math.nan] * len(rows)
-        self._rows = rows
+    def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
+        super().__init__(name="fastgc answers", daemon=True)
+        self._comm, self._tag, self._task, self._worker = comm, tag, task, worker
         self._slot = _answer(task)
-        self._sum = self._slot[_LINE:][: rows[0].nbytes].view(task.message_dtype)
-        self._request = np.zeros(1 + len(rows))
-        self._asked = comm.Recv_init(self._request, 0, tag + _REQUEST)
-        self._answer = comm.Send_init(self._slot, 0, tag + _SUM)
 
     def run(self) -> None:
+        answer = self._comm.Send_init(self._slot, 0, self._tag + _ANSWER)
         while True:
-            self._asked.Start()
-            _wait(self._asked, *_WAKEFUL)
-            number = int(self._request[0])
-            if number == _NONE:
+            packed = _receive_bytes(self._comm, self._tag + _QUESTION, *_WAKEFUL)
+            question: Question | None = pickle.loads(packed.data)
+            if question is None:
                 break
-            kind, size, energy = Kind.SUM, 0, math.nan
+            shape, dtype = self._task.answer_form(self._worker.number, question)
+            kind, size, energy = Kind.LEFT, 0, math.nan  # it has that no more
             try:
-                energy = self._add_up()
+                out = np.ndarray(shape, dtype, self._slot, _LINE)
+                if found := self._worker.answer(question, out):
+                    kind, energy = Kind.ANSWER, found[1]
             except Exception:
                 text = failure(None, _TRACEBACK_BYTES)
                 kind, size = Kind.FAILED, len(text)
                 self._slot[_LINE:][:size] = np.frombuffer(text, np.uint8)
-            _HEADER.pack_into(self._slot.data, 0, kind, number, size, energy)
-            self._answer.Start()
-            _wait(self._answer)
-        self._asked.Free()
-        self._answer.Free()
-
-    def _add_up(self) -> float:
-        """Write what is asked for, and return its energy."""
-        indices = np.flatnonzero(self._request[1:])
-        kept = [(self._rows[at], self.energies[at]) for at in indices.tolist()]
-        return Request(indices, self._request[1 + indices]).sum_of(kept, self._sum)[1]
+            _HEADER.pack_into(self._slot.data, 0, kind, question.number, size, energy)
+            answer.Start()
+            _wait(answer)
+        answer.Free()
 
 
 class _Orders:
@@ -678,13 +668,13 @@ class _Orders:
     parameters : (bytes,) array of uint8
     round, first, delay
         What came with them.
-    asking : bool
+    keeping : bool
         Whether messages of the round are kept.
     newest : int
         The newest round that the master has told of.
     """
 
-    asking = False
+    keeping = False
 
     def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
         self._memory = _aligned(nbytes)
@@ -715,7 +705,7 @@ class _Orders:
                 self.first, self.delay = first, delay
                 continue
             if kind == _ROUND:
-                self.round, self.asking = number, bool(first)
+                self.round, self.keeping = number, bool(first)
                 return True
             pause = _Pause()
             while self.look():  # the end comes as news, too
@@ -747,9 +737,11 @@ class _Orders:
         self._news.Free()
 
 
-def _receive_bytes(comm: MPI.Intracomm, tag: int) -> Array:
+def _receive_bytes(
+    comm: MPI.Intracomm, tag: int, share: float = _SHARE, longest: float = _LONGEST
+) -> Array:
     """The next message of this tag, of whatever length."""
-    pause, status = _Pause(), MPI.Status()
+    pause, status = _Pause(math.inf, share, longest), MPI.Status()
     while (message := comm.Improbe(0, tag, status)) is None:
         pause()
     pickled = np.empty(status.Get_count(MPI.BYTE), np.uint8)
@@ -830,7 +822,7 @@ def _wait(request: MPI.Request, share: float = _SHARE, longest: float = _LONGEST
 
 def _tag(cluster: int) -> int:
     """The first of a cluster's tags: the others are those of `_NEWS`, and so on, more."""
-    return _START + 1 + (1 + _SUM) * (cluster % _TAGS)
+    return _START + 1 + (1 + _ANSWER) * (cluster % _TAGS)
 
 
 def _aligned(nbytes: int) -> Array:

@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 from .. import _extras, kernels
 from .._arrays import check_real
 from ..codes import Code
-from .interface import Event, Gradient, Kind, Task
+from .interface import Event, Gradient, Kind, Question, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
 from .worker import Worker, failure
@@ -41,7 +41,14 @@ _NONE = -1
 _INLINE_BYTES = 100 * 1024  # what crosses with a call itself: Ray's max_direct_call_object_size
 _LONGEST_WAIT = 1e6  # seconds, of one call that waits
 _ANSWER_SECONDS = 10.0  # to connect to an address
-_OWN = ("lifetime", "max_concurrency", "max_restarts", "max_task_retries", "name")
+_OWN = (
+    "lifetime",
+    "concurrency_groups",
+    "max_concurrency",
+    "max_restarts",
+    "max_task_retries",
+    "name",
+)
 
 
 class RayCluster(Master):
@@ -124,12 +131,13 @@ class RayCluster(Master):
 
 
 class _Call(NamedTuple):
-    """What an actor was called for: a message of a round, or (number -1) to start."""
+    """What an actor was called for: a message of a round, (number -1) to start, or an answer."""
 
     worker: int
     round: int
     message: int
     delay: float
+    question: int = _NONE
 
 
 class _Actors:
@@ -141,6 +149,7 @@ class _Actors:
         self.ahead = 1
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
+        self.asks, self.keeping = task.asks, False
         self._ray = ray = _extras.ray()
         self._messages = task.code.message_counts
         self._start_timeout = start_timeout
@@ -154,7 +163,9 @@ class _Actors:
         self._resources = contextlib.ExitStack()
         path = [os.path.abspath(folder) for folder in sys.path]
         this = os.path.abspath(Path(__file__).parents[1] / "__init__.py")
-        remote = ray.remote(**options)(_actor_class(path, this))
+        if task.asks:
+            options = options | {"concurrency_groups": {"messages": 1, "answers": 1}}
+        remote = ray.remote(**options)(_actor_class(path, this, ray if task.asks else None))
         try:
             self._resources.enter_context(_connection(ray, address, task.code.n))
             shards = [ray.put(shard) for shard in task.shards]
@@ -182,6 +193,7 @@ class _Actors:
 
     def restart(self, worker: int) -> None:
         self._ray.kill(self._actors[worker])  # it may only have been out of reach
+        self._calls = {ref: call for ref, call in self._calls.items() if call.worker != worker}
         self._actors[worker] = self._new()
         self._start(worker)
 
@@ -200,7 +212,12 @@ class _Actors:
 
     def _call(self, call: _Call) -> None:
         message = self._actors[call.worker].message
-        self._calls[message.remote(self._theta, call.message, call.round, call.delay)] = call
+        to = self._theta, call.message, call.round, call.delay, self.keeping
+        self._calls[message.remote(*to)] = call
+
+    def ask(self, worker: int, question: Question) -> None:
+        call = self._actors[worker].answer.remote(question)
+        self._calls[call] = _Call(worker, question.round, _NONE, 0.0, question.number)
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._left = self._left, []
@@ -209,7 +226,15 @@ class _Actors:
                 self._call(call)
             self._further.clear()
         events += [self._event(*ended) for ended in self._ended(0.0 if events else seconds)]
-        return events + self._overdue()
+        events += self._overdue()
+        dead = {event.worker for event in events if event.kind == Kind.DIED}
+        if dead:  # no other call of theirs tells of the same death
+            self._calls = {
+                ref: call for ref, call in self._calls.items() if call.worker not in dead
+            }
+            first = {event.worker: event for event in reversed(events) if event.kind == Kind.DIED}
+            events = [e for e in events if e.kind != Kind.DIED or e is first[e.worker]]
+        return events
 
     def _ended(self, seconds: float) -> list[tuple[_Call, Any]]:
         """The calls that have ended, and what they returned or raised; waits for the first."""
@@ -237,13 +262,16 @@ class _Actors:
             return error
 
     def _event(self, call: _Call, value: Any) -> Event:
-        worker, number, index, delay = call
+        worker, number, index, delay, _ = call
         if isinstance(value, bytes):
             return Event(Kind.FAILED, worker, number, text=value.decode(errors="replace"))
         if isinstance(value, self._ray.exceptions.RayTaskError):
             return Event(Kind.FAILED, worker, number, text=f":\n{value}")
         if isinstance(value, Exception):
             return Event(Kind.DIED, worker, text=f": {value}")
+        if call.question != _NONE:
+            answer, energy = value or (None, math.nan)
+            return Event(Kind.ANSWER, worker, number, call.question, answer, energy=energy)
         if index == _NONE:
             return Event(Kind.JOINED, worker)
         if index + 1 < self._messages[worker]:
@@ -252,6 +280,8 @@ class _Actors:
             else:
                 self._left.append(Event(Kind.LEFT, worker, number))
         message, energy = value
+        if message is None:
+            return Event(Kind.COMPUTED, worker, number, index)
         return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
 
     def _overdue(self) -> list[Event]:
@@ -266,12 +296,12 @@ class _Actors:
         return events
 
 
-def _actor_class(path: list[str], this: str) -> type:
+def _actor_class(path: list[str], this: str, ray: Any) -> type:
     """Class of the actors: one that imports from where this process does, and this very package.
 
     Ray lets it look in the current folder first, which may be a checkout of fastgc that is not the
     one installed; so may the program. Being local, this class is pickled by value, and comes before
-    any import.
+    any import. With `ray` they answer questions while they compute.
     """
 
     class _WorkerActor:
@@ -297,6 +327,14 @@ def _actor_class(path: list[str], this: str) -> type:
         def message(self, *arguments: Any) -> Any:
             return self._side.message(*arguments)
 
+        def answer(self, *arguments: Any) -> Any:
+            return self._side.answer(*arguments)
+
+    if ray is not None:
+        threads = {"start": "messages", "message": "messages", "answer": "answers"}
+        for name, group in threads.items():
+            method = ray.method(concurrency_group=group)(getattr(_WorkerActor, name))
+            setattr(_WorkerActor, name, method)
     return _WorkerActor
 
 
@@ -314,7 +352,8 @@ class _Side:
         try:
             backend, task = ray.get(common[0])
             # Ray's handler raises, as if what runs had failed.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            with contextlib.suppress(ValueError):  # in a thread beside the main one
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             kernels.use_backend(backend)
             kernels.threads.set_num_threads(1)
             shards = [[(partition, ray.get(shard)) for partition, shard in part] for part in data]
@@ -324,13 +363,22 @@ class _Side:
         return None
 
     def message(
-        self, theta: Array, index: int, round: int, delay: float
-    ) -> tuple[Array, float] | bytes:
-        """Compute a message, or tell what went wrong."""
+        self, theta: Array, index: int, round: int, delay: float, keeps: bool
+    ) -> tuple[Array | None, float] | bytes:
+        """Compute a message, and keep it if so told; or tell what went wrong."""
         assert self._worker is not None
         try:
             time.sleep(self._worker.sleep_before(index, delay))
-            return self._worker.message(theta, index, round)
+            message, energy = self._worker.message(theta, index, round)
+            return None if keeps else message, energy
+        except BaseException:
+            return failure(self._worker)
+
+    def answer(self, question: Question) -> tuple[Array, float] | bytes | None:
+        """Answer a question, or tell what went wrong."""
+        assert self._worker is not None
+        try:
+            return self._worker.answer(question)
         except BaseException:
             return failure(self._worker)
 

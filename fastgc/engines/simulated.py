@@ -296,6 +296,7 @@ class SimulatedCluster:
             (),
             received,
             np.array([answered[worker] for worker in senders]),
+            asks=len(asked),
         )
 
     def _encoder(self, worker: int, index: int) -> Encoder:

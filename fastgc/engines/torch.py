@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import pickle
 import queue
@@ -29,7 +30,7 @@ from .. import kernels
 from .._extras import pip_install
 from ..codes import Code
 from .fork_server import end_with
-from .interface import Computation, Event, Gradient, Kind, Task
+from .interface import Computation, Event, Gradient, Kind, Question, Task
 from .master import Master
 from .options import RoundKeywords, RoundOptions
 from .packing import packed
@@ -54,6 +55,7 @@ _HEADER = struct.Struct(
 _NONE = -1
 _ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, beside those of Kind
 _START, _BYE = 103, 104
+_KEPT_ROUND, _QUESTION = 105, 106
 _TRACEBACK_BYTES = 1 << 14
 _LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
@@ -166,16 +168,18 @@ class _Wire:
         self._group, self._other = group, other
         self._header = torch.empty(_LINE, dtype=torch.uint8)
         self._sent = np.zeros(_LINE, np.uint8)
+        self._sending = threading.Lock()
 
     def send(
         self, kind: int, number: int, index: int, value: float, payload: Array | None = None
     ) -> None:
         nbytes = 0 if payload is None else payload.nbytes
-        _HEADER.pack_into(self._sent.data, 0, kind, number, index, nbytes, value)
-        self._group.send([torch.from_numpy(self._sent)], self._other, 0).wait()
-        if nbytes:
-            assert payload is not None
-            self._group.send([_bytes(payload)], self._other, 0).wait()
+        with self._sending:
+            _HEADER.pack_into(self._sent.data, 0, kind, number, index, nbytes, value)
+            self._group.send([torch.from_numpy(self._sent)], self._other, 0).wait()
+            if nbytes:
+                assert payload is not None
+                self._group.send([_bytes(payload)], self._other, 0).wait()
 
     def header(self) -> tuple[int, int, int, int, float]:
         self._group.recv([self._header], self._other, 0).wait()
@@ -259,6 +263,7 @@ class _Ranks:
         self._births = [0] * code.n
         self._links: list[_Link | None] = [None] * code.n
         self._number = _NONE
+        self.asks, self.keeping = task.asks, False
         job.store.set("fastgc/newest", str(job.clusters))
         job.store.set(f"fastgc/{job.clusters}", b"go")
         for worker in range(code.n):
@@ -291,7 +296,13 @@ class _Ranks:
         for worker, delay in zip(workers, delays, strict=True):
             link = self._links[worker]
             assert link is not None
-            link.orders.put((_ROUND, self._number, first, delay, self._theta))
+            kind = _KEPT_ROUND if self.keeping else _ROUND
+            link.orders.put((kind, self._number, first, delay, self._theta))
+
+    def ask(self, worker: int, question: Question) -> None:
+        link = self._links[worker]
+        assert link is not None
+        link.ask(question)
 
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []
@@ -334,9 +345,16 @@ class _Link:
         self._pid, self._host = 0, ""
         count = int(task.code.message_counts[worker])
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
+        self._questions: dict[int, Question] = {}  # by number, of those that are not answered
         self.receiver = threading.Thread(target=self._receive, daemon=True)
         self._threads = [self.receiver]
         self.receiver.start()
+
+    def ask(self, question: Question) -> None:
+        """Send a question."""
+        self._questions[question.number] = question
+        packed = np.frombuffer(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), np.uint8).copy()
+        self.orders.put((_QUESTION, question.round, 0, 0.0, packed))
 
     def late(self) -> bool:
         """Whether the worker was told to end, and did not."""
@@ -396,6 +414,16 @@ class _Link:
         if kind == Kind.MESSAGE:
             message = wire.payload(self._slots[index])
             event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
+        elif kind == Kind.COMPUTED:
+            event = Event(Kind.COMPUTED, self.worker, number, index)
+        elif kind == Kind.ANSWER:
+            question = self._questions.pop(index, None)
+            payload, answer = wire.payload(np.empty(nbytes, np.uint8)), None
+            if question is not None:
+                shape, dtype = self._task.answer_form(self.worker, question)
+                fits = nbytes == math.prod(shape) * dtype.itemsize
+                answer = payload.view(dtype).reshape(shape) if fits else None
+            event = Event(Kind.ANSWER, self.worker, number, index, answer, energy=value)
         else:
             text = wire.payload(np.empty(nbytes, np.uint8)).tobytes().decode(errors="replace")
             if kind == Kind.JOINED:
@@ -473,6 +501,8 @@ def _serve(store: Any, cluster: int, number: int) -> None:
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)
         orders = _Orders(wire, np.empty(task.parameters, task.dtype))
+        if task.asks:
+            threading.Thread(target=orders.answer, args=(worker,), daemon=True).start()
         host = np.frombuffer(os.uname().nodename.encode(), np.uint8).copy()
         wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, host)
         for number_of, first, delay in orders:
@@ -486,7 +516,10 @@ def _serve(store: Any, cluster: int, number: int) -> None:
                 if seconds > 0.0 and not orders.sleep(seconds):
                     break
                 _, energy = worker.message(orders.theta, index, number_of)
-                wire.send(Kind.MESSAGE, number_of, index, energy, slots[index])
+                if orders.keeping:
+                    wire.send(Kind.COMPUTED, number_of, index, energy)
+                else:
+                    wire.send(Kind.MESSAGE, number_of, index, energy, slots[index])
     except BaseException:
         text = np.frombuffer(failure(worker, _TRACEBACK_BYTES), np.uint8).copy()
         wire.send(Kind.FAILED, number_of, 0, 0.0, text)
@@ -504,7 +537,9 @@ class _Orders:
         self.theta = theta.view()
         self.theta.flags.writeable = False
         self.newest, self.ended = _NONE, False
-        self._rounds: queue.SimpleQueue[tuple[int, int, float] | None] = queue.SimpleQueue()
+        self.keeping = False  # whether messages of the round are kept
+        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+        self._rounds: queue.SimpleQueue[tuple[int, int, float, bool] | None] = queue.SimpleQueue()
         self._end = threading.Event()
         threading.Thread(target=self._receive, daemon=True).start()
 
@@ -514,18 +549,36 @@ class _Orders:
                 kind, number, first, nbytes, delay = self._wire.header()
                 if kind == _END:
                     break
-                if kind == _ROUND:
+                if kind == _QUESTION:
+                    packed = self._wire.payload(np.empty(nbytes, np.uint8))
+                    self._questions.put(pickle.loads(packed.tobytes()))
+                elif kind in (_ROUND, _KEPT_ROUND):
                     fits = nbytes == self._memory.nbytes  # else it failed before it knew its size
                     self._wire.payload(self._memory if fits else np.empty(nbytes, np.uint8))
-                    self._rounds.put((number, first, delay))
+                    self._rounds.put((number, first, delay, kind == _KEPT_ROUND))
                 self.newest = max(self.newest, number)
         self.ended = True
         self._end.set()
         self._rounds.put(None)
+        self._questions.put(None)
 
     def __iter__(self) -> Iterator[tuple[int, int, float]]:
         while (order := self._rounds.get()) is not None:
-            yield order
+            number, first, delay, self.keeping = order
+            yield number, first, delay
+
+    def answer(self, worker: Worker) -> None:
+        """Answer questions until the end, while another thread computes."""
+        with contextlib.suppress(RuntimeError):  # the master is gone
+            while (question := self._questions.get()) is not None:
+                try:
+                    found = worker.answer(question)
+                except BaseException:
+                    text = np.frombuffer(failure(worker, _TRACEBACK_BYTES), np.uint8).copy()
+                    self._wire.send(Kind.FAILED, question.round, 0, 0.0, text)
+                    return
+                answer, energy = found or (None, math.nan)
+                self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
 
     def sleep(self, seconds: float) -> bool:
         """Sleep; False at the end, at once."""

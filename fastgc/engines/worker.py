@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .interface import Gradient, Messages, Task
+from ..codes import Request
+from .interface import Gradient, Messages, Question, Task
 
 __all__ = ["Worker", "asked_of", "failure", "partial_gradient"]
 
@@ -115,6 +116,7 @@ class Worker:
 
     Attributes
     ----------
+    number : int
     message_count : int
         How many messages it sends in a round.
     """
@@ -126,8 +128,12 @@ class Worker:
         data: list[list[tuple[int, Any]]],
         out: Sequence[Array] | None = None,
     ) -> None:
-        self.message_count = len(data)
+        self.number, self.message_count = number, len(data)
         self._together = bool(task.code.sends_together[number])
+        self._asked = task.asks
+        self._round = -1
+        # Messages of this round by index, which it may be asked for sums of.
+        self._kept: dict[int, tuple[Array, float]] = {}
         # By round and index: those that are computed, and not yet asked for.
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
         # That a delay is slept in.
@@ -149,7 +155,7 @@ class Worker:
     @property
     def compute(self) -> Messages | Callable[[Array, int, int], tuple[Array, float]]:
         """`message`, without a step in between where there need be none."""
-        return self.message if self._together else self._compute
+        return self.message if self._together or self._asked else self._compute
 
     def sleep_before(self, index: int, delay: float) -> float:
         """Seconds of a round's delay to sleep before a message."""
@@ -162,14 +168,41 @@ class Worker:
 
         Returns it, and its energy.
         """
+        if self._asked and round != self._round:
+            self._round, self._kept = round, {}
         if not self._together:
-            return self._compute(theta, index, round)
+            found = self._compute(theta, index, round)
+            if self._asked:
+                self._kept[index] = found
+            return found
         if (round, index) not in self._computed:
             self._computed = {
                 (round, at): self._compute(theta, at, round)
                 for at in range(index, self.message_count)
             }
         return self._computed.pop((round, index))
+
+    def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
+        """Answer a question, from any thread, also while messages are computed.
+
+        Parameters
+        ----------
+        question : Question
+        out : (message_size,) array, optional
+            Where to write a sum. Default: a new array.
+
+        Returns
+        -------
+        The answer and its energy; or None, where the worker is at another round, or has not
+        computed what is asked for.
+        """
+        kept = self._kept
+        if question.round != self._round:
+            return None
+        assert isinstance(question.what, Request)
+        if not all(index in kept for index in question.what.indices.tolist()):
+            return None
+        return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
 
 
 def _zero(theta: Array, shard: Any, out: Array) -> None:

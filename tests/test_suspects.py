@@ -88,7 +88,7 @@ class Lies:
 def test_every_round_is_exact():
     """Of any lies, of as many as may; and what that costs.
 
-    Longer, 10,800 rounds in all: pytest --long tests/test_asking.py
+    Longer, 10,800 rounds in all: pytest --long tests/test_suspects.py
     """
     named = asked = computed = missed = 0
     for code, e in CODES:
