@@ -68,8 +68,8 @@ def test_version_and_help():
         assert short.exit_code == long.exit_code == 0
         assert short.stdout == long.stdout
     listed = re.findall(r"│ ([a-z]+) ", run("-h").stdout)
-    assert listed == ["train", "codes", "plan", "simulate", "sweep", "fit", "stability", "worst",
-                      "spare", "reproduce", "info"]  # fmt: skip
+    assert listed == ["train", "codes", "plan", "simulate", "sweep", "sequential", "fit",
+                      "stability", "worst", "spare", "reproduce", "info"]  # fmt: skip
 
 
 def test_options_of_train_are_in_groups():

@@ -650,7 +650,19 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         mu=1.0,
         load_slope=np.full(4, 0.1),
         at_load=1.0,
+        interrupted=True,
     ),
+    "sequential.compare": _plain(
+        partial(sequential.compare, names=["m-sgc", "uncoded"], models=2),
+        times=np.full((8, 4), 2.0),
+        mu=1.0,
+        load_slope=np.full(4, 0.1),
+        at_load=1.0,
+        interrupted=True,
+        probe=4,
+        seed=0,
+    ),
+    "sequential.make": _plain(sequential.make, text="binary", n=4, stragglers=1, seed=0),
     "MSGC": _plain(sequential.MSGC, n=6, burst=1, window=2, stragglers=2, code=None),
     "SRSGC": _plain(sequential.SRSGC, n=6, burst=1, window=2, stragglers=3, code=None),
     "Independent": _plain(sequential.Independent, code=BinaryCode(5, stragglers=1)),
@@ -1065,9 +1077,16 @@ REASONS = {
         for name in ("clock", "close", "finish", "step")
     },
     "SequentialRun": "made by sequential.simulate_sequential",
+    "Compared": "made by sequential.compare",
+    "sequential.names": "takes nothing",
+    "sequential.register": "changes what all later calls see: test_sequential_compare.py",
     "SequentialScheme": "abstract",
     "SequentialScheme.schedule": "takes nothing",
     "SequentialScheme.lacks": "for schemes, which know their parts",
+    **{
+        f"{name}.choices": "for sequential.compare, which checks"
+        for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")
+    },
     **{
         f"{name}.{method}": "for Schedule, which checks"
         for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")

@@ -6,6 +6,7 @@ from . import (  # noqa: F401  (add commands)
     info,
     planning,
     reproduce,
+    sequential,
     stability,
     sweep,
     train,

@@ -65,7 +65,7 @@ TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision"
 
 # As a newcomer wants them.
 _ORDER = (
-    *("train", "codes", "plan", "simulate", "sweep", "fit"),
+    *("train", "codes", "plan", "simulate", "sweep", "sequential", "fit"),
     *("stability", "worst", "spare", "reproduce", "info"),
 )
 

@@ -6,7 +6,9 @@ takes less computation where stragglers come and go, and does not help where the
 """
 
 from .._listing import listing
+from .catalogue import make, names, register
 from .cluster import Done, SequentialCluster
+from .comparison import Compared, compare
 from .independent import Independent
 from .multiplexed import MSGC
 from .patterns import Arbitrary, Bursty, PerRound
@@ -19,6 +21,7 @@ __all__ = [
     "SRSGC",
     "Arbitrary",
     "Bursty",
+    "Compared",
     "Done",
     "Independent",
     "PerRound",
@@ -27,6 +30,10 @@ __all__ = [
     "SequentialRun",
     "SequentialScheme",
     "Tasks",
+    "compare",
+    "make",
+    "names",
+    "register",
     "simulate_sequential",
 ]
 __dir__ = listing(__all__)

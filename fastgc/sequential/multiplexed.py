@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from .._arrays import check_integer
 from ..codes import Code, Uncoded
 from .patterns import Arbitrary, Bursty
-from .scheme import SequentialScheme, State, Tasks, gradient_code
+from .scheme import SequentialScheme, State, Tasks, gradient_code, ladder
 
 __all__ = ["MSGC"]
 
@@ -99,6 +100,13 @@ class MSGC(SequentialScheme):
             f"MSGC({self.n}, burst={model.burst}, window={model.window}, "
             f"stragglers={model.stragglers}{coded})"
         )
+
+    @classmethod
+    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:  # noqa: D102
+        for burst in range(1, delay + 1):
+            for window in range(burst + 1, delay + 3 - burst):
+                for stragglers in ladder(n):
+                    yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def tasks(  # noqa: D102
         self, state: State, live: Sequence[int], silent: NDArray[np.int64]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from .._arrays import check_integer
 from ..codes import Code
 from .patterns import Bursty
-from .scheme import SequentialScheme, State, Tasks, gradient_code
+from .scheme import SequentialScheme, State, Tasks, gradient_code, ladder
 
 __all__ = ["SRSGC"]
+
+_WINDOWS = (1, 2, 3)  # that are tried, in bursts, and one round more
 
 
 class SRSGC(SequentialScheme):
@@ -96,6 +99,13 @@ class SRSGC(SequentialScheme):
             f"SRSGC({self.n}, burst={model.burst}, window={model.window}, "
             f"stragglers={model.stragglers}, code={self.parts[0]!r})"
         )
+
+    @classmethod
+    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:  # noqa: D102
+        for burst in range(1, delay + 1):
+            for window in (x * burst + 1 for x in _WINDOWS):
+                for stragglers in ladder(n):
+                    yield {"burst": burst, "window": window, "stragglers": stragglers}
 
     def tasks(  # noqa: D102
         self, state: State, live: Sequence[int], silent: NDArray[np.int64]

@@ -9,8 +9,8 @@ part is the one that its code says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,6 +100,22 @@ class SequentialScheme:
 
     # what schemes say
 
+    @classmethod
+    def choices(cls, n: int, delay: int) -> Iterator[dict[str, Any]]:
+        """Arguments beside n that are worth a try, where nobody says which (`compare`).
+
+        Default: none, once.
+
+        Parameters
+        ----------
+        n : int
+            Workers.
+        delay : int
+            Rounds after which jobs are to be done at the latest; schemes that take more are left
+            out by who asks.
+        """
+        yield {}
+
     def tasks(self, state: State, live: Sequence[int], silent: NDArray[np.int64]) -> Tasks:
         """What workers do in a round.
 
@@ -169,6 +185,7 @@ class Schedule:
         self._live: list[int] = []
         self._silent = np.zeros(scheme.n, dtype=np.int64)
         self._tasks: Tasks | None = None
+        self._places = np.empty((scheme.n, scheme.slots), dtype=np.int64)  # of them in the state
 
     @property
     def jobs(self) -> list[int]:
@@ -197,8 +214,11 @@ class Schedule:
             raise RuntimeError(f"round {self.round} has begun: end it before the next one")
         if job:
             self._live = [0, *self._live]
-        self._tasks = self.scheme.tasks(self._state, self._live, self._silent)
-        return self._tasks
+        tasks = self._tasks = self.scheme.tasks(self._state, self._live, self._silent)
+        _, parts, n = self._state.shape
+        place = (tasks.age * parts + tasks.part) * n + np.arange(n)[:, np.newaxis]
+        self._places = np.where(tasks.age >= 0, place, -1)
+        return tasks
 
     def enough(self, came: ArrayLike) -> bool:
         """Whether the round may end if these workers have answered: all jobs can be done in time.
@@ -270,10 +290,8 @@ class Schedule:
         if ((workers < 0) | (workers >= n)).any():
             raise ValueError(f"came must be workers from 0 to {n - 1}, not {workers.tolist()}")
         state = self._state.copy()
-        age, part = self._tasks.age[workers], self._tasks.part[workers]
-        sent = age >= 0
-        who = np.broadcast_to(workers[:, np.newaxis], age.shape)
-        state[age[sent], part[sent], who[sent]] = True
+        sent = self._places[workers]
+        state.reshape(-1)[sent[sent >= 0]] = True
         return state
 
 
@@ -281,6 +299,15 @@ def check_scheme(scheme: object) -> None:
     """Raise TypeError unless it is a scheme."""
     if not isinstance(scheme, SequentialScheme):
         raise TypeError(f"scheme must be one of fastgc.sequential, not {scheme!r}")
+
+
+def ladder(most: int) -> list[int]:
+    """Numbers from 1 to the largest, each about half as large again as the one before."""
+    found, number = [], 1
+    while number < most:
+        found.append(number)
+        number += max(number // 2, 1)
+    return [*found, most] if most > 0 else []
 
 
 def gradient_code(n: int, stragglers: int, code: Callable[..., Code] | None) -> Code:

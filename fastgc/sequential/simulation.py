@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,20 @@ class SequentialRun:
         """Of all rounds, the last ones, in which no job begins, among them, over the jobs."""
         return self.seconds / self.done.size
 
+    @property
+    def standard_error(self) -> float:
+        """Of `seconds_per_job`, estimated from batches of rounds in a row; NaN of few rounds.
+
+        There are about as many batches as rounds in each. What makes a whole batch slow is in it, a
+        drift over the run is not.
+        """
+        count = math.isqrt(self.rounds.size)
+        if count < 3:
+            return math.nan
+        means = [float(batch.mean()) for batch in np.array_split(self.rounds, count)]
+        scale = self.rounds.size / self.done.size
+        return scale * float(np.std(means, ddof=1)) / math.sqrt(count)
+
 
 def simulate_sequential(
     times: ArrayLike,
@@ -53,6 +68,7 @@ def simulate_sequential(
     mu: float = 1.0,
     load_slope: ArrayLike = 0.0,
     at_load: float = 1.0,
+    interrupted: bool = True,
 ) -> SequentialRun:
     """Run a scheme on times of workers, as recorded or drawn.
 
@@ -71,10 +87,13 @@ def simulate_sequential(
     mu : float
         How many times longer than for the fastest worker a round waits for the others at least. 0:
         it ends as soon as it may, as a gradient code's round does.
-    load_slope : float or (workers,) array
+    load_slope : float, or array (workers,) or (rounds, workers)
         Seconds that one partition more takes, where an uncoded scheme has one on each worker.
     at_load : float
         Partitions that `times` are of; 0, if they are of empty rounds.
+    interrupted : bool
+        Whether workers drop what they are at when a round is over, as the paper has it. Otherwise
+        they first finish it, as those of the engines do, and begin with the next round after that.
 
     Returns
     -------
@@ -119,40 +138,48 @@ def simulate_sequential(
             f"{len(seconds)}"
         )
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
-    slope = _slope(load_slope, scheme.n)
+    slope = _slope(load_slope, seconds.shape)
     schedule = scheme.schedule()
     jobs = len(seconds) - scheme.delay
     rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
     stragglers = np.zeros(len(seconds), dtype=np.int64)
     waited = np.zeros(len(seconds), dtype=bool)
+    late = np.zeros(scheme.n)  # seconds until each worker is free
     now = 0.0
     for r, row in enumerate(seconds):
         tasks = schedule.begin(job=r < jobs)
         busy = tasks.age.max(axis=1) >= 0
-        arrival = np.where(busy, row + slope * (_work(scheme, tasks) - at_load), 0.0)
+        took = row + slope[r] * (_work(scheme, tasks) - at_load)
+        arrival = np.where(busy, took, 0.0)
         if arrival.min() < 0:
             raise ValueError(
                 f"times must not be negative, but worker {int(arrival.argmin())} would take "
                 f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
             )
+        arrival[busy] += late[busy]
         rounds[r], waited[r], came = _round(schedule, arrival, busy, mu)
         stragglers[r] = np.count_nonzero(busy & ~came)
+        if not interrupted:
+            # who has not begun with this round when it ends goes on to the next
+            begun = busy & (late <= rounds[r])
+            late = np.maximum(np.where(begun, arrival, late) - rounds[r], 0.0)
         now += rounds[r]
         for job in schedule.end(came):
             done[job] = now
     return SequentialRun(rounds, done, stragglers, waited)
 
 
-def _slope(load_slope: ArrayLike, n: int) -> NDArray[np.float64]:
+def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Of each round and worker."""
     slope = check_reals("load_slope", load_slope)
-    if slope.shape not in ((), (n,)):
+    if slope.shape not in ((), shape[1:], shape):
         raise ValueError(
-            f"load_slope must be a number, or one for each of {n} workers, not an array of shape "
-            f"{slope.shape}"
+            f"load_slope must be a number, or one for each of {shape[1]} workers, or of {shape[0]} "
+            f"rounds and these, not an array of shape {slope.shape}"
         )
     if not (np.isfinite(slope) & (slope >= 0)).all():
         raise ValueError(f"load_slope must be seconds, finite and not negative, not {slope}")
-    return slope
+    return np.broadcast_to(slope, shape)
 
 
 def _work(scheme: SequentialScheme, tasks: Tasks) -> NDArray[np.float64]:
