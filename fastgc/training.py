@@ -185,8 +185,8 @@ def train(
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     evaluate_every = at_least("evaluate_every", evaluate_every, 1)
-    _check_methods("model", model, "partial_gradient", "loss", "error")
-    _check_methods("optimizer", optimizer, "step", "reset")
+    check_methods("model", model, "partial_gradient", "loss", "error")
+    check_methods("optimizer", optimizer, "step", "reset")
     if not isinstance(data, datasets.Dataset | str | os.PathLike):
         raise TypeError(
             "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
@@ -216,7 +216,7 @@ def train(
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
     X, y = dataset.X_train, dataset.y_train
     model = _default_model(code, dataset) if model is None else model
-    measure = _measure(model, dataset)
+    measure = measure_of(model, dataset)
     if code.codes_data and not getattr(model, "quadratic", False):
         raise ValueError(
             f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
@@ -227,9 +227,9 @@ def train(
         check_batch(code, batch, len(X))
         batches = datasets.MiniBatches(batch, seed)
         run = replace(run, batch=batches)
-    optimizer = _default_optimizer(model, X) if optimizer is None else optimizer
+    optimizer = default_optimizer(model, X) if optimizer is None else optimizer
     rate = None if schedule is None else _Rate(optimizer, schedule, rounds)
-    start_at = _start(model, theta0, X.dtype, seed)
+    start_at = start_of(model, theta0, X.dtype, seed)
     form = code.format(model.size, X.dtype, run.message_dtype)
     whole = prepared(model, X, y)
     shards = code.encode_data(*whole)
@@ -385,7 +385,7 @@ def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     return SoftmaxRegression(dataset.features, dataset.classes)
 
 
-def _default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
+def default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
     learning_rate = getattr(model, "learning_rate", None)
     if learning_rate is None:
         raise ValueError(
@@ -395,7 +395,7 @@ def _default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
     return Nesterov(lr=learning_rate(X))
 
 
-def _start(
+def start_of(
     model: Model, theta0: ArrayLike | None, dtype: np.dtype[Any], seed: int
 ) -> NDArray[np.floating[Any]]:
     """Where training starts, as an array of this dtype."""
@@ -470,7 +470,7 @@ class _Rate:
         return check_real(f"schedule({round})", self.schedule(round))
 
 
-def _measure(model: Model, dataset: datasets.Dataset) -> str:
+def measure_of(model: Model, dataset: datasets.Dataset) -> str:
     """What the model's error is, if it is one of such data."""
     measure: str = getattr(model, "measure", MISCLASSIFIED)
     if not isinstance(measure, str):
@@ -502,7 +502,7 @@ def check_batch(code: Code, batch: int, samples: int) -> None:
         )
 
 
-def _check_methods(what: str, given: object, *methods: str) -> None:
+def check_methods(what: str, given: object, *methods: str) -> None:
     """Raise TypeError unless it is None, or an object that has these methods."""
     for method in methods:
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):

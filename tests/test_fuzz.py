@@ -1074,8 +1074,11 @@ REASONS = {
     "SequentialCluster": "starts worker processes, or what an engine does",
     **{
         f"SequentialCluster.{name}": "of worker processes: test_sequential.py"
-        for name in ("clock", "close", "finish", "step")
+        for name in ("clock", "close", "finish", "state", "step")
     },
+    "Schedule.state": "takes nothing",
+    "Schedule.restore": "checks what it is given: test_sequential_training.py",
+    "sequential.train_models": "starts workers; checks: test_sequential_training.py",
     "SequentialRun": "made by sequential.simulate_sequential",
     "Compared": "made by sequential.compare",
     "sequential.names": "takes nothing",

@@ -22,6 +22,9 @@ RUN = {
     "torch": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "5"],
 }
 
+LONG = [pytest.mark.long]  # they take long to start
+RAY, TORCH = (pytest.param(name, marks=LONG) for name in ("ray", "torch"))
+
 # What workers import.
 GRADIENTS = """
 import os
@@ -83,17 +86,23 @@ def trained(scheme, jobs, dtype=np.float64, idle=(), **options):
 
 def launch(tmp_path, engine, source, *arguments):
     """Run a program, whose rank 0 does this, on an engine; returns what it printed."""
+    (tmp_path / "gradients.py").write_text(GRADIENTS)
+    body = textwrap.indent(textwrap.dedent(source), "    ")
+    serve = "getattr(engine, 'serve_all', bool)()"  # of as many clusters as there are
+    (tmp_path / "program.py").write_text(
+        f"{PROGRAM}\nif __name__ == '__main__' and not {serve}:\n{body}"
+    )
+    return started(tmp_path, engine, *arguments)
+
+
+def started(tmp_path, engine, *arguments):
+    """Run program.py, told the engine's name; returns what it printed."""
     if engine == "mpi" and (find_spec("mpi4py") is None or MPIEXEC is None):
         pytest.skip("needs the extra mpi")
     if engine in ("ray", "torch"):
         pytest.importorskip(engine)
-    (tmp_path / "gradients.py").write_text(GRADIENTS)
-    path = tmp_path / "program.py"
-    body = textwrap.indent(textwrap.dedent(source), "    ")
-    serve = "getattr(engine, 'serve_all', bool)()"  # of as many clusters as there are
-    path.write_text(f"{PROGRAM}\nif __name__ == '__main__' and not {serve}:\n{body}")
     job = subprocess.run(
-        [*RUN[engine], str(path), engine, *arguments],
+        [*RUN[engine], str(tmp_path / "program.py"), engine, *arguments],
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -110,7 +119,7 @@ def launch(tmp_path, engine, source, *arguments):
     return job.stdout
 
 
-@pytest.mark.parametrize("engine", ["ray", "mpi", "torch"])
+@pytest.mark.parametrize("engine", [RAY, "mpi", "torch"])
 def test_gradients_are_sums_on_every_engine(engine, tmp_path):
     """Workers are late in turn, and do not drop what they are at when a round is over."""
     out = launch(
@@ -127,7 +136,30 @@ def test_gradients_are_sums_on_every_engine(engine, tmp_path):
     assert out.split() == ["done"]
 
 
-@pytest.mark.parametrize("engine", ["local", "ray", "torch"])
+@pytest.mark.parametrize("engine", ["mpi", TORCH])
+def test_all_ranks_train_several_models(engine, tmp_path):
+    """Those that are not the master get histories without rounds."""
+    (tmp_path / "program.py").write_text(
+        """
+import sys
+import fastgc
+from fastgc.models import SoftmaxRegression
+from fastgc.sequential import MSGC, train_models
+
+scheme = MSGC(4, burst=1, window=2, stragglers=1)
+models = [SoftmaxRegression(64, 10, l2=l2) for l2 in (0.0, 0.1)]
+runs = train_models(scheme, models=models, steps=3, engine=sys.argv[1])
+if runs[0].rounds:
+    for model, run in zip(models, runs):
+        plain = fastgc.train(fastgc.Uncoded(4), model=model, rounds=3, engine="simulated")
+        assert abs(run.theta - plain.theta).max() < 1e-12
+    print([len(run.rounds) for run in runs], flush=True)
+"""
+    )
+    assert started(tmp_path, engine) == "[3, 3]\n"
+
+
+@pytest.mark.parametrize("engine", ["local", RAY, TORCH])
 def test_a_worker_that_dies_makes_up_for_it_when_it_is_back(engine, tmp_path):
     """No other worker has its partition: the job's gradient is exact after the restart only."""
     out = launch(

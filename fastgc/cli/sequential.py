@@ -136,7 +136,7 @@ def sequential(
         given = {
             name
             for name in ("workers", "delays", "rounds", "cost", "unit", "per")
-            if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+            if (how := context.get_parameter_source(name)) and how.name == "COMMANDLINE"
         }
         if recorded is None:
             for option in sorted(given & {"unit", "per"}):

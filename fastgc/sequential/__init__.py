@@ -15,6 +15,7 @@ from .patterns import Arbitrary, Bursty, PerRound
 from .repetition import SRSGC
 from .scheme import Schedule, SequentialScheme, Tasks
 from .simulation import SequentialRun, simulate_sequential
+from .training import train_models
 
 __all__ = [
     "MSGC",
@@ -35,5 +36,6 @@ __all__ = [
     "names",
     "register",
     "simulate_sequential",
+    "train_models",
 ]
 __dir__ = listing(__all__)

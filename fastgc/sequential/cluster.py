@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -86,6 +86,8 @@ class SequentialCluster:
     batch : callable, optional
         ``batch(shard, partition, job)`` gives what `gradient` gets in place of a shard
         (`fastgc.data.MiniBatches`). All who compute a partition must get the same.
+    state : mapping, optional
+        What `state` gave, of a run of the same scheme and size that is to go on.
     **keywords
         Of `fastgc.engines.RoundOptions`: ``delays``, ``seed``, ``timeout``, ``patience``; and those
         of the engine. What the engine takes for one computation (``cost=``) is of all that a worker
@@ -96,7 +98,9 @@ class SequentialCluster:
     schedule : Schedule
         Which jobs are at work.
     report : RoundReport or None
-        Of the last round: who answered, and when.
+        Of the last round that workers had: who answered, and when.
+    tasks : Tasks or None
+        Of the last round: what workers were to compute.
 
     Raises
     ------
@@ -129,6 +133,7 @@ class SequentialCluster:
         engine: str | Callable[..., Cluster] = "local",
         mu: float = 1.0,
         batch: Batch | None = None,
+        state: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
         check_scheme(scheme)
@@ -155,13 +160,19 @@ class SequentialCluster:
         self.scheme = scheme
         self.schedule = scheme.schedule()
         self.report: RoundReport | None = None
+        self.tasks: Tasks | None = None
         self._work = _Work(scheme, gradient, batch, self._size, self._dtype)
         self._models: dict[int, Array] = {}  # parameters of the jobs at work
         self._rounds: dict[int, list[Round]] = {}  # of their parts
+        # what these took, in order: part, worker and message
+        self._taken: dict[int, list[tuple[int, int, Array]]] = {}
         self._skipped = 0  # rounds in which there was nothing to do, of which the engine had none
         self._theta = np.zeros(self._work.parameters, dtype=self._dtype)
         self._carrier = Uncoded(scheme.n)
         self._closed = False
+        if state is not None:
+            self._restore(state)
+            keywords["first_round"] = self.schedule.round - self._skipped
         self._engine = find_engine(engine)(
             self._carrier,
             [_held(scheme, shards, worker) for worker in range(scheme.n)],
@@ -238,16 +249,48 @@ class SequentialCluster:
             done += self.step(None)
         return done
 
+    def state(self) -> dict[str, Any]:
+        """All that a new cluster needs to go on from here, between two rounds.
+
+        Of the jobs at work it has the messages that came, which may be large.
+
+        Returns
+        -------
+        dict
+            Of arrays and lists of numbers, as `fastgc.checkpoint.write` takes them.
+        """
+        state = {"skipped": self._skipped, **self.schedule.state()}
+        for job, theta in self._models.items():
+            taken = self._taken[job]
+            state[f"theta {job}"] = theta
+            state[f"taken {job}"] = [[part, worker] for part, worker, _ in taken]
+            for at, (_, _, message) in enumerate(taken):
+                state[f"message {job} {at}"] = message
+        return state
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; ValueError if it is none of this scheme and size."""
+        try:
+            self.schedule.restore(state)
+            self._skipped = int(state["skipped"])
+            for job in sorted(self.schedule.jobs):
+                theta = state[f"theta {job}"]
+                self._begin(job, check_vector("theta", theta, self._dtype, self._size).copy())
+                for at, (part, worker) in enumerate(state[f"taken {job}"]):
+                    self._take(job, part, worker, state[f"message {job} {at}"])
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"state is of no run of {self.scheme!r} with {self._size} parameters of "
+                f"{self._dtype}: {error}"
+            ) from None
+
     def _step(self, theta: Array | None) -> list[Done]:
         schedule, work = self.schedule, self._work
         tasks = schedule.begin(job=theta is not None)
         number = schedule.round
+        self.tasks = tasks
         if theta is not None:
-            self._models[number] = theta
-            self._rounds[number] = [
-                code.round(self._size, form.gradient_dtype, form.message_dtype)
-                for code, form in zip(self.scheme.parts, work.forms, strict=True)
-            ]
+            self._begin(number, theta)
         busy = np.flatnonzero(tasks.age.max(axis=1) >= 0)
         gathering = _Gathering(schedule, self._carrier, work, self._dtype, busy, self._mu)
         if busy.size:
@@ -260,13 +303,23 @@ class SequentialCluster:
                 zip(tasks.age[worker].tolist(), tasks.part[worker].tolist(), strict=True)
             ):
                 if age >= 0:
-                    message = work.message_of(sent, slot, part)
-                    self._rounds[number - age][part].receive(worker, message)
+                    self._take(number - age, part, worker, work.message_of(sent, slot, part))
         return [self._decode(job) for job in schedule.end(gathering.answered)]
+
+    def _begin(self, job: int, theta: Array) -> None:
+        self._models[job], self._taken[job] = theta, []
+        self._rounds[job] = [
+            code.round(self._size, form.gradient_dtype, form.message_dtype)
+            for code, form in zip(self.scheme.parts, self._work.forms, strict=True)
+        ]
+
+    def _take(self, job: int, part: int, worker: int, message: Array) -> None:
+        self._rounds[job][part].receive(worker, message)
+        self._taken[job].append((part, worker, message))
 
     def _decode(self, job: int) -> Done:
         """The gradient of a job, the sum of its parts'."""
-        del self._models[job]
+        del self._models[job], self._taken[job]
         total = np.zeros(self._size, dtype=self._dtype)
         squared = 0.0
         for part in self._rounds.pop(job):

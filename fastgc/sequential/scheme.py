@@ -9,13 +9,13 @@ part is the one that its code says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_index, check_workers
+from .._arrays import at_least, check_index, check_workers
 from ..codes import Code, FractionalRepetition, ReedSolomon
 
 __all__ = ["Schedule", "SequentialScheme", "Tasks"]
@@ -280,6 +280,57 @@ class Schedule:
         self._tasks = None
         self.round += 1
         return finished
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs to go on from here: arrays, and lists of numbers.
+
+        Raises
+        ------
+        RuntimeError
+            If a round has begun, and is not over.
+        """
+        if self._tasks is not None:
+            raise RuntimeError(f"round {self.round} has begun: end it before it is kept")
+        return {
+            "round": self.round,
+            "live": list(self._live),
+            "came": self._state.copy(),
+            "known": self._known.copy(),
+            "silent": self._silent.copy(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` gave, of the same scheme.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not such; nothing has changed then.
+        """
+        own = self.state()
+        for name, mine in own.items():
+            given = state.get(name)
+            if isinstance(mine, np.ndarray):
+                if not isinstance(given, np.ndarray) or given.dtype != mine.dtype:
+                    raise TypeError(f"{name} of the state must be an array of {mine.dtype}")
+                if given.shape != mine.shape:
+                    raise ValueError(
+                        f"{name} of the state must have shape {mine.shape}, not {given.shape}"
+                    )
+        number = at_least("round of the state", state.get("round"), 0)
+        live = [at_least("an age in live of the state", age, 1) for age in state.get("live", ())]
+        if live != sorted(set(live)) or not all(
+            age <= min(self.scheme.delay, number) for age in live
+        ):
+            raise ValueError(f"live of the state must be ages of jobs, ascending, not {live}")
+        self.round, self._live = number, live
+        self._state, self._known = state["came"].copy(), state["known"].copy()
+        self._silent = state["silent"].copy()
 
     def _after(self, came: ArrayLike) -> State:
         """The state with what these workers sent."""

@@ -1,0 +1,491 @@
+"""Training several models in turn on the same workers, by a scheme that codes across rounds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import data as datasets
+from .._arrays import at_least, check_real
+from ..checkpoint import Checkpoint, describe
+from ..delays.interface import described
+from ..engines import Cluster, find_engine
+from ..engines.worker import asked_of
+from ..errors import CheckpointError
+from ..history import History, Record, record_of
+from ..models import Model, prepared
+from ..optimizers import GCADA, Optimizer
+from ..training import check_methods, default_optimizer, measure_of, start_of
+from .cluster import Done, SequentialCluster
+from .scheme import SequentialScheme, check_scheme
+
+__all__ = ["train_models"]
+
+Array = NDArray[Any]
+
+
+def train_models(
+    scheme: SequentialScheme,
+    data: datasets.Dataset | str | os.PathLike[str] = "digits",
+    *,
+    models: Sequence[Model],
+    optimizers: Sequence[Optimizer] | None = None,
+    steps: int = 150,
+    batch: int | None = None,
+    evaluate_every: int = 1,
+    names: Sequence[str] | None = None,
+    progress: bool = False,
+    callback: Callable[[int, Record], object] | None = None,
+    mu: float = 1.0,
+    engine: str | Callable[..., Cluster] = "local",
+    seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 10,
+    **keywords: Any,
+) -> list[History]:
+    """Train several models in turn, each step a job of a scheme that codes across rounds.
+
+    A step of the next model begins in every round. So there must be one model more than the rounds
+    that a job may take beside its first.
+
+    Parameters
+    ----------
+    scheme : SequentialScheme
+        For so many workers, which are started, and ended again.
+    data : Dataset, "digits" or path
+        As of `fastgc.train`; the same for all models.
+    models : sequence of Model
+        ``scheme.delay + 1`` of them at least, of any sizes.
+    optimizers : sequence of Optimizer, optional
+        One for each model. They get gradients of the mean loss. Default: as of `fastgc.train`.
+    steps : int
+        Gradient steps of each model.
+    batch : int, optional
+        Samples of each partition that a gradient is of, drawn anew for each step of each model.
+        Default: all.
+    evaluate_every : int
+        Steps of a model from one to the next whose loss and test error are computed; the last is
+        one of them.
+    names : sequence of str, optional
+        What to call the runs. Default: the models' types, numbered.
+    progress : bool
+        Show a progress bar (needs ``gradient-coding[cli]``).
+    callback : callable, optional
+        Called with the number of a model, from 0, and each of its records.
+    mu : float
+        As of `SequentialCluster`.
+    engine : str or callable
+        As of `fastgc.train`: in jobs of several ranks all of them call this function, and all but
+        rank 0 get histories without rounds.
+    seed : int
+        Of delays, the data's split, mini-batches and the models' starts.
+    checkpoint : path, optional
+        A folder to keep the run in. If it holds a checkpoint of this very run, training goes on
+        from there: where the same messages come, as in simulated time, to the last bit as it would
+        have gone on.
+    every : int
+        Rounds from one checkpoint to the next; there is one after the last, too. A checkpoint has
+        the messages of all jobs at work, which may be large.
+    **keywords
+        ``delays``, ``timeout`` and ``patience``, as of `fastgc.engines.RoundOptions`.
+
+    Returns
+    -------
+    list of History
+        One for each model. Of a `Record`, `time` counts the seconds of all models together; `wait`
+        those of all rounds that the step took, from its first to the one that it was done with;
+        `decode` all else in the last of these. `received` and `arrivals` are empty.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit: fewer models than the scheme needs, say.
+    CheckpointError
+        If what the folder holds is damaged, or of another run; or if another process has it.
+    NotDecodableError, NonFiniteMessageError, WorkerFailedError, TimeoutError
+        As `SequentialCluster.step` does. No process is left behind.
+    OSError
+        If a checkpoint cannot be written. The one before it stands.
+
+    Examples
+    --------
+    >>> from fastgc.models import SoftmaxRegression
+    >>> from fastgc.sequential import MSGC, train_models
+    >>> scheme = MSGC(6, burst=1, window=2, stragglers=1)
+    >>> models = [SoftmaxRegression(64, 10, l2=l2) for l2 in (0.0, 0.01)]
+    >>> runs = train_models(scheme, models=models, steps=3, engine="simulated")
+    >>> [len(run.rounds) for run in runs]
+    [3, 3]
+    """
+    check_scheme(scheme)
+    steps, every = at_least("steps", steps, 1), at_least("every", every, 1)
+    evaluate_every, seed = at_least("evaluate_every", evaluate_every, 1), at_least("seed", seed, 0)
+    mu = check_real("mu", mu)
+    models = _several("models", models)
+    if len(models) <= scheme.delay:
+        raise ValueError(
+            f"{scheme!r} needs {scheme.delay + 1} models in turn at least, for a job may take "
+            f"{scheme.delay} rounds beside its first, not {len(models)}: give more, or take a "
+            "scheme of a smaller delay"
+        )
+    for model in models:
+        check_methods("a model", model, "partial_gradient", "loss", "error")
+    if optimizers is not None:
+        optimizers = _several("optimizers", optimizers, len(models))
+        if len(set(map(id, optimizers))) < len(optimizers):
+            raise ValueError("optimizers must be an object for each model: one is there twice")
+        for each in optimizers:
+            check_methods("an optimizer", each, "step", "reset")
+            if isinstance(each, GCADA):
+                raise TypeError(
+                    f"{each!r} selects who computes in a round, and here the scheme does: take "
+                    "another optimizer"
+                )
+            for method in ("state", "restore") if checkpoint is not None else ():
+                if not callable(getattr(each, method, None)):
+                    raise TypeError(
+                        "checkpoint asks for optimizers with methods state and restore, as those "
+                        f"of fastgc.optimizers have; {each!r} has no {method}"
+                    )
+    if names is None:
+        names = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
+    names = _several("names", names, len(models))
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, not {callback!r}")
+    if not isinstance(data, datasets.Dataset | str | os.PathLike):
+        raise TypeError(
+            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
+            f"path of a file, not {type(data).__name__}"
+        )
+    delays = keywords.get("delays")
+    start_cluster = find_engine(engine)
+    serve = getattr(start_cluster, "serve", None)
+    about = (repr(scheme), getattr(data, "name", str(data)), described(delays), seed)
+    if serve is not None and serve():
+        return [History(name, *about) for name in names]
+    dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
+    X, y = dataset.X_train, dataset.y_train
+    sizes = [len(part) for part, _ in datasets.partition(X, y, scheme.k)]
+    if batch is not None and (batch := at_least("batch", batch, 1)) > sizes[-1]:
+        raise ValueError(
+            f"batch is {batch}, but the smallest of the {scheme.k} partitions has {sizes[-1]} "
+            "samples"
+        )
+    histories = [
+        History(name, repr(scheme), dataset.name, *about[2:], measure=measure_of(model, dataset))
+        for name, model in zip(names, models, strict=True)
+    ]
+    if optimizers is None:
+        optimizers = [default_optimizer(model, X) for model in models]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        optimizer.reset(start_of(model, None, X.dtype, seed))
+    gradient, shards = _in_turn(models, X, y, scheme.k, batch, seed)
+    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, sizes)
+
+    def start(state: dict[str, Any] | None) -> SequentialCluster:
+        return SequentialCluster(
+            scheme,
+            shards,
+            gradient,
+            gradient.size,
+            X.dtype,
+            engine=engine,
+            mu=mu,
+            state=state,
+            seed=seed,
+            **keywords,
+        )
+
+    with ExitStack() as stack:
+        kept = state = None
+        if checkpoint is not None:
+            what = describe(
+                scheme.parts[0],
+                models,
+                optimizers,
+                dataset,
+                delays,
+                seed,
+                scheme=scheme,
+                **{
+                    f"code of part {part}": code.fingerprint()
+                    for part, code in enumerate(scheme.parts)
+                },
+                mu=mu,
+                batch=batch,
+                steps=steps,
+            )
+            try:
+                kept = stack.enter_context(Checkpoint(checkpoint, what))
+                state = run.resume(kept)
+            except BaseException:
+                if serve is not None:  # other processes wait for a cluster, and its end
+                    start(None).close()
+                raise
+        if run.over and (serve is None or state is None):
+            return run.histories
+        cluster = stack.enter_context(start(state))
+        advance: Callable[[], object] = _ignore
+        if progress and not run.over:
+            from ..progress import task_bar
+
+            advance = stack.enter_context(task_bar("training", run.jobs - run.done))
+        while not run.over:
+            records = run.round(cluster, gradient.size)
+            for number, record in records:
+                advance()
+                if callback is not None:
+                    callback(number, record)
+            if kept is not None:
+                kept.add([[number, asdict(record)] for number, record in records])
+                if run.over or cluster.schedule.round % every == 0:
+                    kept.save(run.state(cluster))
+    return run.histories
+
+
+def _several(what: str, given: Sequence[Any], count: int | None = None) -> list[Any]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{what} must be a sequence, one for each model, not {given!r}")
+    if count is not None and len(given) != count:
+        raise ValueError(f"{what} must be one for each of {count} models, not {len(given)}")
+    return list(given)
+
+
+def _ignore() -> None:
+    """Show nothing."""
+
+
+class _InTurn:
+    """The gradient of whichever model a job is of: job j is of model j modulo their number.
+
+    Parameters and gradients of smaller models have zeros at their ends.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        data: Sequence[int],
+        batches: datasets.MiniBatches | None,
+    ) -> None:
+        self._models, self._data, self._batches = models, data, batches
+        self._sizes = [model.size for model in models]
+        self.size = max(self._sizes)
+        self._asked = [asked_of(model.partial_gradient) for model in models]
+
+    def __call__(
+        self, theta: Array, shard: Sequence[Any], out: Array, *, partition: int, round: int
+    ) -> None:
+        turn = round % len(self._models)
+        p, part = self._sizes[turn], shard[self._data[turn]]
+        if self._batches is not None:
+            part = self._batches(part, partition, round)
+        told = {"partition": partition, "round": round}
+        told = {name: told[name] for name in self._asked[turn]}
+        self._models[turn].partial_gradient(theta[:p], part, out[:p], **told)
+        out[p:] = 0
+
+
+def _in_turn(
+    models: Sequence[Model], X: Any, y: Any, k: int, batch: int | None, seed: int
+) -> tuple[_InTurn, list[list[Any]]]:
+    """The gradient of all models, and the shards: of each partition, the data that models take."""
+    different: list[tuple[Any, Any]] = []
+    of: list[int] = []  # which of them each model takes
+    for model in models:
+        whole = prepared(model, X, y)
+        same = [at for at, other in enumerate(different) if all(map(_alike, whole, other))]
+        if not same:
+            different.append(whole)
+        of.append(same[0] if same else len(different) - 1)
+    cut = [datasets.partition(*whole, k) for whole in different]
+    shards = [[parts[j] for parts in cut] for j in range(k)]
+    batches = None if batch is None else datasets.MiniBatches(batch, seed)
+    return _InTurn(models, of, batches), shards
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two arrays hold the same; of others, whether they are the same."""
+    if one is other or not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+        return one is other
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+@dataclass
+class _Spent:
+    """What a job at work has taken so far."""
+
+    wait: float = 0.0
+    survivors: list[int] = field(default_factory=list)
+    messages: int = 0
+    downloads: int = 0
+    samples: int = 0
+
+
+class _Run:
+    """Models, their optimizers and histories, and the jobs at work."""
+
+    def __init__(
+        self,
+        scheme: SequentialScheme,
+        models: Sequence[Any],
+        optimizers: Sequence[Any],
+        dataset: datasets.Dataset,
+        histories: list[History],
+        steps: int,
+        evaluate_every: int,
+        batch: int | None,
+        sizes: Sequence[int],
+    ) -> None:
+        self._models, self._optimizers, self._dataset = models, optimizers, dataset
+        self.histories, self._evaluate_every, self._batch = histories, evaluate_every, batch
+        self._steps, self._k = steps, scheme.k
+        self.jobs, self.done = steps * len(models), 0
+        self._elapsed, self._deaths = 0.0, 0
+        self._spent: dict[int, _Spent] = {}
+        computed = np.full(scheme.k, batch) if batch is not None else np.array(sizes)
+        # samples of each part on each worker
+        self._samples = np.array(
+            [
+                [
+                    computed[scheme.partitions(part).start + code.partitions(worker)].sum()
+                    for worker in range(scheme.n)
+                ]
+                for part, code in enumerate(scheme.parts)
+            ]
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether all steps of all models are done."""
+        return self.done == self.jobs
+
+    def round(self, cluster: SequentialCluster, size: int) -> list[tuple[int, Record]]:
+        """Run a round; the steps that are done with it, by their models."""
+        number = cluster.schedule.round
+        theta = None
+        if number < self.jobs:
+            self._spent[number] = _Spent()
+            point = self._optimizers[number % len(self._models)].point
+            theta = np.zeros(size, dtype=point.dtype)
+            theta[: point.size] = point
+        began = cluster.clock()
+        done = cluster.step(theta)
+        waited = self._note(cluster, number)
+        for each in done:
+            self._update(each)
+        ended = cluster.clock()
+        self._elapsed += ended - began
+        rest = max(ended - began - waited, 0.0)
+        records = [self._record(each, rest, cluster) for each in done]
+        self.done += len(done)
+        return records
+
+    def _note(self, cluster: SequentialCluster, number: int) -> float:
+        """Take down what a round took for the jobs at work; the seconds that it waited."""
+        tasks, report = cluster.tasks, cluster.report
+        assert tasks is not None
+        asked = tasks.age >= 0
+        if not asked.any() or report is None:  # the engine had no such round
+            return 0.0
+        for job, spent in self._spent.items():
+            spent.wait += report.wait_seconds
+            mine = tasks.age == number - job
+            workers, slots = np.nonzero(mine)
+            spent.samples += int(self._samples[tasks.part[workers, slots], workers].sum())
+            spent.downloads += int(np.count_nonzero(mine.any(axis=1)))
+            for worker in report.survivors.tolist():
+                sent = int(np.count_nonzero(mine[worker]))
+                spent.messages += sent
+                if sent and worker not in spent.survivors:
+                    spent.survivors.append(worker)
+        return report.wait_seconds
+
+    def _update(self, done: Done) -> None:
+        """Let a model step, by its gradient."""
+        turn, N = done.job % len(self._models), len(self._dataset.X_train)
+        model, optimizer = self._models[turn], self._optimizers[turn]
+        gradient = done.gradient[: model.size]
+        if self._batch is not None:
+            gradient *= N / (self._batch * self._k)
+        add_regularisation = getattr(model, "add_regularisation", None)
+        if add_regularisation is not None:
+            add_regularisation(optimizer.point, gradient)
+        gradient /= N
+        optimizer.step(gradient)
+
+    def _record(self, done: Done, rest: float, cluster: SequentialCluster) -> tuple[int, Record]:
+        turn, step = done.job % len(self._models), done.job // len(self._models) + 1
+        spent, report = self._spent.pop(done.job), cluster.report
+        record = Record(
+            step,
+            self._elapsed,
+            spent.wait,
+            rest,
+            tuple(spent.survivors),
+            spent.messages,
+            0,
+            math.nan,
+            math.nan,
+            downloads=spent.downloads,
+            uploads=spent.messages,
+            samples=spent.samples,
+            deaths=self._deaths + (report.deaths if report is not None else 0),
+            residual=done.residual,
+            evaluated=False,
+        )
+        history = self.histories[turn]
+        if step == self._steps or step % self._evaluate_every == 0:
+            model, theta, data = self._models[turn], self._optimizers[turn].theta, self._dataset
+            record = replace(
+                record,
+                loss=model.loss(theta, data.X_train, data.y_train),
+                test_error=model.error(theta, data.X_test, data.y_test),
+                evaluated=True,
+            )
+        history.rounds.append(record)
+        history.theta = self._optimizers[turn].theta.copy()
+        return turn, record
+
+    def state(self, cluster: SequentialCluster) -> dict[str, Any]:
+        """All that a checkpoint has to hold."""
+        held: dict[str, Any] = {f"run {name}": each for name, each in cluster.state().items()}
+        for number, optimizer in enumerate(self._optimizers):
+            held |= {f"model {number} {name}": e for name, e in optimizer.state().items()}
+        deaths = cluster.report.deaths if cluster.report is not None else 0
+        held["elapsed"], held["deaths"] = self._elapsed, self._deaths + deaths
+        held["spent"] = [[job, asdict(each)] for job, each in self._spent.items()]
+        return held
+
+    def resume(self, kept: Checkpoint) -> dict[str, Any] | None:
+        """Go on from a checkpoint; the cluster's state, or None of a run that begins."""
+        if kept.state is None:
+            return None
+        held = kept.state
+        try:
+            for number, optimizer in enumerate(self._optimizers):
+                optimizer.restore(_under(held, f"model {number} "))
+            self._elapsed, self._deaths = float(held["elapsed"]), int(held["deaths"])
+            self._spent = {int(job): _Spent(**each) for job, each in held["spent"]}
+            for line in kept.lines:
+                for turn, row in line:
+                    self.histories[turn].rounds.append(record_of(row))
+                    self.done += 1
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint is of no run of several models: {error}"
+            ) from None
+        for history, optimizer in zip(self.histories, self._optimizers, strict=True):
+            history.theta = optimizer.theta.copy()
+        kept.state, kept.lines = None, []  # which may be large
+        return _under(held, "run ")
+
+
+def _under(held: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): e for name, e in held.items() if name.startswith(prefix)}

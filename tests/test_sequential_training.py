@@ -1,0 +1,305 @@
+"""Several models trained in turn, and runs of schemes that go on after their process has ended."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from worker_processes import pids
+
+import fastgc
+from fastgc import data, delays
+from fastgc.engines import conformance
+from fastgc.errors import CheckpointError
+from fastgc.models import LeastSquares, SoftmaxRegression
+from fastgc.optimizers import GCADA, SGD, AMSGrad, Nesterov
+from fastgc.sequential import MSGC, SRSGC, Independent, Schedule, SequentialCluster, train_models
+
+pytestmark = pytest.mark.any_backend
+
+SCHEMES = {
+    "m-sgc": lambda: MSGC(4, burst=1, window=3, stragglers=2, code=fastgc.ReedSolomon),
+    "m-sgc, B = 2": lambda: MSGC(4, burst=2, window=3, stragglers=1),
+    "sr-sgc": lambda: SRSGC(4, burst=2, window=3, stragglers=3),
+    "independent": lambda: Independent(fastgc.BinaryCode(4, stragglers=1)),
+}
+LATE = delays.Exponential(0.1)
+
+
+def small(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((130, 5)).astype(dtype)
+    y = (X[:, :3] + rng.standard_normal((130, 3))).argmax(axis=1)
+    return data.Dataset("small", X[:100], y[:100], X[100:], y[100:])
+
+
+def several():
+    return [
+        SoftmaxRegression(5, 3),
+        LeastSquares(5, 3),  # takes other data
+        SoftmaxRegression(5, 3, l2=0.1, bias=False),  # has fewer parameters
+        SoftmaxRegression(5, 3),
+    ]
+
+
+def rates():
+    return [Nesterov(lr=0.5), SGD(lr=0.1), AMSGrad(lr=0.05), SGD(lr=1.0)]
+
+
+def trained(scheme, dtype=np.float64, **options):
+    given = {"steps": 9, "engine": "simulated", "delays": LATE, "mu": 0.2} | options
+    return train_models(scheme, small(dtype), models=several(), optimizers=rates(), **given)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_each_model_is_trained_as_if_it_were_alone(name, dtype):
+    seen = []
+    runs = trained(SCHEMES[name](), dtype, callback=lambda number, r: seen.append((number, r)))
+    for number, (run, model, method) in enumerate(zip(runs, several(), rates(), strict=True)):
+        alone = fastgc.train(
+            fastgc.Uncoded(4), small(dtype), model=model, optimizer=method, rounds=9,
+            engine="simulated",
+        )  # fmt: skip
+        assert run.theta.dtype == dtype
+        assert run.theta.shape == (model.size,)
+        assert run.theta == pytest.approx(alone.theta, abs=1e3 * np.finfo(dtype).eps)
+        for mine, its in zip(run.rounds, alone.rounds, strict=True):
+            assert mine.round == its.round
+            assert mine.loss == pytest.approx(its.loss, rel=1e4 * np.finfo(dtype).eps)
+        assert [r for at, r in seen if at == number] == run.rounds
+        times = [r.time for r in run.rounds]
+        assert times == sorted(times)
+        assert run.measure == alone.measure
+
+
+def test_records_say_what_a_step_took():
+    """Of one job a round all is known by hand: W - 1 + B = 2 rounds, 4 workers, all answer."""
+    scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    each = Half()
+    [first, second] = train_models(
+        scheme, small(), models=several()[:2], steps=3, engine="simulated", delays=each, mu=0.0
+    )
+    assert [r.time for r in first.rounds] == pytest.approx([1.0, 2.0, 3.0])
+    assert [r.time for r in second.rounds] == pytest.approx([1.5, 2.5, 3.5])
+    for record in (*first.rounds, *second.rounds):
+        assert record.wait == pytest.approx(1.0)
+        assert (record.downloads, record.stale, record.deaths) == (8, 0, 0)
+    # of the last job all answer in its first round, where another waits for a coded part
+    parts = [len(part) for part, _ in data.partition(small().X_train, small().y_train, scheme.k)]
+    uncoded, coded = sum(parts[:8]), 2 * sum(parts[8:])
+    assert first.rounds[1].samples == uncoded + coded
+    assert first.rounds[1].messages <= 8
+
+
+class Half:
+    per = "round"
+
+    def sample(self, round, workers, seed):
+        return np.full(workers, 0.5)
+
+
+def test_mini_batches_are_those_of_a_models_own_step():
+    """As drawn by the number of the job, and of the same mean as the whole gradient."""
+    scheme, dataset = SCHEMES["m-sgc"](), small()
+    models = several()[:1] * 3
+    runs = train_models(
+        scheme, dataset, models=models, optimizers=[SGD(lr=0.5) for _ in models], steps=2,
+        batch=3, engine="simulated", seed=5,
+    )  # fmt: skip
+    shards = data.partition(dataset.X_train, dataset.y_train, scheme.k)
+    draw = data.MiniBatches(3, 5)
+    for number, run in enumerate(runs):
+        theta = np.zeros(models[0].size)
+        for job in (number, number + 3):
+            total, part = np.zeros_like(theta), np.empty_like(theta)
+            for j, shard in enumerate(shards):
+                models[0].partial_gradient(theta, draw(shard, j, job), part)
+                total += part
+            theta -= 0.5 * total / (3 * scheme.k)
+        assert run.theta == pytest.approx(theta, abs=1e-12)
+        assert {record.samples % 3 for record in run.rounds} == {0}
+
+
+# ------------------------------------------------------------------------------------ checkpoints
+
+
+class Stop(Exception):
+    """Ends a run."""
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_that_was_ended_goes_on_to_the_last_bit(name, every, tmp_path):
+    whole = trained(SCHEMES[name](), batch=3)
+    for after in (1, 5, 2, 8, 3):
+        seen = []
+
+        def stop(number, record, seen=seen, after=after):
+            seen.append(number)
+            if len(seen) == after:
+                raise Stop
+
+        with pytest.raises(Stop):
+            trained(
+                SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every, callback=stop
+            )
+    runs = trained(SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every)
+    again = trained(SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every)
+    for each in (runs, again):
+        for run, its in zip(each, whole, strict=True):
+            assert run.theta.tobytes() == its.theta.tobytes()
+            assert list(map(repr, run.rounds)) == list(map(repr, its.rounds))
+            assert [r.loss for r in run.rounds] == [r.loss for r in its.rounds]
+            assert [r.samples for r in run.rounds] == [r.samples for r in its.rounds]
+
+
+def test_checkpoints_of_other_runs_are_refused(tmp_path):
+    folder = tmp_path / "run"
+    trained(SCHEMES["m-sgc"](), checkpoint=folder)
+    for change in ({"steps": 10}, {"mu": 0.5}, {"seed": 1}, {"batch": 2}):
+        with pytest.raises(CheckpointError, match="of another run"):
+            trained(SCHEMES["m-sgc"](), checkpoint=folder, **change)
+    with pytest.raises(CheckpointError, match="of another run"):
+        trained(SCHEMES["sr-sgc"](), checkpoint=folder)
+    with pytest.raises(CheckpointError, match="of another run"):
+        fastgc.train(fastgc.Uncoded(4), small(), rounds=1, engine="simulated", checkpoint=folder)
+
+
+def test_a_cluster_goes_on_from_its_state():
+    """After rounds without work, of which engines have none, too; on another engine as well."""
+    scheme = SRSGC(4, burst=2, window=3, stragglers=3)
+    rng = np.random.default_rng(1)
+    shards, thetas = list(rng.standard_normal((scheme.k, 3))), rng.standard_normal((12, 3))
+    options = {"engine": "simulated", "delays": LATE, "mu": 0.0}
+
+    def cluster(**more):
+        return SequentialCluster(scheme, shards, conformance.curved, 3, **options | more)
+
+    with cluster() as one:
+        whole = [one.step(None if i in (3, 4, 5) else theta) for i, theta in enumerate(thetas)]
+        whole.append(one.finish())
+    for cut in range(13):
+        with cluster() as one:
+            begun = [one.step(None if i in (3, 4, 5) else thetas[i]) for i in range(cut)]
+            state = one.state()
+        if cut == 6:
+            assert state["skipped"] > 0
+        with cluster(state=state) as other:
+            rest = [
+                other.step(None if i in (3, 4, 5) else thetas[i]) for i in range(cut, len(thetas))
+            ]
+            rest.append(other.finish())
+        for mine, its in zip([*begun, *rest], whole, strict=True):
+            assert [(d.job, d.gradient.tobytes()) for d in mine] == [
+                (d.job, d.gradient.tobytes()) for d in its
+            ]
+    with cluster(engine="local", delays=None, state=state) as other:
+        assert [d.job for d in other.finish()] == [d.job for d in whole[-1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"came": np.zeros((2, 1, 5), dtype=bool)}, "came of the state must have shape"),
+        ({"silent": [0] * 4}, "silent of the state must be an array"),
+        ({"live": [1, 1]}, "live of the state"),
+        ({"live": [7]}, "live of the state"),
+        ({"round": -1}, "round of the state"),
+        ({"theta 2": np.zeros(2)}, "theta"),
+        ({"taken 2": [[5, 0]]}, "of no run of"),
+        ({"skipped": None}, "of no run of"),
+    ],
+)
+def test_states_of_no_run_are_refused(change, says):
+    scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    shards = [1.0] * scheme.k
+
+    def cluster(**more):
+        return SequentialCluster(scheme, shards, np.multiply, 3, engine="simulated", **more)
+
+    with cluster() as one:
+        for _ in range(3):
+            one.step(np.ones(3))
+        state = one.state()
+    assert state["live"] == [1]
+    cluster(state=state).close()
+    with pytest.raises(ValueError, match=says):
+        cluster(state=state | change)
+    with pytest.raises(ValueError, match="of no run of"):
+        SequentialCluster(
+            SRSGC(5, burst=1, window=2, stragglers=2), [1.0] * 5, np.multiply, 3,
+            engine="simulated", state=state,
+        )  # fmt: skip
+
+
+def test_a_schedule_is_kept_between_rounds():
+    schedule = Schedule(MSGC(4, burst=1, window=2, stragglers=1))
+    schedule.begin()
+    with pytest.raises(RuntimeError, match="end it before it is kept"):
+        schedule.state()
+
+
+# ----------------------------------------------------------------------------------------- deaths
+
+
+def test_a_worker_that_dies_on_the_way_changes_no_gradient(tmp_path):
+    scheme = MSGC(4, burst=1, window=2, stragglers=1)
+    killed = []
+
+    def kill(number, record):
+        if len(killed) < 2 and record.round in (3, 6) and number == 0:
+            [victim] = pids(len(killed) + 1)
+            killed.append(victim)
+            os.kill(victim, signal.SIGKILL)
+
+    runs = train_models(
+        scheme, small(), models=several()[:2], optimizers=rates()[:2], steps=12, callback=kill,
+        patience=100.0, timeout=100.0, checkpoint=tmp_path / "run",
+    )  # fmt: skip
+    assert len(killed) == 2
+    assert runs[0].rounds[-1].deaths == 2
+    for run, model, method in zip(runs, several()[:2], rates()[:2], strict=True):
+        alone = fastgc.train(
+            fastgc.Uncoded(4), small(), model=model, optimizer=method, rounds=12,
+            engine="simulated",
+        )  # fmt: skip
+        assert run.theta == pytest.approx(alone.theta, abs=1e-12)
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scheme": fastgc.Uncoded(4)}, "one of fastgc.sequential"),
+        ({"models": several()[:1]}, "needs 2 models in turn at least"),
+        ({"models": several()[0]}, "models must be a sequence"),
+        ({"models": [None, None]}, "a model must be an object|NoneType"),
+        ({"models": [1, 2]}, "method partial_gradient"),
+        ({"optimizers": [SGD(lr=1.0)]}, "one for each of 2 models, not 1"),
+        ({"optimizers": [SGD(lr=1.0)] * 2}, "one is there twice"),
+        ({"optimizers": [GCADA(4), SGD(lr=1.0)]}, "here the scheme does"),
+        ({"names": ["one"]}, "names must be one for each"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"batch": 50}, "the smallest of the 12 partitions has 8"),
+        ({"data": 3}, "data must be"),
+        ({"mu": -1.0}, "mu must be"),
+        ({"callback": 3}, "callback must be callable"),
+        ({"verify": True}, "no option 'verify'"),
+        ({"engine": "cloud"}, "unknown engine"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(change, says, tmp_path):
+    given = {
+        "scheme": MSGC(4, burst=1, window=2, stragglers=1),
+        "data": small(),
+        "models": several()[:2],
+        "engine": "simulated",
+        "checkpoint": None,
+    } | change
+    with pytest.raises((TypeError, ValueError), match=says):
+        train_models(given.pop("scheme"), given.pop("data"), **given)
+    assert list(Path(tmp_path).iterdir()) == []
