@@ -295,7 +295,6 @@ class Schedule:
             "round": self.round,
             "live": list(self._live),
             "came": self._state.copy(),
-            "known": self._known.copy(),
             "silent": self._silent.copy(),
         }
 
@@ -329,7 +328,8 @@ class Schedule:
         ):
             raise ValueError(f"live of the state must be ages of jobs, ascending, not {live}")
         self.round, self._live = number, live
-        self._state, self._known = state["came"].copy(), state["known"].copy()
+        self._state = state["came"].copy()
+        self._known[:] = False  # what can be decoded by now is found out again
         self._silent = state["silent"].copy()
 
     def _after(self, came: ArrayLike) -> State:

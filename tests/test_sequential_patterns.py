@@ -1,0 +1,144 @@
+"""What schemes promise, at sizes beyond those that can be tried exhaustively.
+
+Patterns of stragglers are drawn from the models that schemes say they tolerate. Then no round
+waits, no job is late, and gradients are those of all data. tests/test_sequential.py has all
+patterns of few workers.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgc
+from fastgc.engines import conformance
+from fastgc.sequential import MSGC, SRSGC, Arbitrary, Independent, PerRound, SequentialCluster
+
+pytestmark = pytest.mark.any_backend
+
+ROUNDS = 14
+
+
+@st.composite
+def schemes(draw):
+    """A scheme of up to 12 workers, and the models of patterns that it is made for."""
+    n = draw(st.integers(2, 12))
+    kind = draw(st.sampled_from(["m", "sr", "independent"]))
+    stragglers = draw(st.integers(0, n))
+    if kind == "independent":
+        s = min(stragglers, n - 1)
+        make = draw(st.sampled_from([fastgc.ReedSolomon, fastgc.CyclicRepetition]))
+        return Independent(make(n, stragglers=s)), [PerRound(s)], 0
+    code = draw(st.sampled_from([None, fastgc.ReedSolomon, fastgc.CyclicRepetition]))
+    burst = draw(st.integers(1, 3))
+    if kind == "m":
+        window = draw(st.integers(burst + 1, 5))
+        scheme = MSGC(n, burst=burst, window=window, stragglers=stragglers, code=code)
+        models = [scheme.model, Arbitrary(burst, window + burst - 1, stragglers)]
+        return scheme, models, window - 2 + burst
+    window = draw(st.integers(1, 3)) * burst + 1
+    stragglers = min(stragglers, n - 1)  # a code for n stragglers there is not
+    scheme = SRSGC(n, burst=burst, window=window, stragglers=stragglers, code=code)
+    return scheme, [scheme.model, PerRound(scheme.s)], burst
+
+
+def drawn(data, model, n, rounds):
+    """A pattern of the model with as many stragglers as it admits, added in a drawn order."""
+    pattern = np.zeros((rounds, n), dtype=bool)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    density = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
+    places = rng.permutation(rounds * n)[: round(density * rounds * n)]
+    if data.draw(st.booleans()):  # round by round, so that bursts are long
+        places.sort()
+    for place in places.tolist():
+        at = divmod(place, n)
+        pattern[at] = True
+        if not model.admits(pattern):
+            pattern[at] = False
+    return pattern
+
+
+class Late:
+    """Stragglers of a pattern are late by more than any round waits; nobody is after its end."""
+
+    per = "round"
+
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+    def sample(self, round, workers, seed):
+        late = self.pattern[round] if round < len(self.pattern) else np.zeros(workers, dtype=bool)
+        return np.where(late, 1e6, 1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_round_waits_and_no_job_is_late(data):
+    scheme, models, delay = data.draw(schemes())
+    assert scheme.delay == delay
+    model = data.draw(st.sampled_from(models))
+    pattern = drawn(data, model, scheme.n, ROUNDS)
+    assert model.admits(pattern)
+    schedule = scheme.schedule()
+    done = []
+    for stragglers in pattern:
+        schedule.begin()
+        assert schedule.enough(~stragglers)
+        done += [(job, schedule.round - 1) for job in schedule.end(~stragglers)]
+        assert all(schedule.round - job <= delay for job in schedule.jobs)
+    assert all(job <= last <= job + delay for job, last in done)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_gradients_are_exact_whatever_straggles(data):
+    """On an engine: rounds last as long as the fastest worker's wait, and no straggler is used."""
+    scheme, models, delay = data.draw(schemes())
+    pattern = drawn(data, data.draw(st.sampled_from(models)), scheme.n, ROUNDS)
+    p = 3
+    rng = np.random.default_rng(0)
+    shards = list(rng.standard_normal((scheme.k, p)))
+    thetas = rng.standard_normal((ROUNDS - delay, p))
+    done = []
+    with SequentialCluster(
+        scheme, shards, conformance.curved, p, engine="simulated", delays=Late(pattern), mu=1.0
+    ) as cluster:
+        for theta in [*thetas, *[None] * delay]:
+            late = pattern[cluster.schedule.round]
+            done += cluster.step(theta)
+            busy = cluster.tasks.age.max(axis=1) >= 0
+            # at the end there may be rounds without work, of which the engine has none
+            if not cluster.state()["skipped"] and not late[busy].all():
+                assert not late[cluster.report.survivors].any()
+                assert cluster.report.wait_seconds <= 2.0
+    assert sorted(each.job for each in done) == list(range(len(thetas)))
+    for each in done:
+        truth = sum(np.sin(thetas[each.job]) * shard for shard in shards)
+        # cyclic repetition of 12 workers loses some digits
+        np.testing.assert_allclose(each.gradient, truth, atol=1e-6 * np.abs(shards).sum())
+
+
+@pytest.mark.parametrize("burst", [1, 2, 3])
+def test_the_delay_is_no_longer_than_it_must_be(burst):
+    """A burst of B in the last uncoded rounds has the job take all T rounds beside its first."""
+    n = 6
+    for window in (burst + 1, burst + 2):
+        scheme = MSGC(n, burst=burst, window=window, stragglers=2)
+        schedule = scheme.schedule()
+        ended = {}
+        for number in range(scheme.delay + 3):
+            schedule.begin()
+            came = np.ones(n, dtype=bool)
+            came[0] = number not in range(window - 1 - burst, window - 1)
+            assert schedule.enough(came)
+            ended |= dict.fromkeys(schedule.end(came), number)
+        assert ended[0] == scheme.delay == window - 2 + burst
+    scheme = SRSGC(n, burst=burst, window=burst + 1, stragglers=4, code=fastgc.ReedSolomon)
+    schedule = scheme.schedule()
+    ended = {}
+    for number in range(burst + 1):
+        schedule.begin()
+        came = np.ones(n, dtype=bool)
+        came[: 4 if number == 0 else 0] = False
+        ended |= dict.fromkeys(schedule.end(came), number)
+    assert ended[0] == scheme.delay == burst
