@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ __all__ = [
     "equal_error",
     "equal_loss",
     "read_json",
+    "round_rows",
     "write_json",
 ]
 __dir__ = listing(__all__)
@@ -163,6 +164,9 @@ class History:
     message_counts : tuple of int
         Messages that each worker sends in a round, which say who sent a message of which number.
         Empty if that is not known, as of files that earlier versions wrote.
+    load : float
+        The mean load of workers times n / k: how many times they compute together what one process
+        would. 1 without a code. NaN if that is not known.
     """
 
     name: str
@@ -174,6 +178,7 @@ class History:
     theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
     measure: str = MISCLASSIFIED
     message_counts: tuple[int, ...] = ()
+    load: float = math.nan
 
     def __repr__(self) -> str:
         said = ", ".join(f"{what} {value}" for what, value in self._told())
@@ -213,6 +218,17 @@ class History:
     def seconds_to(self, test_error: float) -> float:
         """Seconds of training until the test error was this low; inf if it never was."""
         return next((r.time for r in self.rounds if r.test_error <= test_error), np.inf)
+
+    def loss_at(self, time: float) -> float:
+        """Training loss that was last evaluated within so many seconds; NaN if none was."""
+        known = [r.loss for r in self.rounds if r.evaluated and r.time <= time]
+        return known[-1] if known else math.nan
+
+    def left_out(self) -> float:
+        """Root mean square of `Record.residual` over all rounds; NaN if there is none."""
+        if not self.rounds:
+            return math.nan
+        return math.sqrt(np.mean([r.residual**2 for r in self.rounds]))
 
     def spent(self, loss: float) -> Spent | None:
         """What it took until the training loss was this low; None if it never was."""
@@ -281,6 +297,34 @@ def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
         file.write("\n")
 
 
+def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:
+    """One row for each round of runs, with the run's name and load: for tables and data frames.
+
+    Yields
+    ------
+    dict
+        ``run``, ``load``, and of `Record` what is a number: tuples as their lengths, ``workers``
+        for the survivors. NaN stands for what was not computed.
+
+    Examples
+    --------
+    >>> import csv
+    >>> rows = list(round_rows(histories))  # doctest: +SKIP
+    >>> writer = csv.DictWriter(file, rows[0])  # doctest: +SKIP
+    """
+    for history in histories:
+        for r in history.rounds:
+            row = asdict(r)
+            row = {name: value for name, value in row.items() if not isinstance(value, tuple)}
+            yield {
+                "run": history.name,
+                "load": history.load,
+                **row,
+                "workers": len(r.survivors),
+                "corrupt": len(r.corrupt),
+            }
+
+
 def read_json(path: str | os.PathLike[str]) -> list[History]:
     """Runs that `write_json` has written; parameters are not among what it writes.
 
@@ -298,6 +342,7 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
                         | {
                             "rounds": [record_of(row) for row in each["rounds"]],
                             "message_counts": tuple(each.get("message_counts", ())),
+                            "load": _load_of(each),
                         }
                     )
                 )
@@ -310,6 +355,16 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
             return histories
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError(f"{path} holds no history of runs of training") from None
+
+
+def _load_of(listed: dict[str, Any]) -> float:
+    """The load of a run, of what JSON made of it; TypeError if it is none."""
+    load = listed.get("load")
+    if load is None:
+        return math.nan
+    if isinstance(load, bool) or not isinstance(load, int | float):
+        raise TypeError
+    return float(load)
 
 
 def equal_loss(histories: Sequence[History]) -> float:

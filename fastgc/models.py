@@ -528,6 +528,30 @@ class _Quadratic(_Linear):
         """
         least_squares_gradient(theta, *shard, out=out)
 
+    def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def optimum(self, X: Array, y: Any) -> Array:
+        """Parameters that minimise the penalised loss, by a dense solution of least squares.
+
+        Parameters
+        ----------
+        X : array, shape (m, features)
+        y : array
+            As of `prepare`.
+
+        Returns
+        -------
+        array, shape (size,)
+            Of the type of X; of several that minimise it, the shortest.
+        """
+        A, Y = self.prepare(X, y)
+        if self.l2:
+            penalty = math.sqrt(self.l2) * np.eye(self.features, A.shape[1], dtype=A.dtype)
+            A, Y = np.vstack([A, penalty]), np.vstack([Y, np.zeros((self.features, Y.shape[1]))])
+        found: Array = np.linalg.lstsq(A, Y.astype(A.dtype), rcond=None)[0].ravel()
+        return found
+
 
 @dataclass(frozen=True, repr=False)
 class LeastSquares(_Quadratic, _LinearClassifier):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "comparison_table",
+    "loss_table",
     "markdown_table",
     "rich_table",
     "share_bar",
@@ -185,8 +186,34 @@ def comparison_table(histories: Sequence[History], target: float) -> Table:
     return table
 
 
+def loss_table(histories: Sequence[History]) -> Table:
+    """The training loss of runs at equal times, beside their loads and what they left out.
+
+    The times are a quarter, a half, and all of the shortest run's. The last column is the loss
+    after all of a run's own rounds.
+    """
+    whole = min(history.rounds[-1].time for history in histories)
+    times = [whole / 4, whole / 2, whole]
+    rows = [
+        [
+            history.name,
+            f"{history.load:.3g}",
+            _left_out(history),
+            *(_loss(history.loss_at(time)) for time in times),
+            _loss(history.loss_at(math.inf)),
+        ]
+        for history in histories
+    ]
+    head = ["scheme", "load", "left out", *(f"{_seconds(time)} s" for time in times), "in the end"]
+    return rich_table("training loss after", head, rows)
+
+
+def _loss(loss: float) -> str:
+    return "" if math.isnan(loss) else f"{loss:.3g}"
+
+
 def _left_out(history: History) -> str:
-    left = math.sqrt(np.mean([record.residual**2 for record in history.rounds]))
+    left = history.left_out()
     return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 

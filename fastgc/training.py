@@ -244,6 +244,7 @@ def train(
         seed,
         measure=measure,
         message_counts=tuple(code.message_counts),
+        load=float(np.mean(code.loads)) * code.n / code.k,
     )
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]

@@ -77,8 +77,9 @@ def test_options_of_train_are_in_groups():
     panels = re.findall(r"╭─ (.*?) ─+╮(.*?)╰", text, re.DOTALL)
     assert [name for name, _ in panels] == [
         *("Options", "Code and workers", "Data and model", "Optimizer"),
-        *("Engine, delays and messages", "What is shown and written"),
-        *("Going on, and decoding as before", "Precision of gradients"),
+        *("Engine, delays and messages", "Workers that die or compute wrongly"),
+        *("What is shown and written", "Going on, and decoding as before"),
+        "Precision of gradients",
     ]
     options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}
     assert options["Options"] == ["help"]  # all others are in a group
@@ -192,6 +193,50 @@ def test_by_label(tmp_path):
     assert mixed.exit_code == 0, mixed.output
     [mixed] = json.loads(history.read_text())
     assert mixed["rounds"][-1]["test_error"] < 0.1
+
+
+APPROXIMATE = (
+    *("train", "-n", "6", "-s", "2", "--rounds", "8", "--engine", "simulated"),
+    *("--code", "fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),
+    *("--method", "sgd", "--delays", "exponential:mean=0.01"),
+)
+
+
+def test_approximate_codes_train_biased_and_unbiased_beside_each_other(tmp_path):
+    plot = tmp_path / "runs.svg"
+    result = run(
+        *(*APPROXIMATE, "--partial", "best,unbiased", "--cost", "0.5"),
+        *("--json", str(tmp_path / "runs.json"), "--csv", str(tmp_path / "runs.csv")),
+        *("--plot", str(plot)),
+    )
+    assert result.exit_code == 0, result.output
+    best, unbiased, whole = json.loads((tmp_path / "runs.json").read_text())
+    assert [each["name"] for each in (best, unbiased, whole)] == [
+        "fractional:load=2,wait=3 best",
+        "fractional:load=2,wait=3 unbiased",
+        "uncoded",
+    ]
+    for two, one in zip(best["rounds"], whole["rounds"], strict=True):
+        assert two["wait"] > 2 * 0.5 > 0.6 > one["wait"] > 0.5  # the cost, as many times as loaded
+    for biased, scaled in zip(best["rounds"], unbiased["rounds"], strict=True):
+        r = biased["residual"]
+        assert scaled["residual"] == pytest.approx(r / np.sqrt(1 - r**2), abs=1e-12)
+    assert any(each["residual"] > 0.1 for each in best["rounds"])
+    assert "training loss after" in result.stdout
+    with open(tmp_path / "runs.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 8
+    assert [float(row["loss"]) for row in rows[:8]] == [r["loss"] for r in best["rounds"]]
+    assert "training loss above the optimum" in plot.read_text().replace("\n", " ")
+
+
+def test_training_prints_figures_in_place_of_tables():
+    listed = json.loads(run(*APPROXIMATE, "--json").stdout)
+    assert [len(each["rounds"]) for each in listed] == [8, 8]
+    assert listed == json.loads(run(*APPROXIMATE, "--json", "-").stdout)
+    rows = list(csv.DictReader(run(*APPROXIMATE, "--csv", "-").stdout.splitlines()))
+    assert len(rows) == 16
+    assert not Path("-").exists()
 
 
 def test_compare_writes_table_history_and_plot(tmp_path):
@@ -407,6 +452,10 @@ def test_lists_of_codes():
         (["--code", "linear:B=empty.npy"], "empty.npy"),
         (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
         (["--json", "."], "is a folder"),
+        (["--csv", "runs.json"], "must end in .csv"),
+        (["--csv", "-", "--json", "-"], "cannot both be printed"),
+        (["--cost", "0.1"], "--cost is for --engine simulated: workers of 'local'"),
+        (["--partial", "best,worst"], "not 'worst'"),
         (["--timeline", "no/such/folder/runs.png"], "no folder"),
         (["--timeline", "runs.bmp"], "must end in"),
         (["--timeline", "runs.png", "--plot", "runs.png"], "must name different files"),
@@ -902,7 +951,10 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         (["--checkpoint", "no/where/runs", "--compare", "bcc"], "no folder no/where to make runs"),
         (["--checkpoint", __file__, "--compare", "bcc"], "is a file: name a folder"),
         (["--checkpoint", "run", "--every", "0"], "--every"),
-        (["--partial", "all"], '--partial must be "raise", "best" or "unbiased", not \'all\''),
+        (
+            ["--partial", "all"],
+            '--partial must be "raise", "best" or "unbiased", or several of them, not \'all\'',
+        ),
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--patience", "-1"], "--patience"),
         (["--replay", "nowhere.json"], "nowhere.json"),

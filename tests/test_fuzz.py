@@ -827,6 +827,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         for name in ("error", "predict")
     },
     "_Quadratic.partial_gradient": _model(models.LinearRegression, "partial_gradient"),
+    "_Quadratic.optimum": _model(models.LinearRegression, "optimum"),
     **{
         f"_Linear.{name}": _model(models.LeastSquares, name)
         for name in ("add_regularisation", "learning_rate", "smoothness")
@@ -1122,6 +1123,9 @@ REASONS = {
     "Trust.of": "made by Code.trust and Round.trust",
     "delays.register": "takes a function: test_strange_delays.py",
     "History": "made by fastgc.train",
+    "History.left_out": "takes nothing",
+    "History.loss_at": "of a history, which fastgc.train makes: test_training.py",
+    "history.round_rows": "of histories, which fastgc.train makes: test_training.py",
     "History.seconds_to": "of a history, which fastgc.train makes: test_training.py",
     "History.spent": "of a history, which fastgc.train makes: test_training.py",
     "History.timeline": "draws: test_plotting.py",

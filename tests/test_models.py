@@ -474,3 +474,22 @@ def test_whole_numbers_of_features():
     assert LeastSquares(np.int8(100), np.int8(10)).size == 1010
     with pytest.raises(TypeError, match="features must be an integer"):
         LeastSquares(2.5, 2)
+
+
+@pytest.mark.parametrize("l2", [0.0, 2.5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "model",
+    [LeastSquares(4, 3), LinearRegression(4, 2)],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_gradient_is_zero_at_the_optimum(model, bias, l2):
+    model = type(model)(*([4, 3] if isinstance(model, LeastSquares) else [4, 2]), l2, bias)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4)) + 1
+    y = rng.integers(0, 3, 30) if isinstance(model, LeastSquares) else rng.normal(size=(30, 2))
+    theta = model.optimum(X, y)
+    gradient = model.gradient(theta, X, y)
+    model.add_regularisation(theta, gradient)
+    np.testing.assert_allclose(gradient, 0, atol=1e-11)
+    assert model.optimum(X.astype(np.float32), y).dtype == np.float32

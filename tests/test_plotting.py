@@ -570,6 +570,109 @@ def test_nothing_spent():
             plotting.spending_panels(histories)
 
 
+def approximate_run(name, load, residuals, losses, times):
+    """A run of training whose rounds leave out so much."""
+    run = spending(name, times, losses, 1, 1, 1)
+    run.rounds = [replace(r, residual=x) for r, x in zip(run.rounds, residuals, strict=True)]
+    run.load = load
+    return run
+
+
+def test_approximations_against_time_and_load(tmp_path):
+    graph = approximate_run("graph", 2.0, [0.3, 0.4], [1.0, 0.5], [0.01, 0.02])
+    whole = approximate_run("whole", 1.0, [0.0, 0.0], [0.9, 0.1], [0.03, 0.3])
+    panels = plotting.approximation_panels([graph, whole])
+    assert [(panel.x_label, panel.y_label) for panel in panels] == [
+        ("time of training (ms)", "training loss"),
+        ("time of training (ms)", "test error (%)"),
+        ("mean load × n / k", "residual, root mean square"),
+        ("mean load × n / k", "training loss, in the end"),
+    ]
+    loss, error, residual, last = (list(panel.lines) for panel in panels)
+    np.testing.assert_allclose(loss[0].x, [10, 20])
+    np.testing.assert_array_equal(loss[0].y, [1.0, 0.5])
+    np.testing.assert_array_equal(error[1].y, [50, 50])
+    np.testing.assert_allclose(
+        [(line.x[0], line.y[0]) for line in residual], [(2, np.sqrt(0.125)), (1, 0)]
+    )
+    np.testing.assert_array_equal([(line.x[0], line.y[0]) for line in last], [(2, 0.5), (1, 0.1)])
+    assert {line.style for line in residual + last} == {"points"}
+    assert [panel.log_x for panel in panels] == [True, True, False, False]
+    above = plotting.approximation_panels([graph, whole], optimum=0.1)
+    assert above[0].y_label == "training loss above the optimum"
+    np.testing.assert_allclose(above[0].lines[0].y, [0.9, 0.4])
+    assert np.isnan(above[3].lines[1].y[0])  # at the optimum: nothing on a logarithmic axis
+    plotting.save_panels(panels, tmp_path / "runs.png")
+    assert (tmp_path / "runs.png").stat().st_size > 1000
+
+
+def test_approximations_that_cannot_be_drawn():
+    run = approximate_run("a", 1.0, [0.1], [1.0], [1.0])
+    other = replace(run, measure="RMSE")
+    with pytest.raises(ValueError, match="runs that differ in their measure, RMSE, error"):
+        plotting.approximation_panels([run, other])
+    assert plotting.approximation_panels([other])[1].y_label == "test RMSE"
+    never = replace(run, rounds=[replace(run.rounds[0], evaluated=False)])
+    for runs in ([], [run, never]):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plotting.approximation_panels(runs)
+
+
+def test_legends_show_lines_and_markers():
+    line = Line("a", [1, 2], [1, 2])
+    points = Line("a", [1, 2], [1, 2.1], "points")
+    alone = Line("b", [1, 2], [3, 4], "points")
+    figure = plotting.panel_figure([Panel("", "x", "y", [line, points, alone])])
+    both, marked = figure.axes[0].get_legend().legend_handles
+    assert (both.get_linestyle(), both.get_marker()) == ("-", "o")
+    assert (marked.get_linestyle(), marked.get_marker()) == ("None", "s")
+    other = Panel("", "x", "y", [points, alone])  # of panels that share a legend: any of them
+    [legend] = plotting.panel_figure([Panel("", "x", "y", [line, alone]), other]).legends
+    assert legend.legend_handles[0].get_marker() == "o"
+
+
+def test_legends_have_the_columns_that_fit():
+    short = [Line(f"m = {m}", [1, 2], [m, m + 1]) for m in range(8)]
+    long = [Line(40 * str(m), [1, 2], [m, m + 1]) for m in range(4)]
+    for lines, columns in ((short, 4), (long, 1)):
+        figure = plotting.panel_figure([Panel("", "x", "y", lines)])
+        [legend] = figure.legends
+        assert legend._ncols == columns
+        figure.canvas.draw()
+        box = legend.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+        assert box.x0 >= 0
+        assert box.x1 <= figure.get_figwidth()
+
+
+def test_panels_in_one_column():
+    panels = [Panel("", "x", "y", [Line("a", [1], [1])])] * 3
+    assert plotting.panel_figure(panels, columns=1).get_figwidth() == frames.WIDTH
+    assert plotting.panel_figure(panels).get_figwidth() == 2 * frames.WIDTH
+    with pytest.raises(ValueError, match="columns must be at least 1"):
+        plotting.panel_figure(panels, columns=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", ""),
+        ("a short one", "a short one"),
+        ("Mean error of random stragglers, n = k = 100, load 10",
+         "Mean error of random stragglers,\nn = k = 100, load 10"),
+        ("x" * 60, f"{'x' * 50}\n{'x' * 10}"),
+    ],
+)  # fmt: skip
+def test_titles_are_broken_evenly(text, lines):
+    assert frames.even_lines(text, 50) == lines
+
+
+def test_powers_of_ten_are_written_as_such():
+    wide = [Line("a", [1, 2, 3], [1e-7, 1e-4, 1])]
+    ax = plotting.panel_figure([Panel("", "x", "y", wide, log_y=True)]).axes[0]
+    ax.figure.canvas.draw()
+    assert "$10^{-6}$" in [tick.get_text() for tick in ax.get_yticklabels()]
+
+
 # ---------------------------------------------------------------------------- codes and rounds
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 from time import perf_counter, sleep
 
@@ -19,6 +20,7 @@ from fastgc.history import (
     equal_error,
     equal_loss,
     read_json,
+    round_rows,
     write_json,
 )
 from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
@@ -949,3 +951,61 @@ def test_deaths_show():
     assert "deaths" in shown.get()
     assert "left" not in shown.get()
     assert "Uncoded" in shown.get()
+
+
+# ------------------------------------------------------------------- what approximations show
+
+
+def test_a_run_knows_its_load():
+    for code, load in (
+        (fastgc.Uncoded(4), 1.0),
+        (fastgc.ReedSolomon(4, stragglers=1), 2.0),
+        (fastgc.BinaryCode(5, stragglers=1), 2.0),
+        (fastgc.ReedSolomon(4, 8, stragglers=1), 2.0),
+        (fastgc.GraphCode(6, degree=3, wait=4), 3.0),
+    ):
+        history = fastgc.train(code, toy(), rounds=1, engine="simulated")
+        held = sum(len(code.partitions(i)) for i in range(code.n)) / code.k
+        assert history.load == pytest.approx(held)
+        if not isinstance(code, fastgc.GraphCode):  # whose blocks are not of one size
+            assert held == load
+
+
+def test_loss_at_a_time_is_the_last_evaluated(tmp_path):
+    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
+    history.rounds[1] = replace(history.rounds[1], evaluated=False, loss=math.nan)
+    assert math.isnan(history.loss_at(0.4))
+    assert history.loss_at(0.5) == history.loss_at(1.9) == 2.0
+    assert history.loss_at(math.inf) == 1.0
+
+
+def test_what_a_run_left_out_is_a_root_mean_square():
+    history = made_up((0.5, 2.0), (1.0, 1.5))
+    history.rounds[:] = [
+        replace(r, residual=x) for r, x in zip(history.rounds, (3, 4), strict=True)
+    ]
+    assert history.left_out() == pytest.approx(math.sqrt(12.5))
+    assert math.isnan(made_up().left_out())
+
+
+def test_rows_are_the_rounds(tmp_path):
+    code = fastgc.FractionalRepetition(4, load=2, wait=2)
+    run = fastgc.train(code, toy(), rounds=3, engine="simulated", delays=WAITS, evaluate_every=2)
+    other = made_up((0.5, 2.0), name="y")
+    rows = list(round_rows([run, other]))
+    assert [row["run"] for row in rows] == [run.name] * 3 + ["y"]
+    assert [row["round"] for row in rows] == [1, 2, 3, 1]
+    assert [row["load"] for row in rows[:3]] == [2.0] * 3
+    assert [row["workers"] for row in rows[:3]] == [2] * 3
+    assert [row["evaluated"] for row in rows[:3]] == [False, True, True]
+    for row, record in zip(rows, run.rounds, strict=False):
+        assert (row["time"], row["residual"]) == (record.time, record.residual)
+    write_json([run, other], tmp_path / "runs.json")
+    again = read_json(tmp_path / "runs.json")
+    assert again[0].load == 2.0
+    assert math.isnan(again[1].load)
+    text = (tmp_path / "runs.json").read_text()
+    for load in ('"2"', "true", "[2.0]"):
+        (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
+        with pytest.raises(ValueError, match="holds no history"):
+            read_json(tmp_path / "damaged.json")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial as bind
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -15,14 +17,16 @@ import typer
 from rich.console import Console
 
 from .._registry import read_arguments
-from ..codes import Code, Grouped, catalogue
+from ..codes import Code, Grouped, Uncoded, catalogue
 from ..codes.inspection import MOST_LIARS
 from ..delays.text import FORMS
 from .common import (
+    PRINTED,
     TRAINING,
     ListingCommand,
     app,
     check_drawn,
+    check_figures,
     check_folder,
     check_plot,
     clear_errors,
@@ -33,6 +37,7 @@ from .common import (
     stragglers_option,
     tolerated,
     workers_option,
+    write_figures,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +61,9 @@ ADAPTIVE = ("cada", "gcada")
 # Panels of the help.
 CODE, DATA, OPTIMIZER = "Code and workers", "Data and model", "Optimizer"
 WORKERS, RESULTS = "Engine, delays and messages", "What is shown and written"
+FAULTS = "Workers that die or compute wrongly"
 REPEATING, TRACKING = "Going on, and decoding as before", "Precision of gradients"
+PARTIALS = ("raise", "best", "unbiased")
 MANY = 4  # samples of a class, on average, below which its labels may be meant as numbers
 
 
@@ -234,6 +241,15 @@ def train(
             rich_help_panel=WORKERS,
         ),
     ] = "pareto:scale=0.005,shape=1.1",
+    cost: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Seconds that simulated workers take for one partial gradient. (default: 0, only "
+            "delays)",
+            rich_help_panel=WORKERS,
+        ),
+    ] = 0.0,
     seed: Annotated[
         int,
         typer.Option(
@@ -258,7 +274,7 @@ def train(
             min=0.0,
             help="Seconds to wait for workers that have died and are restarted, where the others "
             "are too few; 0: do not restart them.",
-            rich_help_panel=WORKERS,
+            rich_help_panel=FAULTS,
         ),
     ] = 10.0,
     partial: Annotated[
@@ -266,8 +282,9 @@ def train(
         typer.Option(
             help='What to do when they are not back: "raise" an error, or take the "best" '
             'approximation of the gradient, or the best "unbiased" one; the latter also in rounds '
-            "of codes that are approximate anyway.",
-            rich_help_panel=WORKERS,
+            "of codes that are approximate anyway. Of several, as in best,unbiased, approximate "
+            "codes train with each, others with the first.",
+            rich_help_panel=FAULTS,
         ),
     ] = "raise",
     verify: Annotated[
@@ -278,7 +295,7 @@ def train(
             metavar="WORKERS",
             help="Compare messages with each other, by parity checks of the code, and leave out "
             "those of workers that are corrupt: at most so many in a round; 0: do not look.",
-            rich_help_panel=WORKERS,
+            rich_help_panel=FAULTS,
         ),
     ] = 0,
     target: Annotated[
@@ -302,8 +319,9 @@ def train(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Plot test error or RMSE against time to this file (png, svg, pdf); with cada, "
-            "gcada or methods compared: loss, communication and computation.",
+            help="Plot test error or RMSE against time to this file (png, svg, pdf); with codes "
+            "that wait for some workers only: also losses, and what is left out, against load; "
+            "with cada, gcada or methods compared: loss, communication and computation.",
             rich_help_panel=RESULTS,
         ),
     ] = None,
@@ -318,7 +336,23 @@ def train(
     json_file: Annotated[
         Path | None,
         typer.Option(
-            "--json", help="Write the history of every round to this file.", rich_help_panel=RESULTS
+            "--json",
+            metavar="FILE",
+            allow_dash=True,
+            help="Write the history of every round to this file; - or no name: print that, and no "
+            "table.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
+    csv_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv",
+            metavar="FILE",
+            allow_dash=True,
+            help="Write a line for every round, of times, losses and residuals, to this file as "
+            "CSV; - or no name: print that, and no table.",
+            rich_help_panel=RESULTS,
         ),
     ] = None,
     checkpoint: Annotated[
@@ -380,8 +414,8 @@ def train(
     from .. import data as datasets
     from .. import delays as delay_models
     from ..engines import RoundOptions
-    from ..history import equal_error, equal_loss, write_json
-    from ..progress import comparison_table, spending_table
+    from ..history import equal_error, equal_loss, json_ready, round_rows, write_json
+    from ..progress import comparison_table, loss_table, spending_table
     from ..stability import StabilityTracker
     from ..training import check_batch, check_partial
     from ..training import train as run
@@ -389,18 +423,22 @@ def train(
     trackers: dict[str, StabilityTracker] = {}
     with clear_errors(), _written_at_last(trackers, track), _ranks(engine) as serve:
         for path in (json_file, track):
-            check_folder(path)
+            if path != PRINTED:
+                check_folder(path)
+        check_figures(json_file if json_file == PRINTED else None, csv_file)
         for path in (plot, timeline):
             check_plot(path)
         if plot is not None:
             from .. import plotting
-        runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed)
+        runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed, partial)
         if all(serve() for _ in runs):  # what follows is for the master
             return
-        named = (plot, timeline, json_file, track)
+        named = (plot, timeline, json_file, csv_file, track)
         files = [each.resolve() for each in named if each is not None]
         if len(set(files)) < len(files):
-            raise ValueError("--plot, --timeline, --json and --track must name different files")
+            raise ValueError(
+                "--plot, --timeline, --json, --csv and --track must name different files"
+            )
         if timeline is not None:
             check_drawn(list(runs), "compare fewer")
         if measure_every and track is None:
@@ -412,15 +450,11 @@ def train(
         action: Any = on_error
         if every is not None and checkpoint is None:
             raise ValueError("--every needs --checkpoint, a folder to keep the run in")
-        if partial not in ("raise", "best", "unbiased"):
-            raise ValueError(f'--partial must be "raise", "best" or "unbiased", not {partial!r}')
-        settled: Any = partial
         options = RoundOptions(
             delays=delay_models.parse(delays),
             seed=seed,
             message_dtype=message_dtype,
             patience=patience,
-            partial=settled,
             verify=verify,
         )
         earlier = _earlier(replay, runs)
@@ -434,7 +468,7 @@ def train(
                 "leave it out"
             )
         for name in adaptive:
-            check_partial(name, partial)
+            check_partial(name, runs[name].partial)
         for option, value in (("--c", c), ("--max-age", max_age)):
             if value is not None and not adaptive:
                 raise ValueError(f"{option} is for the methods cada and gcada")
@@ -479,7 +513,7 @@ def train(
         few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
         if few and task == "auto":
             typer.echo("if y are numbers to predict, say --task regression", err=True)
-        for name, (_, scheme) in runs.items():
+        for name, (_, scheme, _) in runs.items():
             typer.echo(
                 f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages"
                 f"{' for an approximation' if scheme.wait is not None else ''}, "
@@ -487,6 +521,7 @@ def train(
                 + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
                 err=True,
             )
+        workers_of = _engine(engine, cost)
         folders = _folders(checkpoint, runs)
         histories = []
         for name, each in runs.items():
@@ -505,28 +540,41 @@ def train(
                     progress=True,
                     batch=batch,
                     until=loss,
-                    engine=engine,
+                    engine=workers_of,
                     checkpoint=folders.get(name),
                     every=10 if every is None else every,
-                    options=options,
+                    options=replace(options, partial=each.partial),
                     tracker=trackers.get(name),
                     survivors=earlier.get(name),
                 )
             )
-        reached = equal_error(histories) if target is None else target
-        Console().print(comparison_table(histories, reached))
-        if methods:
-            level = equal_loss(histories) if loss is None else loss
-            Console().print(spending_table(histories, level))
-        if json_file is not None:
+        waiting = any(each.code.wait is not None for each in runs.values())
+        if PRINTED not in (json_file, csv_file):
+            reached = equal_error(histories) if target is None else target
+            Console().print(comparison_table(histories, reached))
+            if methods:
+                level = equal_loss(histories) if loss is None else loss
+                Console().print(spending_table(histories, level))
+            elif waiting and len(runs) > 1:
+                Console().print(loss_table(histories))
+        if json_file == PRINTED:
+            listed = [json_ready(each.to_dict()) for each in histories]
+            typer.echo(json.dumps(listed, allow_nan=False))
+        elif json_file is not None:
             write_json(histories, json_file)
             typer.echo(f"history written to {json_file}", err=True)
+        if csv_file is not None:
+            write_figures(None, list(round_rows(histories)), None, csv_file)
         if plot is not None:
+            shown = [replace(each, name=_shown(each.name)) for each in histories]
+            title = f"{dataset.name}; delays {delays.strip()}"
             if methods:
                 panels = plotting.spending_panels(histories, True)
-                plotting.save_panels(panels, plot, f"{dataset.name}; delays {delays.strip()}")
+                plotting.save_panels(panels, plot, title)
+            elif waiting:
+                panels = plotting.approximation_panels(shown, _optimum(trained, dataset))
+                plotting.save_panels(panels, plot, title)
             else:
-                shown = [replace(each, name=_shown(each.name)) for each in histories]
                 plotting.save_error_curves(shown, plot)
             typer.echo(f"plot written to {plot}", err=True)
         if timeline is not None:
@@ -570,9 +618,23 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
         raise
 
 
+def _engine(engine: str, cost: float) -> Any:
+    """What makes the workers."""
+    if not cost:
+        return engine
+    if engine != "simulated":
+        raise ValueError(
+            f"--cost is for --engine simulated: workers of {engine!r} take the time that they take"
+        )
+    from ..engines import SimulatedCluster
+
+    return bind(SimulatedCluster, cost=cost)
+
+
 class _Run(NamedTuple):
     method: str
     code: Code
+    partial: Any
 
 
 def _runs(
@@ -584,8 +646,15 @@ def _runs(
     s: int | None,
     groups: int | None,
     seed: int,
+    partial: str,
 ) -> dict[str, _Run]:
     """What to train with, by name: the main run, then what it is compared with."""
+    partials = [each.strip() for each in partial.split(",")]
+    for each in partials:
+        if each not in PARTIALS:
+            raise ValueError(
+                f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
+            )
     if method not in METHODS:
         raise ValueError(f"--method must be one of {', '.join(METHODS)}, not {method!r}")
     if compare is None:
@@ -597,18 +666,23 @@ def _runs(
     chosen = [(method, main)]
     chosen += [(item, METHODS[item]) if item in METHODS else (method, item) for item in others]
     single = len({how for how, _ in chosen}) == 1 and (code is not None or method == "nesterov")
-    runs = {}
+    runs: dict[str, _Run] = {}
     for how, text in chosen:
         name = text if single else how if text == METHODS[how] else f"{how} {text}"
         if how == "cada":
             if text != "repetition":
                 raise ValueError("cada asks single workers, without a code: use gcada")
-            runs[name] = _Run(how, Grouped.repetition(n, n, k))
+            made: Code = Grouped.repetition(n, n, k)
         elif how == "gcada" or (groups is not None and code is not None):
             fours = max((g for g in range(1, n) if n % g == 0 and n >= 4 * g), default=1)
-            runs[name] = _Run(how, _grouped(text, n, k, s, groups or fours, seed))
+            made = _grouped(text, n, k, s, groups or fours, seed)
         else:
-            runs[name] = _Run(how, catalogue.make(text, n, k, tolerated(n, s), seed))
+            made = catalogue.make(text, n, k, tolerated(n, s), seed)
+        unscaled = not (isinstance(made, Uncoded) and made.rescale)  # else unbiased as it is
+        if made.approximate and unscaled and len(partials) > 1:
+            runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
+        else:
+            runs[name] = _Run(how, made, partials[0])
     return runs
 
 
@@ -627,6 +701,9 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
 
 def _shown(name: str) -> str:
     """What people read of a run: of one that is called by its code, what that stands for, too."""
+    text, _, last = name.rpartition(" ")
+    if last in PARTIALS:
+        return f"{_shown(text)}, {last}"
     return name if " " in name or name in METHODS else catalogue.describe(name)
 
 
@@ -650,6 +727,13 @@ def _model(text: str, dataset: Dataset, bias: bool) -> Trained:
         return MLP(dataset.features, dataset.classes, **given)
     kind = LeastSquares if name == "least-squares" else SoftmaxRegression
     return kind(dataset.features, dataset.classes, bias=bias)
+
+
+def _optimum(model: Trained, dataset: Dataset) -> float | None:
+    """The least training loss, of models that have it by a formula."""
+    X, y = dataset.X_train, dataset.y_train
+    theta = getattr(model, "optimum", None)
+    return None if theta is None else model.loss(theta(X, y), X, y)
 
 
 def _labels(dataset: Dataset) -> str:

@@ -1,6 +1,7 @@
 """Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
 
 from .._listing import listing
+from .approximations import approximation_panels
 from .curves import (
     circle_curves,
     error_curves,
@@ -19,6 +20,7 @@ from .frames import check_path, save
 from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [
+    "approximation_panels",
     "assignment",
     "check_path",
     "circle_curves",

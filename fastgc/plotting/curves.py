@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import at_least
 from ..history import MISCLASSIFIED
 from ..panels import Line, Panel
 from .frames import (
@@ -23,6 +24,7 @@ from .frames import (
     SMALL,
     WIDTH,
     check_path,
+    even_lines,
     figure_title,
     new_figure,
     percent_axis,
@@ -56,7 +58,10 @@ __all__ = [
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _INSIDE = 3  # entries of a legend, at most, that stands in a panel
 _AMONG = 3  # the same, among curves that go up and down
-_LONG = 40  # letters of an entry from which on it has a line for itself
+_LETTER, _KEY = 0.072, 0.75  # inches that a letter of one takes, and the rest of it
+_MOST_ACROSS = 4  # columns of a legend
+_LABEL = 40  # letters beside a vertical axis, in a line
+_APART = 16  # ticks that would be too many
 _ENTRY = 0.19  # inches that a line of one takes
 _BELOW = 0.5  # inches from an axis down to a legend below it, and below the axis's own texts
 _TICKED = 8  # whole numbers on a logarithmic axis that each have a tick
@@ -163,7 +168,7 @@ def error_curves(
     ax.set_xlabel("time of training (s)" if time_axis else "round")
     ax.set_ylabel(f"test {measures.pop()}")
     if title := _run_title(histories):
-        ax.set_title(fill(title, int(12 * WIDTH)), fontsize="medium")
+        ax.set_title(even_lines(title, int(12 * WIDTH)), fontsize="medium")
     plain_frame(ax)
     if below:
         ax.figure.legend(loc="outside lower center", frameon=False, fontsize=SMALL)
@@ -430,8 +435,8 @@ def save_tracking_curves(
     save(figure, path)
 
 
-def panel_figure(panels: Sequence[Panel], title: str = "") -> Figure:
-    """Draw panels side by side, at most two in a row.
+def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> Figure:
+    """Draw panels side by side, at most so many in a row.
 
     Lines with the same label share a colour, and have one entry in the legend. So have lines that
     coincide, which are called by all of their labels.
@@ -442,29 +447,33 @@ def panel_figure(panels: Sequence[Panel], title: str = "") -> Figure:
         At least one.
     title : str
         What to write above all of them.
+    columns : int
+        Panels in a row, at most. Texts are large enough for print where two have a page of 17 cm,
+        and one a column of 8.5 cm.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no panel; if `columns` is not positive.
+    TypeError
+        If `columns` is no integer.
     """
+    columns = min(len(panels), at_least("columns", columns, 1))
     if not panels:
         raise ValueError("nothing to draw: the figure has no panel")
-    columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     names = _common_names(panels)
     entries = [list(dict.fromkeys(names[line.label] for line in panel.lines)) for panel in panels]
     below = all(each == entries[0] for each in entries) and (
         len(panels) > 1 or len(entries[0]) > _INSIDE
     )
-    across = columns if max(map(len, entries[0]), default=0) < _LONG else 1
     room = 0.0  # for legends below what they are of
     if below:
-        room = _legend_inches(entries[0], across)
+        room = _legend_inches(entries[0], _across(entries[0], WIDTH * columns))
     else:
         for each in entries:
             if len(each) > _INSIDE:
-                room = max(room, rows * _legend_inches(each, 1))
+                room = max(room, rows * _legend_inches(each, _across(each, WIDTH)))
     figure = new_figure(WIDTH * columns, HEIGHT * rows + room)
     looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
     look = dict(
@@ -473,26 +482,63 @@ def panel_figure(panels: Sequence[Panel], title: str = "") -> Figure:
     for place, panel in enumerate(panels, start=1):
         ax = figure.add_subplot(rows, columns, place)
         _draw_panel(panel, names, look, ax)
-        if below:
+        mine = entries[place - 1]
+        if below or not mine:
             continue
         where: dict[str, Any] = {}
-        if len(entries[place - 1]) > _INSIDE:
+        if len(mine) > _INSIDE:
             from matplotlib.transforms import ScaledTranslation
 
             down = ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
-            where = {"loc": "upper left", "bbox_to_anchor": (0, 0)}
+            where = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": _across(mine, WIDTH)}
             where["bbox_transform"] = ax.transAxes + down
-        ax.legend(frameon=False, fontsize=SMALL, **where)
+        ax.legend(handles=_keys(mine, [panel], names, look), frameon=False, fontsize=SMALL, **where)
     if below:
         figure.legend(
-            *figure.axes[0].get_legend_handles_labels(),
+            handles=_keys(entries[0], panels, names, look),
             loc="outside lower center",
-            ncols=across,
+            ncols=_across(entries[0], WIDTH * columns),
             frameon=False,
             fontsize=SMALL,
         )
     figure_title(title, figure)
     return figure
+
+
+def _across(entries: Sequence[str], width: float) -> int:
+    """Columns that a legend has room for in so many inches."""
+    longest = max(len(line) for entry in entries for line in entry.split("\n"))
+    return max(1, min(len(entries), _MOST_ACROSS, int(width / (_KEY + _LETTER * longest))))
+
+
+def _keys(
+    entries: Sequence[str],
+    panels: Sequence[Panel],
+    names: Mapping[str, str],
+    look: Mapping[str, tuple[str, str, str]],
+) -> list[Any]:
+    """What a legend shows of each name: a line, a marker, or both, as the panels have them."""
+    from matplotlib.lines import Line2D
+
+    styles: dict[str, set[str]] = {}
+    for line in (line for panel in panels for line in panel.lines):
+        styles.setdefault(names[line.label], set()).add(line.style)
+    keys = []
+    for name in entries:
+        colour, dash, marker = look[name]
+        drawn: Any = "none" if styles[name] == {"points"} else dash
+        keys.append(
+            Line2D(
+                [],
+                [],
+                linestyle=drawn,
+                marker=marker if styles[name] & {"points", "joined"} else None,
+                markersize=4,
+                color=colour,
+                label=name,
+            )
+        )
+    return keys
 
 
 def _legend_inches(entries: Sequence[str], across: int) -> float:
@@ -501,7 +547,9 @@ def _legend_inches(entries: Sequence[str], across: int) -> float:
     return _ENTRY * -(-lines // across) + 0.1
 
 
-def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str], title: str = "") -> None:
+def save_panels(
+    panels: Sequence[Panel], path: str | os.PathLike[str], title: str = "", columns: int = 2
+) -> None:
     """Write the picture that `panel_figure` draws to a file, as `save_error_curves` does.
 
     Raises
@@ -512,7 +560,7 @@ def save_panels(panels: Sequence[Panel], path: str | os.PathLike[str], title: st
         If matplotlib is not installed.
     """
     check_path(path)
-    save(panel_figure(panels, title), path)
+    save(panel_figure(panels, title, columns), path)
 
 
 def _common_names(panels: Sequence[Panel]) -> dict[str, str]:
@@ -564,14 +612,16 @@ def _draw_panel(
     elif whole:
         from matplotlib.ticker import MaxNLocator
 
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        if 1 < at.size <= _TICKED and np.ptp(at) < _APART * np.diff(at).min():
+            ax.set_xticks(at)
     if panel.log_y:
         ax.set_yscale("log")
         plain_decades(ax.yaxis, percent=False)
-    title = "\n".join(fill(line, int(10 * WIDTH)) for line in panel.title.split("\n"))
+    title = "\n".join(even_lines(line, int(10 * WIDTH)) for line in panel.title.split("\n"))
     ax.set_title(title, fontsize="medium")
     ax.set_xlabel(panel.x_label)
-    ax.set_ylabel(panel.y_label)
+    ax.set_ylabel(even_lines(panel.y_label, _LABEL))
     plain_frame(ax)
 
 

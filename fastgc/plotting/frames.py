@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from .._extras import pip_install
@@ -23,6 +24,7 @@ __all__ = [
     "SMALL",
     "WIDTH",
     "check_path",
+    "even_lines",
     "figure_title",
     "new_figure",
     "percent_axis",
@@ -42,6 +44,7 @@ _DECADE = 10.0
 WIDTH, HEIGHT = 5.0, 3.6
 SMALL = 9  # points: of legends, and of what stands in a picture
 _FEWEST_TICKS = 3
+_TINY, _HUGE = 1e-3, 1e5  # beyond which powers of ten are easier to read than zeros
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -99,7 +102,19 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
 def figure_title(text: str, figure: Figure) -> None:
     """Write a title above all of a figure, in lines that fit it."""
     if text:
-        figure.suptitle(fill(text, int(13 * figure.get_figwidth())), fontsize="medium")
+        figure.suptitle(even_lines(text, int(13 * figure.get_figwidth())), fontsize="medium")
+
+
+def even_lines(text: str, width: int) -> str:
+    """Break a text into lines of about one length, as few as `width` letters allow."""
+    lines = len(wrap(text, width))
+    while width > 1 and len(wrap(text, width - 1)) <= lines and _whole_words(text, width - 1):
+        width -= 1
+    return fill(text, width)
+
+
+def _whole_words(text: str, width: int) -> bool:
+    return max(map(len, text.split()), default=0) <= width
 
 
 def plain_frame(ax: Axes) -> None:
@@ -133,5 +148,7 @@ def plain_decades(axis: Axis, percent: bool) -> None:
     axis.set_minor_formatter(NullFormatter())
     if percent:
         percent_axis(axis)
+    elif steps == (1,) and (low < _TINY or high > _HUGE):
+        axis.set_major_formatter(lambda value, _: f"$10^{{{math.log10(value):.0f}}}$")
     else:
         axis.set_major_formatter(lambda value, _: f"{value:g}")
