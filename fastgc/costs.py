@@ -124,7 +124,7 @@ def _left_out(code: Code, sets: list[NDArray[np.int64]], seed: int) -> tuple[flo
         return 0.0, 0.0, True
     left = np.array([code.residual(heard) for heard in sets])
     waiting = code.residuals(seed=seed)
-    # of codes that wait for some workers nothing is worse than any so many
-    known = waiting.exhaustive and code.wait is not None
+    # of codes that wait for some workers nothing is worse than any so many; nor by a formula
+    known = waiting.exhaustive and (code.wait is not None or waiting.sets == 0)
     mean = float(np.sqrt(np.mean(left**2)))
     return mean, max(waiting.worst, float(left.max())), known

@@ -101,6 +101,8 @@ def rich_table(
     Where they are more than one, they are what is wrapped, except for the first.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    wide = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=True))
+    short = all(len(row[0]) <= LONGEST_NAME for row in rows) and wide <= Console().width
     for at, heading in enumerate(head):
         whole = at == 0 or at >= text > 1
         # numbers stay whole; the texts of strangers' classes are as long as they are, and fold
@@ -108,7 +110,7 @@ def rich_table(
         table.add_column(
             Text(heading),
             justify="left" if at < text else "right",
-            no_wrap=whole and (at > 0 or all(len(row[0]) <= LONGEST_NAME for row in rows)),
+            no_wrap=whole and (at > 0 or short or text > 1),
             overflow="fold" if at == 0 else "ellipsis",
             min_width=least,
         )

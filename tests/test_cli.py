@@ -195,6 +195,60 @@ def test_by_label(tmp_path):
     assert mixed["rounds"][-1]["test_error"] < 0.1
 
 
+@pytest.mark.parametrize("name", ["info", "reproduce"])
+def test_figures_of_every_command_go_to_files(name, tmp_path):
+    path = tmp_path / "out.json"
+    words = (name, *(("raviv-bound", "--rounds", "10") if name == "reproduce" else ()))
+    result = run(*words, "--json", str(path))
+    assert result.exit_code == 0, result.output
+    assert f"figures written to {path}" in result.stderr
+    assert result.stdout.strip()
+    held = json.loads(path.read_text())
+    for options in (("--json",), ("--json", "-")):
+        printed = json.loads(run(*words, *options).stdout)
+        assert printed == held
+    wrong = run(*words, "--json", "out.txt")
+    assert wrong.exit_code == 2
+    assert "must end in .json" in wrong.stderr
+
+
+def test_rows_of_figures_are_csv(tmp_path):
+    words = ("reproduce", "raviv-bound", "--rounds", "10")
+    rows = list(csv.DictReader(run(*words, "--csv").stdout.splitlines()))
+    held = json.loads(run(*words, "--json").stdout)
+    assert [float(row["ours"]) for row in rows] == [row["ours"] for row in held]
+    assert all(row["low"] == row["high"] == "" for row in rows)  # without an interval
+
+
+def test_codes_in_clusters_have_a_name():
+    found = json.loads(
+        run(
+            "codes", "ye-abbe,ye-abbe-clustered,ye-abbe:clusters=2", "-n", "15", "-s", "3", "--json"
+        ).stdout
+    )
+    whole, clustered, two = found.values()
+    assert whole["message_size"] == clustered["message_size"] == 0.5
+    assert whole["load"] == clustered["load"] == two["load"] == 5
+    assert clustered["mean_workers"] < two["mean_workers"] < whole["mean_workers"] == 12
+    said = "ye-abbe-clustered, n=6, s=3: one cluster, the same code as without clusters"
+    assert said in run("codes", "ye-abbe-clustered", "-n", "6", "-s", "3", "--trials", "2").output
+
+
+def test_the_table_of_codes_is_as_wide_as_a_terminal():
+    """With what is left out in a table of its own, which exact codes are not in."""
+    result = run(
+        "codes", "fractional:load=2,wait=12,bibd,graph,rs", "-n", "21", "-k", "21", "-s", "4"
+    )
+    assert result.exit_code == 2  # two copies of 21
+    result = run("codes", "fractional:load=2,wait=12,ignore,graph,rs", "-n", "20", "-s", "4")
+    tables, _, more = result.stdout.partition("Codes whose gradients may be approximations")
+    assert max(map(len, tables.split("load, mean:")[0].splitlines())) <= 80
+    assert "…" not in tables
+    assert re.search(r"\n graph .* ≥ ", more)
+    assert re.search(r"\n ignore +1 +16.0 +0.5 +0.5 ", more)
+    assert not re.search(r"\n rs ", more)
+
+
 APPROXIMATE = (
     *("train", "-n", "6", "-s", "2", "--rounds", "8", "--engine", "simulated"),
     *("--code", "fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),

@@ -363,3 +363,16 @@ def test_codes_are_made_without_a_look_at_their_precision():
             ReedSolomon(200, stragglers=60, root=1, strict=True)
     with pytest.warns(InstabilityWarning):
         ReedSolomon(200, stragglers=60, root=1)
+
+
+def test_shorter_messages_are_planned_where_messages_take_time():
+    """A link of 125 messages a second: half the length is worth another partition's computation."""
+    settings = {"cost": 0.02, "p": 1_000_000, "rounds": 200}
+    late = Pareto(scale=0.005, shape=1.5)
+    found = planning.plan(24, late, bandwidth=1e9, **settings)
+    assert {choice.name for choice in found.choices} == {*planning.CODES, *planning.SHORTER}
+    assert found.best.name == "ye-abbe-clustered"
+    assert found.best.code.clusters > 1
+    alone = planning.plan(24, late, codes=["binary", "fractional", "rs-clustered"], bandwidth=1e9,
+                          **settings)  # fmt: skip
+    assert found.best.time < 0.95 * alone.best.time

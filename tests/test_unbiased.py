@@ -202,3 +202,31 @@ def test_residuals_over_sets():
     for wrong in (0, 7):
         with pytest.raises(ValueError, match=r"workers must be in 1 \.\. n = 6"):
             code.residuals(wrong)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.BIBDCode(7, wait=4),
+        fastgc.BIBDCode(9, 24, wait=5),
+        fastgc.Uncoded(6, tolerance=0.5),
+        fastgc.Uncoded(6, 12, tolerance=0.5, rescale=False),
+    ],
+    ids=repr,
+)
+def test_residuals_by_formula_are_those_of_every_set(code):
+    for f in range(4, code.n + 1):
+        found = code.residuals(f)
+        assert (found.workers, found.sets, found.exhaustive) == (f, 0, True)
+        for heard in combinations(range(code.n), f):
+            left = code.residual(heard)
+            assert found.worst == pytest.approx(left, abs=1e-7)
+            assert found.mean == found.worst
+    assert code.residuals(code.n).worst == 0
+
+
+def test_residuals_of_unequal_shares_are_looked_at():
+    """A worker with more may be missing, or not."""
+    found = fastgc.Uncoded(5, 7, tolerance=0.3).residuals()
+    assert found.sets > 0
+    assert found.mean < found.worst

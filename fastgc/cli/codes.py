@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from ..codes import catalogue
+from ..history import APPROXIMATE
 from .common import (
     CHOOSING,
     FiguresCommand,
@@ -26,6 +27,9 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..costs import Figures
+
+
+APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 
 @app.command(cls=FiguresCommand, rich_help_panel=CHOOSING)
@@ -46,7 +50,6 @@ def codes(
 ) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from ..costs import measure
-    from ..history import APPROXIMATE
     from ..planning.plan import reasons
     from ..progress import markdown_table, rich_table, task_bar
 
@@ -90,10 +93,17 @@ def codes(
         ]
         for name, found in figures.items()
     ]
-    if approximate := any(found.residual > APPROXIMATE for found in figures.values()):
-        for row, found in zip(rows, figures.values(), strict=True):
-            more = "" if found.worst_is_known else "≥ "
-            row += [f"{found.residual:.2g}", f"{more}{found.worst_residual:.2g}"]
+    left = [
+        [
+            name,
+            f"{found.mean_load:.3g}",
+            f"{found.mean_workers:.1f}",
+            _left(found.residual),
+            f"{'' if found.worst_is_known else '≥ '}{_left(found.worst_residual)}",
+        ]
+        for name, found in figures.items()
+        if max(found.residual, found.worst_residual) > APPROXIMATE or not found.worst_is_known
+    ]
     title = (
         f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
         f"{trials} rounds, messages in random order, seed {seed}"
@@ -110,31 +120,39 @@ def codes(
             "decoding vector, µs",
             "error, median",
             "error, worst",
-            *(["left out, mean", "left out, worst"] if approximate else []),
         ]
         rows = [[catalogue.describe(row[0]), *row[1:]] for row in rows]
         typer.echo(markdown_table(title, head, rows))
+        if left:
+            head = [head[0], head[2], head[4], "left out, root mean square", "left out, worst"]
+            left = [[catalogue.describe(row[0]), *row[1:]] for row in left]
+            typer.echo("\n" + markdown_table(APPROXIMATIONS, head, left))
     else:
-        head = ["code", "load", "mean", "worst", "workers", "sent", "size", "µs", "error", "max"]
-        head += ["left", "most"] if approximate else []
+        head = ["code", "load", "mean", "worst", "waits", "sent", "size", "µs", "error", "max"]
         Console().print(rich_table(title, head, rows))
         typer.echo(
             "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
-            "workers, sent: workers waited for and gradients received, mean; size: of a message, "
+            "waits, sent: workers waited for and gradients received, mean; size: of a message, "
             "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
             "and max"
-            + (
-                "; left, most: of the gradient left out, root mean square and at worst; ≥ what "
-                "random sets of survivors show of it"
-                if approximate
-                else ""
-            )
         )
+        if left:
+            head = ["code", "load, mean", "waits", "left out, mean", "at worst"]
+            Console().print(rich_table(APPROXIMATIONS, head, left))
+            typer.echo(
+                "left out: of the gradient, root mean square over random survivors, and of the "
+                "worst; ≥: at least, for not all sets of survivors were looked at"
+            )
         typer.echo(f"Codes: {', '.join(map(catalogue.describe, figures))}.")
     if apart := _loads_apart(figures):
         typer.echo(f"\n{apart}" if markdown else apart)
     for note in notes:
         typer.echo(note, err=True)
+
+
+def _left(residual: float) -> str:
+    """A residual; of rounding alone its order of magnitude."""
+    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
 
 
 def _loads_apart(figures: Mapping[str, Figures]) -> str:

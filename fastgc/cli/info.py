@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 
 from .. import __version__, kernels
 from ..kernels import crossover
-from .common import MORE, app, clear_errors
+from .common import MORE, FiguresCommand, Json, app, check_figures, clear_errors, write_figures
 
 
-@app.command(rich_help_panel=MORE)
-def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+@app.command(cls=FiguresCommand, rich_help_panel=MORE)
+def info(json_file: Json = None) -> None:
     """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
     with clear_errors():
-        _show(as_json)
+        check_figures(json_file, None)
+        _show(json_file)
 
 
-def _show(as_json: bool) -> None:
+def _show(json_file: Path | None) -> None:
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
@@ -37,8 +35,7 @@ def _show(as_json: bool) -> None:
         "package": str(Path(__file__).parents[1]),
         "transforms": {"kind": crossover.kind(), "factors": dict(crossover.table())},
     }
-    if as_json:
-        typer.echo(json.dumps(facts))
+    if write_figures(facts, [], json_file, None):
         return
     found = facts["transforms"]
     some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]

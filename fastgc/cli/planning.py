@@ -311,7 +311,8 @@ def plan(
             _refuse(context, "--live", "cost", "processors")
         elif recorded is not None:
             _refuse(context, "--recorded", "workers", "delays")
-        codes = catalogue.split(names) or planning.CODES
+        shorter = () if live or bandwidth == math.inf else planning.SHORTER
+        codes = catalogue.split(names) or [*planning.CODES, *shorter]
         model: DelayModel | None = parse(delays)
         source = delays
         run: Callable[[Choice], float] | None = None

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from .common import MORE, app, clear_errors
+from .common import (
+    MORE,
+    PRINTED,
+    Csv,
+    FiguresCommand,
+    Json,
+    app,
+    check_figures,
+    clear_errors,
+    write_figures,
+)
 
 if TYPE_CHECKING:
     from ..reproduce import Row
 
 
-@app.command(rich_help_panel=MORE)
+@app.command(cls=FiguresCommand, rich_help_panel=MORE)
 def reproduce(
     figure: Annotated[
         str,
@@ -43,14 +52,15 @@ def reproduce(
         Path | None, typer.Option(help="Draw the figures to this folder (png), made if need be.")
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_file: Json = None,
+    csv_file: Csv = None,
 ) -> None:
     """Compute the papers' figures and tables anew, and compare them with what the papers print."""
     from .. import reproduce as figures
-    from ..history import json_ready
     from ..progress import markdown_table, rich_table
 
     with clear_errors():
+        check_figures(json_file, csv_file)
         names = [name.strip() for name in figure.split(",") if name.strip()]
         chosen = list(figures.FIGURES) if names == ["all"] else names
         if not chosen:
@@ -68,8 +78,8 @@ def reproduce(
             if plots is not None:
                 plotting.save_panels(found.panels, plots / f"{name}.png")
                 typer.echo(f"plot written to {plots / name}.png", err=True)
-            if as_json:
-                listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
+            listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
+            if PRINTED in (json_file, csv_file):
                 continue
             if markdown:
                 head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
@@ -91,8 +101,14 @@ def reproduce(
             for number, note in enumerate(notes, start=1):
                 typer.echo(f"[{number}] {note}")
             typer.echo()
-    if as_json:
-        typer.echo(json.dumps(json_ready(listed), allow_nan=False))
+        write_figures(listed, [_columns(row) for row in listed], json_file, csv_file)
+
+
+def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as CSV has it: the interval in two columns."""
+    row = dict(row)
+    low, high = row.pop("interval") or (math.nan, math.nan)
+    return {**row, "low": low, "high": high}
 
 
 def _numbers(row: Row) -> list[str]:

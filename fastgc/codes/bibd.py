@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import product
-from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_index, check_integer
+from .approximation import Residuals
 from .base import Code
 from .fields import Field, prime_power
 from .graphs import complete
@@ -136,6 +137,13 @@ class BIBDCode(Code):
         r, common = self._copies, self._common
         return np.full(f, r / (r - common + common * f))
 
+    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
+        # Any f rows have the same Gram matrix, and so the same distance from 1.
+        r, common, b = self._copies, self._common, self._held.shape[1]
+        whole = b * (r - common + common * f)
+        left = math.sqrt((whole - f * r * r) / whole)
+        return Residuals(f, left, left, 0, True)
+
 
 class _Design(NamedTuple):
     """A design that there is: so many blocks, each held by so many points."""
@@ -150,7 +158,7 @@ def _designs(n: int) -> Iterator[_Design]:
     """All designs of n points that have names."""
     if not 3 <= n <= POINTS:
         return
-    root = isqrt(n)
+    root = math.isqrt(n)
     bases = [q for q in range(2, root + 1) if prime_power(q)]
     for q in bases:
         if q * q + q + 1 == n:

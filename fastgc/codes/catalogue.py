@@ -129,6 +129,12 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         "messages half as long",
         lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2},
     ),
+    (
+        "ye-abbe-clustered",
+        YeAbbe,
+        "messages half as long, in clusters",
+        lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2, "clusters": "auto"},
+    ),
     ("bcc", CouponCollector, "batched coupon collector", _seeded),
     ("random", RandomAssignment, "random assignment", _seeded),
     ("uncoded", Uncoded, "waits for all", lambda **_: {}),
@@ -253,7 +259,7 @@ def describe(text: str) -> str:
 
 def remark(text: str, code: Code) -> str | None:
     """What a reader of a table should know of a code made by this name, or None."""
-    if not isinstance(code, ReedSolomon) or code.arguments.get("clusters") != "auto":
+    if not isinstance(code, ReedSolomon | YeAbbe) or code.arguments.get("clusters") != "auto":
         return None
     if code.clusters > 1:
         return None

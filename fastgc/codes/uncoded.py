@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from .approximation import Residuals
 from .cells import CellCode
 
 __all__ = ["Uncoded"]
@@ -93,6 +94,13 @@ class Uncoded(CellCode):
         came = int(self.cells.weight @ self.cells.came(survivors))
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1
         return math.sqrt((self.k - came) / (came if self.rescale else self.k))
+
+    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
+        came, rest = divmod(f * self.k, self.n)
+        if not self._single or rest or self.k % self.n or came < self._need:
+            return super()._residuals_of(f, sets, seed)
+        left = math.sqrt((self.k - came) / (came if self.rescale else self.k))
+        return Residuals(f, left, left, 0, True)
 
     @cached_property
     def threshold(self) -> int:

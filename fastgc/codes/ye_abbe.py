@@ -112,6 +112,7 @@ class YeAbbe(Code):
                 f"not {clusters!r}"
             )
         self.n, self.k, self.stragglers, self.pieces, self.packed = n, k, s, m, bool(packed)
+        self.clusters = count
         sizes = n // count + (np.arange(count) < n % count)
         self._ends = np.cumsum(sizes)
         self._circles = [

@@ -24,11 +24,12 @@ from .optimum import (
     optimal_threshold,
     round_time,
 )
-from .plan import CODES, Choice, Plan, plan
+from .plan import CODES, SHORTER, Choice, Plan, plan
 from .sweep import Cell, Sweep, sweep, sweep_panels
 
 __all__ = [
     "CODES",
+    "SHORTER",
     "Allocation",
     "Assigned",
     "Cell",

@@ -34,7 +34,7 @@ from ..simulation.monte_carlo import require_mean
 from ..simulation.shared import check_processors
 from ..stability import amplification
 
-__all__ = ["CODES", "Choice", "Plan", "plan"]
+__all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
 
 # Those that give the exact gradient of any model. Others must be asked for: "ignore" and
 # "uc-mmc-pg" leave partial gradients out, Lagrange codes need gradients quadratic in the data.
@@ -49,6 +49,9 @@ CODES = (
     "uncoded",
     "uc-mmc",
 )
+
+# Beside these, where the time that messages take is known: codes whose messages are shorter.
+SHORTER = ("ye-abbe", "ye-abbe-clustered")
 
 # Codes that take speeds, and what else they are to be told then.
 _BY_SPEED = {
@@ -226,7 +229,7 @@ def plan(
     bandwidth: float = math.inf,
     memory: int | None = None,
     residual: float = 0.0,
-    codes: Sequence[str | Code] = CODES,
+    codes: Sequence[str | Code] | None = None,
     speeds: ArrayLike | None = None,
     overhead: float = 0.0,
     rounds: int = 2000,
@@ -261,8 +264,9 @@ def plan(
         The largest part of the gradient that a code may leave out, root mean square over rounds
         (`Simulation.residual`). Codes that leave out more come last, and are never the best: a
         round is short for whoever does half of the work. Default: none but what rounding takes.
-    codes : sequence of str or Code
-        Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes.
+    codes : sequence of str or Code, optional
+        Names, as `fastgc.codes.make` takes them, which are tried at every load, and codes. Default:
+        `CODES`, and with a `bandwidth` also `SHORTER`.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then tried with them
         too, the former in every assignment. They shape codes only: how long workers take is for
@@ -293,6 +297,8 @@ def plan(
     >>> found.best.code
     BinaryCode(n=20, k=20, stragglers=4)
     """
+    if codes is None:
+        codes = CODES if bandwidth == math.inf else (*CODES, *SHORTER)
     n, p = at_least("n", n, 1), at_least("p", p, 1)
     k = n if k is None else at_least("k", k, 1)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
