@@ -86,6 +86,9 @@ class Record:
         Whether all messages that the gradient was decoded from were compared with others.
     evaluated : bool
         Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
+    asked : tuple of int
+        Workers that were to compute, if they were not all: of adaptive methods. Where `downloads`
+        is 0, it was nobody.
     """
 
     round: int
@@ -108,6 +111,7 @@ class Record:
     corrupt: tuple[int, ...] = ()
     verified: bool = False
     evaluated: bool = True
+    asked: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         said = [

@@ -360,6 +360,7 @@ def train(
                 report.corrupt,
                 report.verified,
                 evaluated=False,
+                asked=() if len(asked) == code.n else tuple(asked),
             )
             if number == rounds or number % evaluate_every == 0:
                 record = evaluated(record)

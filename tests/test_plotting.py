@@ -905,6 +905,32 @@ def test_histories_draw_themselves(tmp_path):
     assert dots(kept.timeline(code=code)) == dots(run.timeline())
 
 
+def test_timeline_of_adaptive_rounds_shows_who_was_asked():
+    code = fastgc.Grouped.repetition(6, 3)
+    run = fastgc.train(
+        code,
+        optimizer=fastgc.optimizers.GCADA(
+            3, fastgc.optimizers.AMSGrad(0.01), c=0.3, smoothness=0.1
+        ),
+        rounds=40,
+        engine="simulated",
+        delays=fastgc.delays.Exponential(0.01),
+    )
+    some = [r for r in run.rounds if r.asked]
+    assert some  # after the first, which asks all
+    assert not run.rounds[0].asked
+    for r in some:
+        assert r.downloads == len(r.asked) < 6
+        assert set(r.survivors) <= set(r.asked)
+        ax = plotting.timeline(r, code)
+        rows = {round(y) for patch in ax.patches for y in patch.get_path().vertices[:, 1]}
+        assert rows <= set(r.asked)
+    nobody = replace(some[0], asked=(), downloads=0, survivors=(), received=(), arrivals=())
+    ax = plotting.timeline([some[0], nobody], code)
+    assert len(ax.lines) == 3  # dots, and the ends of two rounds
+    ax = run.timeline(rounds=range(1, 41))
+
+
 def test_timeline_shows_who_was_corrupt():
     code = fastgc.FractionalRepetition(6, stragglers=2)
     run = fastgc.train(code, rounds=1, engine="simulated", delays=fastgc.delays.Exponential(0.01))

@@ -342,8 +342,8 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
     """Raise ValueError unless a picture of timelines has room for so many."""
     if len(names) > MOST_DRAWN:
         raise ValueError(
-            f"--timeline draws up to {MOST_DRAWN} codes beneath each other, not {len(names)}: "
-            f"{instead}"
+            f"--timeline draws codes beneath each other, up to {MOST_DRAWN}, or the picture is too "
+            f"long to be read, not {len(names)}: {instead}"
         )
 
 

@@ -462,11 +462,6 @@ def train(
         adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
         if tracked and adaptive:
             raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
-        if timeline is not None and adaptive:
-            raise ValueError(
-                f"--timeline: {adaptive[0]} asks some workers only, and it is not kept which: "
-                "leave it out"
-            )
         for name in adaptive:
             check_partial(name, runs[name].partial)
         for option, value in (("--c", c), ("--max-age", max_age)):

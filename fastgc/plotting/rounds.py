@@ -176,6 +176,7 @@ class _Shown(NamedTuple):
     received: Array
     arrivals: Array
     corrupt: tuple[int, ...]
+    asked: frozenset[int] | None
 
 
 class _Round(Protocol):
@@ -360,6 +361,8 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
         dots += zip(arrived.tolist(), workers.tolist(), strict=True)
         heard = np.bincount(workers, minlength=n)
         for worker, count in enumerate(counts):
+            if each.asked is not None and worker not in each.asked:
+                continue
             last = float(arrived[workers == worker].max()) if heard[worker] else start
             if worker in each.corrupt:
                 corrupt.append((worker, start, max(ready, last)))
@@ -372,24 +375,26 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
     _bars(ax, unused, _UNUSED, _USES[1])
     _bars(ax, corrupt, _CORRUPT, _USES[2])
     ax.plot(
-        *zip(*dots, strict=True),
+        [at for at, _ in dots],
+        [worker for _, worker in dots],
         ".",
         color="black",
         markersize=4,
         zorder=3,
         label=_EVENTS[0],
     )
-    for at, each in enumerate(shown):
+    rooms = [(each.end - each.begin) / long if len(shown) > 1 else 0.0 for each in shown]
+    words = "round " if min(rooms) > max(_LABELLED) else ""
+    for at, (each, room) in enumerate(zip(shown, rooms, strict=True)):
         label = _EVENTS[1] if at == 0 else "_decoded"
         ready = per_second * (each.ready - begin)
         ax.axvline(ready, color=_DECODED, linewidth=1.4, label=label)
-        room = (each.end - each.begin) / long if len(shown) > 1 else 0.0
         if room > min(_LABELLED):
             middle = per_second * ((each.begin + each.ready) / 2 - begin)
             ax.text(
                 middle,
                 1.01,
-                f"round {each.number}" if room > max(_LABELLED) else str(each.number),
+                f"{words}{each.number}",
                 transform=ax.get_xaxis_transform(),
                 ha="center",
                 va="bottom",
@@ -424,7 +429,8 @@ def _laid_out(rounds: Any) -> list[_Shown]:
     shown: list[_Shown] = []
     previous = None
     for each in given:
-        if not len(each.received) or len(each.received) != len(each.arrivals):
+        idle = _asked(each) == frozenset()  # an adaptive method may need nobody
+        if not (len(each.received) or idle) or len(each.received) != len(each.arrivals):
             raise ValueError(f"round {each.round} does not say when its messages arrived")
         record = hasattr(each, "wait")  # and no report
         wait = each.wait if record else each.wait_seconds
@@ -443,10 +449,18 @@ def _laid_out(rounds: Any) -> list[_Shown]:
                 np.asarray(each.received, dtype=np.int64),
                 np.asarray(each.arrivals, dtype=np.float64),
                 tuple(getattr(each, "corrupt", ())),
+                _asked(each),
             )
         )
         previous = each
     return shown
+
+
+def _asked(record: Any) -> frozenset[int] | None:
+    """Workers that an adaptive method selected; None if all were asked."""
+    asked = frozenset(getattr(record, "asked", ()))
+    idle = not getattr(record, "downloads", 1) and not record.survivors
+    return asked if asked or idle else None
 
 
 def _bars(ax: Axes, bars: list[tuple[int, float, float]], colour: str, label: str) -> None:
