@@ -909,9 +909,7 @@ def test_timeline_of_adaptive_rounds_shows_who_was_asked():
     code = fastgc.Grouped.repetition(6, 3)
     run = fastgc.train(
         code,
-        optimizer=fastgc.optimizers.GCADA(
-            3, fastgc.optimizers.AMSGrad(0.01), c=0.3, smoothness=0.1
-        ),
+        optimizer=fastgc.optimizers.GCADA(3, fastgc.optimizers.AMSGrad(0.01), c=3.0),
         rounds=40,
         engine="simulated",
         delays=fastgc.delays.Exponential(0.01),
@@ -923,8 +921,9 @@ def test_timeline_of_adaptive_rounds_shows_who_was_asked():
         assert r.downloads == len(r.asked) < 6
         assert set(r.survivors) <= set(r.asked)
         ax = plotting.timeline(r, code)
-        rows = {round(y) for patch in ax.patches for y in patch.get_path().vertices[:, 1]}
-        assert rows <= set(r.asked)
+        paths = [patch.get_path() for patch in ax.patches]
+        corners = np.concatenate([path.vertices[path.codes != path.CLOSEPOLY] for path in paths])
+        assert {round(y) for y in corners[:, 1]} == set(r.asked)
     nobody = replace(some[0], asked=(), downloads=0, survivors=(), received=(), arrivals=())
     ax = plotting.timeline([some[0], nobody], code)
     assert len(ax.lines) == 3  # dots, and the ends of two rounds

@@ -394,7 +394,7 @@ def figure_5(
     share = np.linspace(0, 1, POINTS)
     panel = Panel(
         f"m = {EXAMPLES}, n = {n}",
-        "time of a round",
+        "time of a round (the paper's unit)",
         "share of the rounds that are over",
         [
             Line(name, np.quantile(times, share), share)
