@@ -53,6 +53,9 @@ typedef struct {
     window last;                        /* of when rounds are ready */
     double limit;                       /* what arrives later is taken not to arrive */
     int64_t *parent;                    /* of each point, in a forest of components */
+    int64_t *sign, *size, *more, *odd;  /* FGC_EDGES: whether on its side; of roots, see there */
+    double *basis;                      /* FGC_SPAN: of the rows that are spared, and one more */
+    int64_t held;                       /* rows of it */
     int64_t *heap, *next, waiting;      /* workers by the arrival of their next message */
     fgc_sieve *sieve;                   /* of the workers as their groups have them, or NULL; then */
     double *drawn, *place;              /* of those in several rounds whose times matter, as sifted, */
@@ -542,6 +545,132 @@ static double tiling_ready(fgc_rounds *r)
     return graph_ready(r);
 }
 
+/* ------------------------------------------------------------------- edges of a graph, and rows */
+
+/* When all messages of as many workers came as are waited for in any case. */
+static double await_workers(fgc_rounds *r)
+{
+    const fgc_completion_plan *plan = r->plan;
+    if (!plan->wait)
+        return INFINITY;
+    double *const last = r->gathered;
+    for (int64_t i = 0; i < plan->workers; i++)
+        last[i] = r->arrival[plan->first[i + 1] - 1];
+    return select_rank(r, last, plan->workers, plan->wait, r->windows + plan->groups + 1);
+}
+
+static int64_t root_and_side(const fgc_rounds *r, int64_t vertex, int64_t *side)
+{
+    for (*side = 1; r->parent[vertex] != vertex; vertex = r->parent[vertex])
+        *side *= r->sign[vertex];
+    return vertex;
+}
+
+/* 1 if no combination of the edges of a component counts each of its vertices once. */
+static int64_t lacks(const fgc_rounds *r, int64_t root)
+{
+    return r->more[root] != 0 && !r->odd[root];
+}
+
+/* An edge comes. Of each root: the members, how many more of these are on its side than on the other,
+ * and whether a cycle is odd. Returns by how many there are more components that lack something. */
+static int64_t add_edge(fgc_rounds *r, int64_t m)
+{
+    int64_t one, other;
+    int64_t u = root_and_side(r, r->plan->group[m], &one);
+    int64_t v = root_and_side(r, r->plan->other[m], &other);
+    int64_t before = lacks(r, u);
+    if (u == v) {
+        r->odd[u] |= one == other;
+    } else {
+        before += lacks(r, v);
+        if (r->size[u] < r->size[v]) {
+            const int64_t smaller = u;
+            u = v;
+            v = smaller;
+        }
+        r->parent[v] = u;
+        r->sign[v] = -one * other;
+        r->size[u] += r->size[v];
+        r->more[u] += r->sign[v] * r->more[v];
+        r->odd[u] |= r->odd[v];
+    }
+    return lacks(r, u) - before;
+}
+
+/* Messages one after the other, but none that comes after `latest`. */
+static double edges_ready(fgc_rounds *r, double latest)
+{
+    const int64_t vertices = r->plan->total;
+    int64_t lacking = vertices;
+    for (int64_t v = 0; v < vertices; v++) {
+        r->parent[v] = v;
+        r->sign[v] = r->size[v] = r->more[v] = 1;
+        r->odd[v] = 0;
+    }
+    start_queue(r);
+    while (r->waiting) {
+        const double now = next_arrival(r, 0);
+        if (now > latest)
+            break;
+        lacking += add_edge(r, take_next(r));
+        if (lacking == 0)
+            return now;
+    }
+    return INFINITY;
+}
+
+/* Whether a message can be spared with those that are: an orthonormal basis of all columns but the
+ * first, of which that is carried along. */
+static int can_spare(fgc_rounds *r, int64_t m)
+{
+    enum { PASSES = 2 }; /* one leaves rounding errors of the size of what was taken away */
+    static const double ZERO = 1e-9, SOLVED = 1e-6;
+    const int64_t width = r->plan->width;
+    double *const row = r->basis + r->held * width;
+    memcpy(row, r->plan->spare + m * width, (size_t)width * sizeof *row);
+    double square = 0;
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (int64_t b = 0; b < r->held; b++) {
+            const double *const other = r->basis + b * width;
+            double along = 0;
+            for (int64_t j = 1; j < width; j++)
+                along += other[j] * row[j];
+            for (int64_t j = 0; j < width; j++)
+                row[j] -= along * other[j];
+        }
+        square = 0;
+        for (int64_t j = 1; j < width; j++)
+            square += row[j] * row[j];
+    }
+    if (square <= ZERO * ZERO)
+        return fabs(row[0]) <= SOLVED;
+    const double scale = 1 / sqrt(square);
+    for (int64_t j = 0; j < width; j++)
+        row[j] *= scale;
+    r->held++;
+    return 1;
+}
+
+/* From the last message on: the first one that cannot be spared. Those after `latest` are, or else
+ * nothing suffices by then. */
+static double span_ready(fgc_rounds *r, double latest)
+{
+    const int64_t all = r->plan->first[r->plan->workers];
+    int64_t came = 0;
+    r->held = 0;
+    for (int64_t m = 0; m < all; m++)
+        if (r->arrival[m] <= latest)
+            r->order[came++] = m;
+        else if (!can_spare(r, m))
+            return INFINITY;
+    sort_edges(r->order, came, r->arrival);
+    while (came--)
+        if (!can_spare(r, r->order[came]))
+            return r->arrival[r->order[came]];
+    return 0;
+}
+
 /* ------------------------------------------------------------------------------------- rounds */
 
 /* Messages by block: a counting sort. */
@@ -644,9 +773,12 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_
     const int64_t n = plan->workers, all = plan->first[n], groups = plan->groups;
     const int64_t keys = (all > groups ? all : groups) + FEW;
     const int64_t points = plan->kind == FGC_TILING ? plan->total + 1 : 0;
+    const int64_t vertices = plan->kind == FGC_EDGES ? plan->total : 0;
+    const int64_t width = plan->kind == FGC_SPAN ? plan->width : 0;
     const int64_t size = sizeof(window) / 8, messages = points ? all : 0;
     char *const memory = malloc((size_t)(2 * drawn + 5 * n + all + 7 * keys + 9 * messages +
-                                         (groups + 1) * (1 + size) + 3 * points) *
+                                         (groups + 2) * (1 + size) + 3 * points + 5 * vertices +
+                                         width * width) *
                                 8);
     if (!memory)
         return NULL;
@@ -667,13 +799,18 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_
     r->order = take(&at, keys);
     r->near = take(&at, keys);
     r->bound = take(&at, groups + 1);
-    r->windows = take(&at, (groups + 1) * size);
+    r->windows = take(&at, (groups + 2) * size);
     r->start = take(&at, messages);
     r->stop = take(&at, messages);
     r->edge = take(&at, messages);
     r->step = take(&at, 3 * messages);
     int64_t *const reduction = take(&at, 3 * messages + 2 * points);
-    r->parent = take(&at, points);
+    r->parent = take(&at, points + vertices);
+    r->sign = take(&at, vertices);
+    r->size = take(&at, vertices);
+    r->more = take(&at, vertices);
+    r->odd = take(&at, vertices);
+    r->basis = take(&at, width * width);
     r->heap = take(&at, n);
     r->next = take(&at, n);
     for (int64_t i = 0; i < n; i++) {
@@ -681,11 +818,11 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_
         r->single &= plan->first[i] == i && plan->first[i + 1] == i + 1;
     }
     r->last = (window){INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
-    for (int64_t w = 0; w <= groups; w++)
+    for (int64_t w = 0; w < groups + 2; w++)
         r->windows[w] = r->last;
     if (plan->kind == FGC_TILING) {
         reduce_graph(r, reduction);
-    } else {
+    } else if (plan->kind == FGC_BLOCKS || plan->kind == FGC_CELLS) {
         sort_by_block(r);
         for (int64_t j = 0; j < all; j++)
             r->straight &= r->order[j] == j;
@@ -740,9 +877,20 @@ static void fill_arrivals(fgc_rounds *r, const double *whole)
 static double find_ready(fgc_rounds *r, const double *whole)
 {
     fill_arrivals(r, whole);
-    if (r->plan->kind == FGC_BLOCKS)
-        return blocks_ready(r);
-    return r->plan->kind == FGC_CELLS ? cells_ready(r, whole) : tiling_ready(r);
+    const fgc_rule kind = r->plan->kind;
+    double ready = INFINITY;
+    if (kind == FGC_BLOCKS)
+        ready = blocks_ready(r);
+    else if (kind == FGC_CELLS)
+        ready = cells_ready(r, whole);
+    else if (kind == FGC_TILING)
+        ready = tiling_ready(r);
+    const double latest = await_workers(r);
+    if (kind == FGC_EDGES)
+        ready = edges_ready(r, latest);
+    else if (kind == FGC_SPAN)
+        ready = span_ready(r, latest);
+    return ready < latest ? ready : latest;
 }
 
 /* What rounds are drawn from, and what becomes of them. */
@@ -764,7 +912,7 @@ static void run_rounds(fgc_rounds *r, const double *delay, const double *work, d
         const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
             r->begin[i] = late[i] + wait[i];
-        const int near = interrupted && r->many && r->last.low <= r->last.high;
+        const int near = interrupted && r->many && !plan->wait && r->last.low <= r->last.high;
         r->limit = near ? r->last.high : INFINITY;
         double ready = find_ready(r, whole);
         if (ready > r->limit) {
@@ -821,9 +969,10 @@ static report from(report to, int64_t rounds)
 static int can_sift(const fgc_rounds *r, const drawing *it)
 {
     const fgc_completion_plan *plan = r->plan;
+    const int sorted = plan->kind == FGC_CELLS ? r->rank != 0 : plan->kind == FGC_TILING;
     int can = it->interrupted && !(it->receive > 0) && !it->delays->given && r->single &&
-              plan->workers <= SIFTED &&
-              (plan->kind == FGC_BLOCKS || (plan->total > 0 && (plan->kind != FGC_CELLS || r->rank)));
+              plan->workers <= SIFTED && !plan->wait &&
+              (plan->kind == FGC_BLOCKS || (plan->total > 0 && sorted));
     for (int64_t i = 0; i < plan->workers && can; i++)
         can = it->late[i] == 0 && plan->share[i] == 1;
     return can;

@@ -265,7 +265,10 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
 typedef enum {
     FGC_BLOCKS, /* so many of each block, whichever they are */
     FGC_CELLS,  /* of cells so many that they weigh enough */
-    FGC_TILING  /* intervals, as edges between their ends, that connect 0 and k */
+    FGC_TILING, /* intervals, as edges between their ends, that connect 0 and k */
+    FGC_EDGES,  /* edges of a graph all of whose components have a cycle of odd length, or sides of
+                 * as many vertices */
+    FGC_SPAN    /* rows that span: those can be spared that did not come */
 } fgc_rule;
 
 /* What workers send in a round. Worker i's messages are first[i] .. first[i+1]-1 and sent in this
@@ -275,9 +278,14 @@ typedef struct {
     int64_t workers, groups;
     const int64_t *first, *loads; /* loads[i]: its computations */
     const double *share;
-    const int64_t *group, *other; /* block, or cell, or start of the interval; its end */
+    const int64_t *group, *other; /* block, or cell, or start of the interval or edge; its end */
     const int64_t *need;          /* messages needed of each block; weight of each cell */
-    int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k */
+    int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k; FGC_EDGES: vertices */
+    int64_t wait;                 /* all messages of so many workers suffice in any case; 0: not */
+    int64_t width;                /* FGC_SPAN: numbers of each message, spare[m width .. ]. Messages */
+    const double *spare;          /* can be spared if, of these, the first are a combination of the
+                                   * others' columns. These are orthonormal over all messages; the
+                                   * largest of the first is 1. */
 } fgc_completion_plan;
 
 /* How late workers are in a round, and how long they work: of worker i, with h exponential of mean 1,

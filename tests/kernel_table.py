@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from fastgc import kernels
-from fastgc.codes.rules import Blocks, Cells, Tiling
+from fastgc.codes.graph import Parts
+from fastgc.codes.rules import Blocks, Cells, Tiling, Waiting
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
@@ -515,12 +516,16 @@ def rule_of(plan):
         return Blocks(plan.group, plan.need)
     if plan.kind == kernels.CELLS:
         return Cells(plan.group, plan.need, plan.total)
+    if plan.kind == kernels.EDGES:
+        return Parts(np.stack([plan.group, plan.other], axis=1), plan.total)
     return Tiling(plan.group, plan.other, plan.total)
 
 
-def completion_truth(plan, delay, work, late, receive, overhead, interrupted):
+def completion_truth(plan, delay, work, late, receive, overhead, interrupted, rule=None):
     """Rounds followed message by message: a `Completion` of lists, and who is late then."""
-    rule, first, late = rule_of(plan), plan.first.tolist(), late.tolist()
+    rule, first, late = rule or rule_of(plan), plan.first.tolist(), late.tolist()
+    if plan.wait:
+        rule = Waiting(rule, np.repeat(np.arange(plan.loads.size), np.diff(first)), plan.wait)
     none = np.empty(0, np.int64)
     rounds = []
     for waits, row in zip(delay.tolist(), work.tolist(), strict=True):

@@ -11,6 +11,7 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
+from fastgc.codes.span import Equations, Span, least_squares
 
 pytestmark = pytest.mark.every_backend
 
@@ -108,6 +109,66 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
     np.testing.assert_array_equal(work, kept[1])
     if interrupted:
         np.testing.assert_array_equal(late, kept[2])
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["blocks", "cells", "tiling", "edges", "span"]),
+    workers=st.integers(1, 9),
+    most=st.integers(1, 3),
+    rounds=st.integers(1, 12),
+    receive=st.sampled_from([0.0, 0.125]),
+    interrupted=st.booleans(),
+)
+@settings(deadline=None, max_examples=200)
+def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, interrupted):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, most + 1, workers)
+    messages, rule = int(counts.sum()), None
+    named = {"kind": getattr(kernels, kind.upper()), "wait": int(rng.integers(1, workers + 1))}
+    other, need, total = EMPTY, EMPTY, 0
+    if kind in ("tiling", "edges"):
+        total = int(rng.integers(2, 7))
+        ends = np.array([rng.permutation(total)[:2] for _ in range(messages)])
+        group, other = ends.T.copy()
+    else:
+        group = rng.integers(0, 3, messages)
+        most_of_each = np.bincount(group, minlength=3)
+        need = rng.integers(0, most_of_each + 2) if kind == "blocks" else np.array([1, 2, 3])
+        total = int(rng.integers(1, 7))
+    if kind == "span":
+        rows = rng.integers(-1, 2, (messages, int(rng.integers(1, 6)))).astype(float)
+        rows[0, 0] = 1  # some message holds something
+        rule = span_of(rows)
+        named["spare"] = rule.spare()
+    plan = kernels.CompletionPlan(
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
+        loads=counts + 1,
+        group=group,
+        other=other,
+        need=need,
+        total=total,
+        **named,
+    )
+    delay, work = rng.exponential(size=(2, rounds, workers))
+    late = rng.exponential(size=workers)
+    expected = completion_truth(plan, delay, work, late, receive, 0.1, interrupted, rule)
+    assert_same(
+        (kernels.completion(plan, delay, work, late, receive, 0.1, interrupted), late), expected
+    )
+
+
+def span_of(rows):
+    """The rule of these rows, by dense least squares."""
+
+    def residual(messages):
+        return least_squares(equations(messages))[1]
+
+    def equations(messages):
+        return Equations(rows[messages], np.ones(rows.shape[1]))
+
+    return Span(equations, residual, len(rows))
 
 
 @pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])

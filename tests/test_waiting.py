@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc import FractionalRepetition, Grouped, LinearCode, Uncoded
+from fastgc import (
+    BernoulliCode,
+    BIBDCode,
+    ExpanderCode,
+    FractionalRepetition,
+    GraphCode,
+    Grouped,
+    LinearCode,
+    RaptorCode,
+    Uncoded,
+)
 from fastgc.codes.conformance import check
 from fastgc.codes.rules import Blocks, Waiting
 from fastgc.costs import measure
@@ -262,6 +272,16 @@ SIMULATED = [
     LinearCode(np.eye(8) + np.roll(np.eye(8), 1, 1), wait=5),
     Chunks(6, load=2, wait=3),
     Shifts(5, load=5, wait=4),  # exact with the first message
+    GraphCode(12, degree=4, wait=8, seed=1),
+    GraphCode(12, degree=3, wait=12),
+    ExpanderCode(12, load=3, wait=8),
+    BernoulliCode(15, 10, load=3, wait=12),
+    BernoulliCode(10, 30, load=2, wait=4),  # never exact
+    RaptorCode(16, wait=10),
+    BIBDCode(13, wait=10),
+    BIBDCode(7, wait=7),
+    LinearCode(np.exp(1j * np.arange(24).reshape(8, 3)), wait=5, packed=False),  # by Python
+    LinearCode(np.ones((4, 1)) * [1.0, 1 + 1e-9], wait=3),  # nearly of rank 2
 ]
 
 
@@ -271,8 +291,9 @@ def test_simulation_is_that_of_rounds(code, interrupted):
     """Without a round for each, the same: when it was over, and what it left out."""
     run = partial(simulate, code, Exponential(1.0), cost=0.1, rounds=80, interrupted=interrupted)
     found, by_round = run(), run(method="round")
-    for name in ("times", "messages", "workers", "residuals"):
+    for name in ("times", "messages", "workers", "computations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(by_round, name))
+    np.testing.assert_allclose(found.residuals, by_round.residuals, rtol=0, atol=1e-12)
     assert found.residual == pytest.approx(np.sqrt(np.mean(found.residuals**2)))
 
 

@@ -31,7 +31,15 @@ from .scheme import Scheme
 from .span import SOLVED, least_squares
 from .trust import DOUBLE
 
-__all__ = ["Approximate", "Nearest", "Partial", "Residuals", "check_partial", "nearest_vector"]
+__all__ = [
+    "Approximate",
+    "Nearest",
+    "Partial",
+    "Residuals",
+    "check_partial",
+    "nearest_vector",
+    "residual_of_each",
+]
 
 Partial = Literal["best", "unbiased"]
 
@@ -131,6 +139,56 @@ def _assess(
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
         means = own.real.astype(np.float64).reshape(-1, code.pieces).mean(axis=0) + 1
     return residual, means
+
+
+# Entries, at most, of a matrix that combines messages to partial gradients for many sets at once,
+# and of all their rows together.
+_DENSE, _TOGETHER = 1 << 20, 1 << 20
+
+
+def residual_of_each(code: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """`Scheme.residual` of many sets of messages of a code that waits for some.
+
+    Parameters
+    ----------
+    code : Scheme
+        Of which `wait` is set.
+    masks : (sets, messages) bool array
+        True for messages that came.
+
+    Returns
+    -------
+    (sets,) float64 array
+    """
+    if (
+        code.is_complex
+        or code.pieces > 1
+        or code.codes_data
+        or code.message_count * code.k > _DENSE
+    ):
+        return np.array([code.residual(mask) for mask in masks])
+    vectors = np.zeros(masks.shape)
+    if type(code).vector is not Scheme.vector:
+        code.fill_vectors(masks, "auto", vectors)
+    else:
+        _fill_shortest(code, masks, vectors)
+    lacking = np.linalg.norm(vectors @ code.matrix() - 1, axis=1)
+    left: NDArray[np.float64] = lacking / math.sqrt(code.wanted)
+    return left
+
+
+def _fill_shortest(code: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
+    """The shortest vectors of least residual, of all sets of one size together."""
+    rows, target, _ = code.equations(np.arange(code.message_count))
+    sizes = masks.sum(axis=1)
+    for f in np.unique(sizes).tolist():
+        alike = np.flatnonzero(sizes == f)
+        step = max(1, _TOGETHER // max(1, f * target.size))
+        for at in range(0, alike.size, step):
+            some = alike[at : at + step]
+            came = np.nonzero(masks[some])[1].reshape(some.size, f)
+            cut = max(f, target.size) * np.finfo(np.float64).eps
+            out[some[:, None], came] = target @ np.linalg.pinv(rows[came], rcond=cut)
 
 
 class Approximate(Scheme):

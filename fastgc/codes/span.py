@@ -68,6 +68,13 @@ def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     return vector, float(left)
 
 
+# Entries of rows, at most, of which all is found out that can be spared of them: half a second.
+SPARED = 1 << 18
+
+# Singular values of rows are this much larger than rounding, or it is not clear which are zero.
+CLEAR = 1e-5
+
+
 class Span(NamedTuple):
     """The rows that came span the target.
 
@@ -95,6 +102,39 @@ class Span(NamedTuple):
         lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
+
+    def spare(self) -> NDArray[np.float64] | None:
+        """Numbers by which to tell quickly whether messages suffice, by those that did not come.
+
+        With a the shortest vector of all messages, and N a basis of what can be added to it, others
+        suffice without messages S if there is a y with ``a_S + N_S y = 0``: if, of their rows here,
+        the first column is a combination of the others. Those are orthonormal, and 1 is the largest
+        entry of the first.
+
+        Returns
+        -------
+        (messages, q + 1) float64 array or None
+            None where rows are complex, too many, or so near to being dependent that it is not
+            clear whether they are. If not even all messages suffice, none can be spared.
+        """
+        given = self.equations(np.arange(0))
+        if given.target.ndim > 1 or self.messages * len(given.target) > SPARED:
+            return None
+        given = self.equations(np.arange(self.messages))
+        if given.real_part or given.rows.dtype.kind == "c" or not np.isfinite(given.rows).all():
+            return None
+        left, sizes, right = np.linalg.svd(given.rows)
+        least = max(given.rows.shape) * np.finfo(np.float64).eps
+        rank = int((sizes > least * sizes[0]).sum())
+        if rank == 0 or sizes[rank - 1] < CLEAR * sizes[0]:
+            return None
+        own = right[:rank] @ given.target
+        if np.linalg.norm(given.target - own @ right[:rank]) > SOLVED * np.linalg.norm(
+            given.target
+        ):
+            return np.ones((self.messages, 1))
+        shortest = left[:, :rank] @ (own / sizes[:rank])
+        return np.column_stack([shortest / np.abs(shortest).max(), left[:, rank:]])
 
     def tally(self) -> Tally:
         return _SpanTally(self)

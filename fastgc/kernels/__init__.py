@@ -18,7 +18,7 @@ from . import choice, threads
 from .apart import bind_add, bind_apart
 from .arrivals import Arrivals, Enough
 from .choice import backend, backends, use_backend
-from .completion import BLOCKS, CELLS, TILING, Completion, CompletionPlan
+from .completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
 from .cover import CellsPlan, TilingPlan, tiling_plan
 from .cyclic import (
     LOCATOR,
@@ -75,12 +75,14 @@ from .whitened import whitened
 __all__ = [
     "BLOCKS",
     "CELLS",
+    "EDGES",
     "EXPAND",
     "LOCATOR",
     "LOOKUP",
     "PACKED",
     "REAL",
     "REAL_PART",
+    "SPAN",
     "SPREAD",
     "TILING",
     "AddRow",

@@ -7,12 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCKS", "CELLS", "TILING", "Completion", "CompletionPlan"]
+__all__ = ["BLOCKS", "CELLS", "EDGES", "SPAN", "TILING", "Completion", "CompletionPlan"]
 
 # The numbers are csrc/fastgc.h's fgc_rule.
 BLOCKS = 0  # of every block so many messages, whichever they are
 CELLS = 1  # of cells so many that they weigh enough
 TILING = 2  # intervals, as edges between their ends, that connect 0 and k
+EDGES = 3  # edges of a graph whose components have an odd cycle, or sides of as many vertices
+SPAN = 4  # rows that span: those can be spared that did not come
+
+# What columns of `spare` count as zero, where they are orthonormal, and where 1 is the largest. (As
+# in csrc/completion.c.)
+ZERO = 1e-9
+SOLVED = 1e-6
 
 
 class CompletionPlan(NamedTuple):
@@ -23,7 +30,7 @@ class CompletionPlan(NamedTuple):
     Attributes
     ----------
     kind : int
-        ``BLOCKS``, ``CELLS`` or ``TILING``: when messages suffice.
+        ``BLOCKS``, ``CELLS``, ``TILING``, ``EDGES`` or ``SPAN``: when messages suffice.
     first : (n + 1,) int64 array
         Messages of worker i are ``first[i] .. first[i+1] - 1``, sent in this order.
     share : (M,) float64 array
@@ -31,13 +38,18 @@ class CompletionPlan(NamedTuple):
     loads : (n,) int64 array
         Computations of each worker.
     group : (M,) int64 array
-        Of each message its block, or cell, or the start of its interval.
+        Of each message its block, or cell, or the start of its interval or edge.
     other : (M,) or (0,) int64 array
-        ``TILING``: the end of its interval.
+        ``TILING`` and ``EDGES``: the end of it.
     need : (groups,) int64 array
         ``BLOCKS``: messages needed of each block; ``CELLS``: weight of each cell.
     total : int
-        ``CELLS``: weight needed, each cell counted once; ``TILING``: k.
+        ``CELLS``: weight needed, each cell counted once; ``TILING``: k; ``EDGES``: vertices.
+    wait : int
+        All messages of so many workers suffice in any case; 0: they do not.
+    spare : (M, q + 1) or (0, 0) float64 array
+        ``SPAN``: messages can be spared if, in their rows, the first column is a combination of the
+        others. These are orthonormal; of the first, 1 is the largest. C-contiguous.
     """
 
     kind: int
@@ -48,6 +60,8 @@ class CompletionPlan(NamedTuple):
     other: NDArray[np.int64]
     need: NDArray[np.int64]
     total: int
+    wait: int = 0
+    spare: NDArray[np.float64] = np.empty((0, 0))
 
 
 class Completion(NamedTuple):

@@ -15,6 +15,8 @@ from .. import kernels
 from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
+from ..codes.approximation import residual_of_each
+from ..codes.graph import Parts
 from ..codes.rules import Blocks, Cells, Tiling, Waiting
 from ..codes.span import SOLVED, Span
 from ..delays import DelayModel
@@ -242,16 +244,16 @@ def simulate(
     judged = _Judge(code, rounds) if code.approximate else None
     if processors is not None:
         run = Shared(code, processors, None if judged is None else judged.take)
-    elif method != "round" and isinstance(code.rule, Waiting):
+    elif method != "round" and rule is None and isinstance(code.rule, Waiting):
         run = _Awaiting(code, judged)
     elif method == "round" or rule is None:
         run = _Rounds(code, judged)
     elif method == "auto" and code.on_request and isinstance(code.rule, Cells):
         run = Asking(code, request)
     elif method == "auto" and code.waits:
-        run = _Waiting(code)
+        run = _Waiting(code, judged)
     else:
-        run = _Kernel(rule)
+        run = _Kernel(rule, judged)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
@@ -269,11 +271,7 @@ def simulate(
     )
     left = None
     if judged is not None:
-        if not judged.found:  # of a kernel, which tells times alone
-            again, late = _Waiting(code, judged), np.zeros(code.n)
-            for first, count, drawn in _draw(code, delays, work, receive, judged.most, seed, step):
-                again(drawn, first, count, late, receive, overhead, interrupted)
-        left = np.array(judged.found)
+        left = judged.residuals()
     weight = code.message_weight
     return Simulation(times, messages, workers, computations, weight, mean_exists, left)
 
@@ -375,25 +373,53 @@ def _given(
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule = code.rule
+    rule, wait, said = code.rule, 0, code.rule
     none = np.empty(0, dtype=np.int64)
+    if isinstance(said, Waiting):
+        if min(code.message_counts) < 1:
+            return None
+        rule, wait = said.rule, said.wait
+    spare = np.empty((0, 0))
+    if isinstance(rule, Span) and wait:
+        found = rule.spare()
+        if found is None:
+            return None
+        spare = found
+        if spare.shape[1] == 1 and np.abs(spare).min() > SOLVED:  # none can be spared
+            rule = Blocks.one(rule.messages, rule.messages)
     if isinstance(rule, Blocks):
         kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
     elif isinstance(rule, Cells):
         kind, group, other, need, total = kernels.CELLS, rule.cell, none, rule.weight, rule.need
     elif isinstance(rule, Tiling):
         kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
+    elif isinstance(rule, Parts):
+        group, other = np.ascontiguousarray(rule.ends.T)
+        kind, need, total = kernels.EDGES, none, rule.vertices
+    elif isinstance(rule, Span) and wait:
+        kind, group, other, need, total = kernels.SPAN, none, none, none, 0
     else:
         return None
+    if kind == kernels.BLOCKS and code.message_count == code.n and need.size == 1 and wait:
+        need, wait = np.minimum(need, wait), 0
     first = np.array(code.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
-        kind, first, code.message_shares, code.loads, group, other, need, int(total)
+        kind,
+        first,
+        code.message_shares,
+        code.loads,
+        group,
+        other,
+        need,
+        int(total),
+        wait,
+        np.ascontiguousarray(spare),
     )
 
 
 class _Kernel:
-    def __init__(self, rule: kernels.CompletionPlan) -> None:
-        self._rule = rule
+    def __init__(self, rule: kernels.CompletionPlan, judge: _Judge | None = None) -> None:
+        self._rule, self._judge = rule, judge
 
     def __call__(
         self,
@@ -405,9 +431,46 @@ class _Kernel:
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        return kernels.simulate(
-            self._rule, delays, first, rounds, late, receive, overhead, interrupted
-        )
+        how = receive, overhead, interrupted
+        if self._judge is None or first >= self._judge.most:
+            return kernels.simulate(self._rule, delays, first, rounds, late, *how)
+        judged = min(rounds, self._judge.most - first)
+        done = [self._judged(self._judge, delays.part(0, judged), first, judged, late, *how)]
+        if judged < rounds:
+            rest = delays.part(judged, rounds), first + judged, rounds - judged
+            done.append(kernels.simulate(self._rule, *rest, late, *how))
+        return tuple(np.concatenate(each) for each in zip(*done, strict=True))
+
+    def _judged(
+        self,
+        judge: _Judge,
+        delays: kernels.DelayPlan,
+        first: int,
+        rounds: int,
+        late: NDArray[np.float64],
+        receive: float,
+        overhead: float,
+        interrupted: bool,
+    ) -> kernels.Completion:
+        """The same of rounds of which it is told what they are decoded from."""
+        rule, out = self._rule, kernels.Completion.empty(rounds)
+        sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
+        wait, whole = kernels.draw(delays, first, rounds)
+        step = (
+            rounds if interrupted else 1
+        )  # workers that are not interrupted are late for the next
+        for at in range(0, rounds, step):
+            some = slice(at, at + step)
+            arrival = (late + wait[some])[:, sender] + whole[some][:, sender] * rule.share
+            done = out.part(at, at + step)
+            kernels.completion(
+                rule, wait[some], whole[some], late, receive, overhead, interrupted, done
+            )
+            for order, count in zip(
+                np.argsort(arrival, axis=1, kind="stable"), done.messages, strict=True
+            ):
+                judge.take(order[:count])
+        return out
 
 
 class _Judge:
@@ -418,11 +481,21 @@ class _Judge:
         solves = type(code).vector is Code.vector
         affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
         self.most = min(rounds, _JUDGED, max(affordable, 20))
-        self.found: list[float] = []
+        self._taken: list[NDArray[np.int64]] = []
 
     def take(self, survivors: NDArray[np.int64]) -> None:
-        if len(self.found) < self.most:
-            self.found.append(self._code.residual(survivors))
+        if len(self._taken) < self.most:
+            self._taken.append(survivors)
+
+    def residuals(self) -> NDArray[np.float64]:
+        """Of each round, one of each set that occurs."""
+        masks = np.zeros((len(self._taken), self._code.message_count), dtype=np.bool_)
+        for mask, survivors in zip(masks, self._taken, strict=True):
+            mask[survivors] = True
+        distinct, index = np.unique(np.packbits(masks, axis=1), axis=0, return_inverse=True)
+        sets = np.unpackbits(distinct, axis=1, count=masks.shape[1]).astype(np.bool_)
+        found: NDArray[np.float64] = residual_of_each(self._code, sets)[index.reshape(-1)]
+        return found
 
 
 class _Rounds:

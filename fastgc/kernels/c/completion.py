@@ -18,13 +18,15 @@ def as_struct(plan: CompletionPlan) -> Any:
     arrays = {
         name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
         for name, array in plan._asdict().items()
-        if name not in ("kind", "total")
+        if isinstance(array, np.ndarray)
     }
     struct = {
         "kind": plan.kind,
         "workers": plan.loads.size,
         "groups": plan.need.size,
         "total": plan.total,
+        "wait": plan.wait,
+        "width": plan.spare.shape[1],
         **arrays,
     }
     return ffi.new("fgc_completion_plan *", struct)

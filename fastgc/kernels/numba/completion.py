@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..completion import BLOCKS, CELLS
+from ..completion import BLOCKS, CELLS, EDGES, SOLVED, TILING, ZERO
 from .njit import njit_exact
 
 __all__ = ["completion"]
@@ -127,6 +127,69 @@ def _tiling_ready(plan, arrival):
 
 
 @njit_exact
+def _side(parent, sign, vertex):
+    side = np.int64(1)
+    while parent[vertex] != vertex:
+        side *= sign[vertex]
+        vertex = parent[vertex]
+    return vertex, side
+
+
+@njit_exact
+def _edges_ready(plan, arrival, latest):
+    parent, odd = np.arange(plan.total), np.zeros(plan.total, np.bool_)
+    sign, size, more = np.ones((3, plan.total), np.int64)
+    lacking = plan.total
+    for m in np.argsort(arrival):
+        if arrival[m] > latest:
+            break
+        u, one = _side(parent, sign, plan.group[m])
+        v, other = _side(parent, sign, plan.other[m])
+        lacking -= more[u] != 0 and not odd[u]
+        if u == v:
+            odd[u] |= one == other
+        else:
+            lacking -= more[v] != 0 and not odd[v]
+            if size[u] < size[v]:
+                u, v = v, u
+            parent[v], sign[v] = u, -one * other
+            size[u] += size[v]
+            more[u] += sign[v] * more[v]
+            odd[u] |= odd[v]
+        lacking += more[u] != 0 and not odd[u]
+        if lacking == 0:
+            return arrival[m]
+    return np.inf
+
+
+@njit_exact
+def _span_ready(plan, arrival, latest):
+    width = plan.spare.shape[1]
+    basis, held, square = np.empty((width, width)), 0, 0.0
+    in_order = np.argsort(arrival)
+    for at in range(arrival.size - 1, -1, -1):
+        m = in_order[at]
+        row = basis[held]
+        row[:] = plan.spare[m]
+        for _ in range(2):  # once leaves rounding errors of the size of what was taken away
+            for b in range(held):
+                along = 0.0
+                for j in range(1, width):
+                    along += basis[b, j] * row[j]
+                for j in range(width):
+                    row[j] -= along * basis[b, j]
+            square = 0.0
+            for j in range(1, width):
+                square += row[j] * row[j]
+        if square > ZERO * ZERO:
+            row /= math.sqrt(square)
+            held += 1
+        elif abs(row[0]) > SOLVED:
+            return arrival[m] if arrival[m] <= latest else np.inf
+    return 0.0
+
+
+@njit_exact
 def completion(plan, delay, work, late, receive, overhead, interrupted, out):
     """Simulate rounds, see `fastgc.kernels.completion`."""
     n, rounds = plan.loads.size, work.shape[0]
@@ -141,12 +204,20 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
         for i in range(n):
             for m in range(plan.first[i], plan.first[i + 1]):
                 arrival[m] = late[i] + delay[r, i] + work[r, i] * plan.share[m]
+        latest = np.inf
+        if plan.wait > 0:
+            latest = np.sort(arrival[plan.first[1:] - 1])[plan.wait - 1]
         if plan.kind == BLOCKS:
             ready = _blocks_ready(plan, order, bound, arrival)
         elif plan.kind == CELLS:
             ready = _cells_ready(plan, arrival)
-        else:
+        elif plan.kind == TILING:
             ready = _tiling_ready(plan, arrival)
+        elif plan.kind == EDGES:
+            ready = _edges_ready(plan, arrival, latest)
+        else:
+            ready = _span_ready(plan, arrival, latest)
+        ready = min(ready, latest)
 
         heard, senders, done = 0, 0, 0
         for i in range(n):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..completion import BLOCKS, CELLS, Completion, CompletionPlan
+from ..completion import (
+    BLOCKS,
+    CELLS,
+    EDGES,
+    SOLVED,
+    TILING,
+    ZERO,
+    Completion,
+    CompletionPlan,
+)
 
 __all__ = ["completion"]
 
@@ -47,10 +56,20 @@ def _complete(
     out: Completion,
 ) -> None:
     """Rounds whose messages arrive at `arrival`, (rounds, M)."""
+    latest = np.full(len(arrival), np.inf)
+    if plan.wait:
+        last = np.sort(arrival[:, plan.first[1:] - 1], axis=1)
+        latest = last[:, plan.wait - 1]
     if plan.kind == BLOCKS:
         ready = _blocks_ready(plan, arrival)
+    elif plan.kind == CELLS:
+        ready = _cells_ready(plan, arrival)
+    elif plan.kind == TILING:
+        ready = _tiling_ready(plan, arrival)
     else:
-        ready = _cells_ready(plan, arrival) if plan.kind == CELLS else _tiling_ready(plan, arrival)
+        one = _edges_ready if plan.kind == EDGES else _span_ready
+        ready = np.array([one(plan, *each) for each in zip(arrival, latest, strict=True)])
+    ready = np.minimum(ready, latest)
     heard = arrival <= ready[:, None]
     out.messages[:] = heard.sum(axis=1)
     sends = np.diff(plan.first) > 0
@@ -116,3 +135,36 @@ def _tiling_ready(plan: CompletionPlan, arrival: NDArray[np.float64]) -> NDArray
             parent[root(starts[m])] = root(ends[m])
             ready[r] = row[m]
     return ready
+
+
+def _edges_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
+    """When each component has an odd cycle or even sides: by vertices that are in two copies.
+
+    An edge joins each of its ends to the other's second copy. A component has an odd cycle if it is
+    joined to its own copy; then both copies of each vertex are in one component, as often each.
+    Otherwise those of its vertices that are in it as second copies are on the other side.
+    """
+    part = np.arange(2 * plan.total)
+    excess = np.repeat([1, -1], plan.total)  # of first copies over second ones
+    for m in np.argsort(arrival, kind="stable"):
+        if arrival[m] > latest:
+            break
+        u, v = plan.group[m], plan.other[m]
+        for one, other in ((u, v + plan.total), (v, u + plan.total)):
+            part[part == part[one]] = part[other]
+        if not np.bincount(part, excess).any():
+            return float(arrival[m])
+    return np.inf
+
+
+def _span_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: float) -> float:
+    """By least squares of what is to be spared, from the last message on."""
+    in_order = np.argsort(arrival, kind="stable")
+    first, others = plan.spare[:, 0], plan.spare[:, 1:]
+    for at in range(arrival.size - 1, -1, -1):
+        late = in_order[at:]
+        found = np.linalg.lstsq(others[late], first[late], rcond=ZERO)[0]
+        if np.abs(first[late] - others[late] @ found).max() > SOLVED:
+            last = float(arrival[in_order[at]])
+            return last if last <= latest else np.inf
+    return 0.0
