@@ -187,7 +187,8 @@ MODULES = ("codes.scheme", "codes.conformance", "kernels.numba", "kernels.thread
 MODULES += ("torch", "training", "engines.interface", "engines.master", "engines.conformance")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants that tell kernels what to do, which a sentence of their page explains.
-EXPLAINED = {"BLOCKS", "CELLS", "TILING", "EXPAND", "PACKED", "REAL", "REAL_PART"}
+EXPLAINED = {"BLOCKS", "CELLS", "EDGES", "SPAN", "TILING"}
+EXPLAINED |= {"EXPAND", "PACKED", "REAL", "REAL_PART"}
 EXPLAINED |= {"LOCATOR", "LOOKUP", "SPREAD"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
 APART = {"codes.conformance": {"CHECKS", "ENGINES"}, "engines.conformance": {"CHECKS", "WORKERS"}}

@@ -19,6 +19,7 @@ from fastgc import (
     RaptorCode,
     Uncoded,
 )
+from fastgc.codes.approximation import residual_of_each
 from fastgc.codes.conformance import check
 from fastgc.codes.rules import Blocks, Waiting
 from fastgc.costs import measure
@@ -295,6 +296,33 @@ def test_simulation_is_that_of_rounds(code, interrupted):
         np.testing.assert_array_equal(getattr(found, name), getattr(by_round, name))
     np.testing.assert_allclose(found.residuals, by_round.residuals, rtol=0, atol=1e-12)
     assert found.residual == pytest.approx(np.sqrt(np.mean(found.residuals**2)))
+
+
+@pytest.mark.parametrize("code", SIMULATED, ids=repr)
+def test_residuals_of_many_sets_are_those_of_each(code):
+    """To rounding, and never less than least squares leave."""
+    rng = np.random.default_rng(4)
+    masks = rng.random((40, code.message_count)) < rng.random((40, 1))
+    masks[:, 0] = True
+    found = residual_of_each(code, masks)
+    np.testing.assert_allclose(found, [code.residual(mask) for mask in masks], rtol=0, atol=1e-12)
+    if code.is_complex:  # the real part alone counts
+        return
+    rows = code.matrix()
+    for mask, left in zip(masks, found, strict=True):
+        optimum = np.linalg.lstsq(rows[mask].T, np.ones(code.k))[0] @ rows[mask] - 1
+        assert left >= np.linalg.norm(optimum) / np.sqrt(code.k) - 1e-12
+
+
+def test_vectors_of_dependent_rows_stay_short():
+    """However near a long one seems to come: what it lacks is known up to its own roundings."""
+    code = BernoulliCode(15, 10, load=3, wait=12)
+    for seed in range(40):
+        came = np.sort(np.random.default_rng(seed).permutation(15)[:12])
+        rows = code.matrix()[came]
+        sizes = np.linalg.norm(rows, axis=1)  # by which roundings of messages grow
+        shortest = np.linalg.lstsq(rows.T / sizes, np.ones(10))[0] / sizes
+        np.testing.assert_allclose(code.vector(came), shortest, rtol=0, atol=1e-9)
 
 
 def test_simulated_residuals_follow_the_hypergeometric_law():

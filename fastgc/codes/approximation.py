@@ -169,11 +169,13 @@ def residual_of_each(code: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float
         return np.array([code.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
     if type(code).vector is not Scheme.vector:
-        code.fill_vectors(masks, "auto", vectors)
+        enough = code.fill_vectors(masks, "auto", vectors)
     else:
+        enough = np.ones(len(masks), dtype=np.bool_)
         _fill_shortest(code, masks, vectors)
     lacking = np.linalg.norm(vectors @ code.matrix() - 1, axis=1)
     left: NDArray[np.float64] = lacking / math.sqrt(code.wanted)
+    left[~enough] = [code.residual(mask) for mask in masks[~enough]]
     return left
 
 
