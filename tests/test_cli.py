@@ -116,6 +116,10 @@ def test_completion_is_offered():
         (["worst", "nosuch"], "unknown code 'nosuch'"),
         (["spare", "nosuch"], "unknown code 'nosuch'"),
         (["simulate", "-k", "0"], "no code fits: rs, rs-clustered, "),
+        (["simulate", "--processors", "0/1"], "processors must be how many all 20 workers share"),
+        (["simulate", "--processors", "two"], "--processors must be how many there are, as in 2"),
+        (["simulate", "--processors", "2", "--request", "1"], "leave out --request"),
+        (["simulate", "rs", "--timeline", "x.png", "--request", "1"], "leave out --timeline"),
         (["fit", "nowhere.json"], "nowhere.json: no such file or directory"),
     ],
 )
@@ -1309,6 +1313,21 @@ def table(markdown):
     assert len({line.count("|") for line in lines}) == 1
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [rows[0], *rows[2:]]
+
+
+def test_simulate_shared_processors_and_requests():
+    small = ("-n", "6", "-s", "1", "--rounds", "50", "--cost", "0.001", "--delays", "none")
+    command = ("simulate", "uncoded,partial-work", *small, "--json")
+    alone, shared, asked = (
+        json.loads(run(*command, *more).stdout)
+        for more in ((), ("--processors", "2"), ("--request", "0.25"))
+    )
+    assert shared["uncoded"]["mean"] == pytest.approx(3 * alone["uncoded"]["mean"])
+    later = asked["partial-work"]["mean"] - alone["partial-work"]["mean"]
+    assert later == pytest.approx(0.25)
+    assert asked["uncoded"] == alone["uncoded"]
+    said = run("simulate", "uncoded", *small, "--processors", "0/1/2/0/1/2").stdout
+    assert "3 processors" in said
 
 
 def test_simulate_table_markdown_json_and_plot(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc.delays import Empirical, Exponential
-from fastgc.simulation import simulate
+from fastgc.simulation import follow, simulate
 
 pytestmark = pytest.mark.any_backend
 
@@ -104,6 +104,20 @@ def test_no_more_is_computed_than_there_are_processors(seed, processors, index):
         alone = simulate(code, late, **settings)
         if interrupted:
             assert (run.times >= alone.times * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("receive", [0.0, 0.3])
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_rounds_can_be_followed(receive, interrupted):
+    settings = {"cost": 0.5, "rounds": 20, "receive": receive, "interrupted": interrupted}
+    for code in CODES:
+        run = simulate(code, Exponential(1.0), processors=2, **settings)
+        rounds = follow(code, Exponential(1.0), processors=2, **settings).rounds
+        assert [each.wait for each in rounds] == run.times.tolist()
+        assert [each.received.size for each in rounds] == run.messages.tolist()
+        for each in rounds:
+            assert (np.diff(each.arrivals) >= receive - 1e-12).all()
+            assert each.arrivals[-1] == pytest.approx(each.wait)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,21 @@ def simulate(
     rounds: Rounds = 10_000,
     seed: Seed = 0,
     finish: Finish = False,
+    processors: Annotated[
+        str,
+        typer.Option(
+            help="How many processors all workers share, as in 2, or a number that names the "
+            "processor of each, as in 0/0/1/1. Default: one for each worker."
+        ),
+    ] = "",
+    request: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Seconds that it takes to ask workers for sums, of codes that send them on "
+            "request (partial-work).",
+        ),
+    ] = 0.0,
     plot: Annotated[
         Path | None,
         typer.Option(help="Plot how many rounds are over when to this file (png, svg, pdf)."),
@@ -101,6 +116,7 @@ def simulate(
     from ..progress import task_bar
     from ..simulation import follow
     from ..simulation import simulate as run
+    from ..simulation.shared import crowding
 
     with clear_errors():
         check_figures(json_file, csv_file)
@@ -114,6 +130,13 @@ def simulate(
         chosen = asked or catalogue.names()
         if timeline is not None:
             check_drawn(chosen, "name some")
+        shared = _processors(processors)
+        if shared is not None:
+            crowding(workers, shared)  # raises where they do not fit, whatever the code
+            if request:
+                raise ValueError("leave out --request: shared processors are simulated without it")
+        if timeline is not None and request:
+            raise ValueError("leave out --timeline: rounds with --request are not followed")
         found: dict[str, Simulation] = {}
         followed: dict[str, Followed] = {}
         loads: dict[str, int] = {}
@@ -127,8 +150,9 @@ def simulate(
                         "receive": receive,
                         "seed": seed,
                         "interrupted": not finish,
+                        "processors": shared,
                     }
-                    found[name] = run(code, model, rounds=rounds, **how)
+                    found[name] = run(code, model, rounds=rounds, request=request, **how)
                     if timeline is not None:
                         followed[name] = follow(code, model, rounds=DRAWN, **how)
                     loads[name] = code.load
@@ -185,6 +209,10 @@ def simulate(
         f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
         f"{delays}, {cost:g} s per partition; {rounds} rounds, seed {seed}"
     )
+    if shared is not None:
+        title += f"; {_shared(shared)}"
+    if request:
+        title += f"; {request:g} s to ask for sums"
     _print(
         title,
         short,

@@ -13,6 +13,7 @@ from ..codes import Code
 from ..delays import DelayModel
 from ..delays.interface import check_model
 from .monte_carlo import _draw, _Rounds, require_mean
+from .shared import Shared
 
 __all__ = ["Followed", "FollowedRound", "follow"]
 
@@ -75,13 +76,15 @@ def follow(
     rounds: int = 3,
     seed: int = 0,
     interrupted: bool = True,
+    processors: ArrayLike | None = None,
 ) -> Followed:
     """The first rounds that `simulate` simulates, with who sent what when.
 
     Parameters
     ----------
-    code, delays, cost, receive, overhead, seed, interrupted
-        As of `simulate`: the rounds are those of its ``method="round"``, for the same arguments.
+    code, delays, cost, receive, overhead, seed, interrupted, processors
+        As of `simulate`: the rounds are those of its ``method="round"``, for the same arguments, or
+        where processors are shared, of its only one.
     rounds : int
         How many.
 
@@ -113,7 +116,10 @@ def follow(
     work = check_cost(code.n, cost) * code.loads
     interrupted = bool(interrupted)
     require_mean(code, delays, interrupted)
-    run, late, found, now = _Followed(code), np.zeros(code.n), list[FollowedRound](), 0.0
+    run: _Followed | _FollowedShared = _Followed(code)
+    if processors is not None:
+        run = _FollowedShared(code, processors)
+    late, found, now = np.zeros(code.n), list[FollowedRound](), 0.0
     for first, count, drawn in _draw(code, delays, work, receive, rounds, seed, rounds):
         run(drawn, first, count, late, receive, overhead, interrupted)
     for number, (wait, received, arrivals) in enumerate(run.seen, 1):
@@ -140,9 +146,30 @@ class _Followed(_Rounds):
         arrival = self._arrivals(late + wait, work)
         found = super()._one(wait, work, late, receive, *rest)
         received = np.argsort(arrival, kind="stable")[: found[1]]
-        times = arrival[received]
-        if receive > 0:  # the link takes one after another, and each is through after its turn
-            at = np.arange(times.size)
-            times = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
-        self.seen.append((found[0], received, times))
+        self.seen.append((found[0], received, _through(arrival[received], receive)))
         return found
+
+
+class _FollowedShared(Shared):
+    """The same of workers that share processors."""
+
+    def __init__(self, code: Code, processors: ArrayLike) -> None:
+        super().__init__(code, processors)
+        self.seen: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
+
+    def _one(
+        self, wait: list[float], work: list[float], receive: float, *rest: Any
+    ) -> tuple[float, int, int, int]:
+        found = super()._one(wait, work, receive, *rest)
+        times = _through(np.array(self.moments), receive)
+        self.seen.append((found[0], np.array(self.order, dtype=np.int64), times))
+        return found
+
+
+def _through(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
+    """When messages are through that arrive then, in order: the link takes one after another."""
+    if not receive > 0:
+        return times
+    at = np.arange(times.size)
+    through: NDArray[np.float64] = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
+    return through

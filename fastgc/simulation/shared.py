@@ -103,6 +103,8 @@ class Shared:
         self._loads = code.loads
         # of the message that each worker is at from an earlier round: to sleep, and to compute
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
+        self.moments: list[float] = []  # when each message of the last round came that was heard
+        self.order: list[int] = []  # their numbers
 
     def __call__(
         self,
@@ -135,7 +137,8 @@ class Shared:
         of = [machines[at] for at in self._machine.tolist()]
         asleep: list[tuple[float, int]] = []
         at = [-1] * n  # the message that a worker is at; -1: that of an earlier round
-        now, heard, order = 0.0, 0, list[int]()
+        now, heard = 0.0, 0
+        self.order, self.moments = order, moments = list[int](), list[float]()
         through, ready, end = 0.0, math.inf, math.inf
         counted: NDArray[np.int64] | None = None
         self._tally.reset()
@@ -188,6 +191,7 @@ class Shared:
             if now <= ready:
                 heard += 1
                 order.append(number)
+                moments.append(now)
                 through = max(through, now) + receive
                 if ready == math.inf and self._suffices(order):
                     ready = now
