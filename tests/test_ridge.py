@@ -8,7 +8,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastgc import Code, CyclicRepetition, LinearCode, NotDecodableError, ReedSolomon, stability
+from fastgc import (
+    BernoulliCode,
+    Code,
+    CyclicRepetition,
+    ExpanderCode,
+    LinearCode,
+    NotDecodableError,
+    RaptorCode,
+    ReedSolomon,
+    stability,
+)
+from fastgc.codes import ridge
 from fastgc.codes.ridge import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
@@ -255,3 +266,65 @@ def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
         least = np.linalg.norm(rows.T @ shortest - 1) / np.sqrt(n)
         assert np.linalg.norm(vector) < 10 * np.linalg.norm(shortest) + 1, seed
         assert left == pytest.approx(least, abs=1e-9), seed
+
+
+SPARSE = [
+    ExpanderCode(160, load=4, wait=128),
+    ExpanderCode(150, 300, load=3, wait=100),
+    BernoulliCode(160, load=6, wait=130),
+    BernoulliCode(150, 200, load=1, wait=100),  # many messages are equal
+    RaptorCode(256, wait=200),  # mostly exact
+    RaptorCode(400, wait=200, missing=0.2),
+]
+
+
+@pytest.mark.parametrize("code", SPARSE, ids=repr)
+def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
+    """Without any decomposition, the same vector, the shortest by sizes of rows."""
+    rng = np.random.default_rng(7)
+    sets = [np.sort(rng.permutation(code.n)[: code.wait - i]) for i in range(3)]
+    given = [code.equations(came) for came in sets]
+    dense = []
+    for rows, target, _ in given:
+        sizes = row_sizes(rows)
+        dense.append(np.linalg.lstsq((rows / sizes[:, None]).T, target)[0] / sizes)
+    monkeypatch.delattr(np.linalg, "lstsq")
+    monkeypatch.delattr(np.linalg, "qr")
+    for (rows, target, _), vector in zip(given, dense, strict=True):
+        found, left = near_exact_solution(rows, target)
+        np.testing.assert_allclose(found, vector, rtol=0, atol=1e-10)
+        optimum = np.linalg.norm(target - vector @ rows) / np.linalg.norm(target)
+        assert left == pytest.approx(optimum, rel=0, abs=1e-12)
+        assert left == pytest.approx(
+            np.linalg.norm(target - found @ rows) / np.linalg.norm(target), rel=0, abs=1e-14
+        )
+
+
+def test_sparse_rows_that_are_nearly_dependent_are_decomposed():
+    """Conjugate gradients do not get there: no worse than before."""
+    n = 200
+    rows = np.eye(n) - np.roll(np.eye(n), 1, axis=1)
+    rows[0, 0] += 1e-6
+    target = np.random.default_rng(8).normal(size=n)
+    found, left = near_exact_solution(rows, target)
+    dense = np.linalg.lstsq(rows.T, target)[0]
+    assert left < 1e-9
+    np.testing.assert_allclose(found, dense, rtol=1e-6)
+
+
+def test_sparse_rows_that_take_too_many_steps_are_decomposed(monkeypatch):
+    monkeypatch.setattr(ridge, "_STEPS", 3)
+    code = SPARSE[0]
+    rows, target, _ = code.equations(np.arange(code.wait))
+    dense = np.linalg.lstsq(rows.T, target)[0]
+    np.testing.assert_allclose(near_exact_solution(rows, target)[0], dense, rtol=0, atol=1e-10)
+
+
+def test_sparse_rows_of_zeros_and_of_any_size():
+    rows = np.zeros((200, 150))
+    rows[np.arange(200), np.arange(200) % 150] = 10.0 ** np.linspace(-8, 8, 200)
+    rows[5] = 0
+    found, left = near_exact_solution(rows, np.ones(150))
+    lost = np.sqrt(1 / 150) if not rows[:, 5].any() else 0.0
+    assert left == pytest.approx(lost, abs=1e-12)
+    np.testing.assert_allclose(found @ rows, rows.any(axis=0), atol=1e-12)

@@ -145,6 +145,8 @@ def _assess(
 # and of all their rows together.
 _DENSE, _TOGETHER = 1 << 20, 1 << 20
 
+_SMALL = 1 << 13  # entries of a set's rows, at most, where many sets are solved together
+
 
 def residual_of_each(code: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     """`Scheme.residual` of many sets of messages of a code that waits for some.
@@ -185,6 +187,11 @@ def _fill_shortest(code: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float
     sizes = masks.sum(axis=1)
     for f in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == f)
+        if f * target.size > _SMALL:  # what is sparse is solved sooner one by one
+            for at in alike.tolist():
+                those = np.flatnonzero(masks[at])
+                out[at, those] = code.vector(those)
+            continue
         step = max(1, _TOGETHER // max(1, f * target.size))
         for at in range(0, alike.size, step):
             some = alike[at : at + step]

@@ -48,7 +48,8 @@ class BernoulliCode(Code):
 
     Notes
     -----
-    A decoding vector takes dense least squares, O(f k^2). Those of the sets used last are kept.
+    A decoding vector takes least squares, by conjugate gradients where rows are sparse, else dense
+    ones in O(f k^2). Those of the sets used last are kept.
 
     Examples
     --------

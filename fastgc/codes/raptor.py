@@ -60,9 +60,9 @@ class RaptorCode(Code):
 
     Notes
     -----
-    Methods of decoding: "auto", dense least squares in O(f batches^2), of which the vectors of the
-    sets used last are kept; and "peeling", the paper's. The guarantee is for large n: of few
-    workers, peeling often ends early, least squares do not depend on it.
+    Methods of decoding: "auto", least squares, of which the vectors of the sets used last are kept;
+    and "peeling", the paper's. The guarantee is for large n: of few workers, peeling often ends
+    early, least squares do not depend on it.
 
     Examples
     --------

@@ -23,6 +23,11 @@ __all__ = ["near_exact_solution", "near_exact_vector", "row_sizes"]
 # Bias over rounding from which on it is not rounding that left it: of a thousand workers it is 0.3.
 _BIASED = 8
 
+# Sparse rows: so many entries at least, and so few of them not zero. Conjugate gradients end with
+# a gradient so much smaller than the first, or after so many steps; a bias of less may be rounding.
+_LARGE, _DENSE = 1 << 14, 1 / 8
+_FLAT, _STEPS, _BIAS = 1e-14, 3000, 1e-6
+
 
 def row_sizes(rows: NDArray[np.number]) -> NDArray[np.float64]:
     """2-norm of each row, whatever its scale; 1 of rows that are zero."""
@@ -94,6 +99,10 @@ def near_exact_solution(
     rows: NDArray[np.number], target: NDArray[np.number], unit: float = DOUBLE
 ) -> tuple[NDArray[np.number], float]:
     """The same of rows alone, whose shortest vector is found by least squares."""
+    if rows.size >= _LARGE and rows.dtype.kind == "f" and target.ndim == 1:
+        found = _sparse_solution(rows, target, unit)
+        if found is not None:
+            return found
     sizes = row_sizes(rows)
     scaled = (rows / sizes[:, None]).T
 
@@ -102,6 +111,66 @@ def near_exact_solution(
         return (shortest.T / sizes).T
 
     return near_exact_vector(solve, rows, sizes, target, unit)
+
+
+def _sparse_solution(
+    rows: NDArray[np.number], target: NDArray[np.number], unit: float
+) -> tuple[NDArray[np.number], float] | None:
+    """The shortest vector by conjugate gradients, where rows are sparse and that converges.
+
+    None where it is not as good as that of a decomposition: where it took too long, or lacks more
+    of the target than rounding, but so little that it may be rounding all the same.
+    """
+    line, column = np.nonzero(rows)
+    if line.size > rows.size * _DENSE:
+        return None
+    f, unknowns = rows.shape
+    value: NDArray[np.float64] = rows[line, column].astype(np.float64)
+    squares = np.bincount(line, value**2, minlength=f)
+    if not ((squares > 0) & (squares < np.inf)).all():
+        return None
+    sizes = np.sqrt(squares)
+    value /= sizes[line]
+    wanted = np.asarray(target, dtype=np.float64)
+
+    def combined(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums: NDArray[np.float64] = np.bincount(column, value * vector[line], unknowns).astype(
+            float
+        )
+        return sums
+
+    def products(left: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums: NDArray[np.float64] = np.bincount(line, value * left[column], f).astype(float)
+        return sums
+
+    def descend(left: NDArray[np.float64]) -> NDArray[np.float64]:
+        vector = np.zeros(f)
+        step = slope = products(left)
+        square = first = float(slope @ slope)
+        for _ in range(_STEPS):
+            if square <= _FLAT**2 * first:
+                break
+            change = combined(step)
+            by = square / float(change @ change)
+            vector, left = vector + by * step, left - by * change
+            slope = products(left)
+            before, square = square, float(slope @ slope)
+            step = slope + square / before * step
+        return vector
+
+    whole = float(np.linalg.norm(wanted))
+    vector = descend(wanted)
+    left = wanted - combined(vector)
+    if np.linalg.norm(left) < _BIAS * whole:
+        vector += descend(left)
+        left = wanted - combined(vector)
+    bias = float(np.linalg.norm(left)) / whole
+    rounding = 2 * unit * float(np.linalg.norm(vector)) / whole
+    slope = np.linalg.norm(products(left))
+    flat = slope <= 100 * _FLAT * np.linalg.norm(products(wanted))
+    if not flat or rounding > unit ** (5 / 8) or _BIASED * rounding < bias < _BIAS:
+        return None
+    return vector / sizes, bias
 
 
 def _ridge(
