@@ -86,9 +86,12 @@ class Record:
         Whether all messages that the gradient was decoded from were compared with others.
     evaluated : bool
         Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
-    asked : tuple of int
+    selected : tuple of int
         Workers that were to compute, if they were not all: of adaptive methods. Where `downloads`
         is 0, it was nobody.
+    asks, computed : int
+        Questions that workers were asked, and partial gradients that the master computed, as
+        `fastgc.engines.RoundReport`.
     """
 
     round: int
@@ -111,7 +114,9 @@ class Record:
     corrupt: tuple[int, ...] = ()
     verified: bool = False
     evaluated: bool = True
-    asked: tuple[int, ...] = ()
+    selected: tuple[int, ...] = ()
+    asks: int = 0
+    computed: int = 0
 
     def __repr__(self) -> str:
         said = [

@@ -360,7 +360,9 @@ def train(
                 report.corrupt,
                 report.verified,
                 evaluated=False,
-                asked=() if len(asked) == code.n else tuple(asked),
+                selected=() if len(asked) == code.n else tuple(asked),
+                asks=report.asks,
+                computed=report.computed,
             )
             if number == rounds or number % evaluate_every == 0:
                 record = evaluated(record)

@@ -995,6 +995,8 @@ def test_options_of_engines_are_passed_on(monkeypatch):
     run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify", "2")
     assert [given[-1][name] for name in names] == [None, None, None, 10]
     assert given[-1]["options"] == replace(usual, patience=0.5, partial="best", verify=2)
+    run("train", *RESUMED, "--verify", "1", "--ask")
+    assert given[-1]["options"] == replace(usual, verify=1, ask=True)
     run("train", *RESUMED, "--message-dtype", "float32", "--seed", "5")
     assert given[-1]["options"] == replace(usual, message_dtype="float32", seed=5)
 

@@ -914,17 +914,17 @@ def test_timeline_of_adaptive_rounds_shows_who_was_asked():
         engine="simulated",
         delays=fastgc.delays.Exponential(0.01),
     )
-    some = [r for r in run.rounds if r.asked]
+    some = [r for r in run.rounds if r.selected]
     assert some  # after the first, which asks all
-    assert not run.rounds[0].asked
+    assert not run.rounds[0].selected
     for r in some:
-        assert r.downloads == len(r.asked) < 6
-        assert set(r.survivors) <= set(r.asked)
+        assert r.downloads == len(r.selected) < 6
+        assert set(r.survivors) <= set(r.selected)
         ax = plotting.timeline(r, code)
         paths = [patch.get_path() for patch in ax.patches]
         corners = np.concatenate([path.vertices[path.codes != path.CLOSEPOLY] for path in paths])
-        assert {round(y) for y in corners[:, 1]} == set(r.asked)
-    nobody = replace(some[0], asked=(), downloads=0, survivors=(), received=(), arrivals=())
+        assert {round(y) for y in corners[:, 1]} == set(r.selected)
+    nobody = replace(some[0], selected=(), downloads=0, survivors=(), received=(), arrivals=())
     ax = plotting.timeline([some[0], nobody], code)
     assert len(ax.lines) == 3  # dots, and the ends of two rounds
     ax = run.timeline(rounds=range(1, 41))

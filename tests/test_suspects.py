@@ -1,12 +1,14 @@
 """Liars with s + 1 copies: rounds that ask again, against every lie we know of."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 from remote import Remote
 from strength import much
 
+import fastgc
 from fastgc import (
     BinaryCode,
     CorruptMessageError,
@@ -19,7 +21,7 @@ from fastgc import (
     YeAbbe,
 )
 from fastgc.codes import AskingRound, Costs
-from fastgc.engines import LocalCluster
+from fastgc.engines import LocalCluster, SimulatedCluster
 
 pytestmark = pytest.mark.any_backend
 
@@ -38,6 +40,11 @@ CODES = [
 KINDS = ("different", "alike", "one element", "slight", "below rounding", "huge")
 ANSWERS = ("the truth", "the lie", "another lie", "nonsense", "infinity")
 P = 11
+
+
+def each(ask):
+    """Ask one worker after the other."""
+    return lambda workers, seed: {i: ask(i, seed) for i in workers}
 
 
 class Lies:
@@ -104,7 +111,7 @@ def test_every_round_is_exact():
             for i in rng.permutation(code.n).tolist():
                 if rnd.receive(i, lies.message(i)):
                     break
-            costs = rnd.settle(lies.ask, lies.truth)
+            costs = rnd.settle(each(lies.ask), lies.truth)
             assert set(rnd.corrupt) <= set(liars), lies.kind
             assert rnd.decodable
             exact = lies.error(rnd.gradient()) < 2000 * np.finfo(dtype).eps
@@ -142,7 +149,7 @@ def test_costs_are_those_of_the_question(liar):
         rnd.gradient()
     computed = []
     costs = rnd.settle(
-        lambda i, seed: AskingRound.answer(code, i, told[i][code.partitions(i)], seed),
+        each(lambda i, seed: AskingRound.answer(code, i, told[i][code.partitions(i)], seed)),
         lambda j: computed.append(j) or g[j],
     )
     assert computed == [code.partitions(liar)[2]]
@@ -193,7 +200,7 @@ def replies(values):
             else AskingRound.answer(code, i, [np.full(4, values[i])], seed)
         )
 
-    return ask
+    return each(ask)
 
 
 def test_who_is_silent_is_a_straggler():
@@ -231,7 +238,7 @@ def test_what_is_claimed_by_too_few_is_computed():
         if not rnd.contradicted:
             continue
         costs = rnd.settle(
-            lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed),
+            each(lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed)),
             lambda j: g[j],
         )
         assert rnd.corrupt == []
@@ -251,7 +258,8 @@ def test_a_round_that_settled_takes_more():
         rnd.receive(i, 2 * message if i == 3 else message)
     assert not rnd.ready
     rnd.settle(
-        lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed), lambda j: g[j]
+        each(lambda i, seed: AskingRound.answer(code, i, g[code.partitions(i)], seed)),
+        lambda j: g[j],
     )
     assert rnd.corrupt == [3]
     assert rnd.ready  # five messages, one to spare, and one that may still lie
@@ -309,8 +317,8 @@ LIES_IN_ONE_PROCESS = """lambda theta, shard, out: [
 ]"""
 
 
-def test_rounds_of_an_engine(tmp_path):
-    """Workers of an engine are not asked: the master computes what the suspects did."""
+def test_rounds_of_an_engine_that_does_not_ask(tmp_path):
+    """The master computes what the suspects did."""
     code = FractionalRepetition(4, stragglers=1)
     rng, theta = np.random.default_rng(0), np.arange(6.0)
     values = rng.standard_normal(4)
@@ -327,3 +335,134 @@ def test_rounds_of_an_engine(tmp_path):
             assert len(rnd.corrupt) == 1
             assert rnd.verified
             np.testing.assert_allclose(rnd.gradient(), theta * values.sum(), atol=1e-12)
+
+
+# --------------------------------------------------------------------------------- asked by engines
+
+
+class Liars:
+    """A gradient, which in some workers lies, in their messages and when it is asked.
+
+    So many of n workers lie in a round, drawn by its number. Some answer the truth, some what they
+    sent, some another lie; some die.
+    """
+
+    SOURCE = """
+import os, signal
+import numpy as np
+
+seen = {{}}
+
+def gradient(theta, shard, out, *, partition, round):
+    np.multiply(theta, shard, out=out)
+    with open("/proc/self/comm") as name:
+        me = int(name.read().split("-")[1])
+    rng = np.random.default_rng([7, round])
+    if me not in rng.permutation({n})[: rng.integers({most} + 1)]:
+        return
+    mine = np.random.default_rng([round, me])
+    change = 10.0 ** mine.integers(-4, 8) * mine.standard_normal(out.size)
+    how = mine.choice(["truth", "the lie", "another lie", "dies"], p=[0.3, 0.3, 0.3, 0.1])
+    seen[round] = seen.get(round, 0) + 1
+    if seen[round] <= {load}:  # in the message
+        out += change * (partition % 3 != round % 3)
+    elif how == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how != "truth":
+        out += change * (partition % 3 != round % 3) * (1 if how == "the lie" else -1)
+"""
+
+    def __init__(self, code, most):
+        self.values = {"n": code.n, "load": code.load, "most": most}
+
+    def __call__(self, theta, shard, out, *, partition, round):
+        np.multiply(theta, shard, out=out)
+
+    def __reduce__(self):
+        source = self.SOURCE.format(**self.values)
+        return eval, (f"(lambda names: (exec({source!r}, names), names['gradient'])[1])({{}})",)
+
+    def in_round(self, number):
+        rng = np.random.default_rng([7, number])
+        return set(rng.permutation(self.values["n"])[: rng.integers(self.values["most"] + 1)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers learn their numbers from /proc")
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (FractionalRepetition(6, stragglers=1), 1),
+        (FractionalRepetition(6, stragglers=2), 2),
+        (ReedSolomon(6, stragglers=1, packed=False), 1),
+    ],
+    ids=repr,
+)
+def test_adversarial_rounds_of_an_engine_are_exact(code, e):
+    """1,000 of them with --long, of each code."""
+    liars = Liars(code, e)
+    rng = np.random.default_rng(0)
+    shards, out = list(rng.standard_normal((code.k, P))), np.empty(P)
+    asks = computed = 0
+    with LocalCluster(code, shards, liars, P, verify=e, ask=True) as cluster:
+        for number in range(much(1_000, 20)):
+            theta = rng.standard_normal(P)
+            report = cluster.step(theta, out)
+            np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-11)
+            who = liars.in_round(number)
+            assert set(report.corrupt) <= who
+            assert report.computed <= len(who)
+            assert bool(report.asks) == bool(who) or not report.asks
+            asks, computed = asks + report.asks, computed + report.computed
+    assert asks
+    assert computed
+
+
+class Falsified:
+    """A gradient of simulated workers, of which one sends something else."""
+
+    def __call__(self, theta, shard, out):
+        np.multiply(theta, shard, out=out)
+
+    def finish(self, worker, form, sums, message):
+        message += worker == 2
+
+
+def test_simulated_workers_are_asked_in_their_time():
+    code, shards, out = FractionalRepetition(4, stragglers=1), [1.0, 2.0, 4.0, 8.0], np.empty(3)
+    times = {"cost": 0.5, "request": 0.125, "receive": 1.0}
+    for gradient, asks in ((np.multiply, 0), (Falsified(), 2)):
+        options = {"verify": 1, "ask": True, **times}
+        with SimulatedCluster(code, shards, gradient, 3, **options) as cluster:
+            report = cluster.step(np.ones(3), out)
+        assert out.tolist() == [15.0] * 3
+        assert (report.asks, report.computed) == (asks, 0)
+        assert report.corrupt == ((2,) if asks else ())
+        assert report.verified
+        if not asks:  # four messages, one after another
+            assert report.wait_seconds == 0.5 * 2 + 4 * 1.0
+        else:  # three; a round trip, two computations once more, and two answers
+            assert report.wait_seconds == 0.5 * 2 + 3 * 1.0 + 0.125 + 0.5 * 2 + 2 * 1.0
+
+
+def test_a_run_says_what_asking_took():
+    run = {"rounds": 2, "engine": "simulated", "verify": 1, "ask": True}
+    history = fastgc.train(FractionalRepetition(4, stragglers=1), **run)
+    assert [(each.asks, each.computed, each.verified) for each in history.rounds] == [
+        (0, 0, True)
+    ] * 2
+
+
+class Whole(Falsified):
+    def worker(self, number, task, out):
+        raise AssertionError("no worker is to be started")
+
+
+def test_what_an_engine_cannot_ask_about_is_refused():
+    code, shards = FractionalRepetition(4, stragglers=1), [1.0] * 4
+    with pytest.raises(ValueError, match=r"ask=True.*say with verify="):
+        LocalCluster(code, shards, np.multiply, 3, ask=True)
+    for engine in (LocalCluster, SimulatedCluster):
+        with pytest.raises(TypeError, match="Whole, which computes whole messages"):
+            engine(code, shards, Whole(), 3, verify=1, ask=True)
+        with pytest.raises(ValueError, match="LagrangeCode cannot be asked"):
+            engine(LagrangeCode(7, load=2), [1.0] * 14, np.multiply, 3, verify=1, ask=True)

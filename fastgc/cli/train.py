@@ -298,6 +298,14 @@ def train(
             rich_help_panel=FAULTS,
         ),
     ] = 0,
+    ask: Annotated[
+        bool,
+        typer.Option(
+            help="With --verify: ask workers whose messages contradict each other, and let the "
+            "master compute what tells who lies. S copies to spare then do, in place of 2 S.",
+            rich_help_panel=FAULTS,
+        ),
+    ] = False,
     target: Annotated[
         float | None,
         typer.Option(
@@ -456,6 +464,7 @@ def train(
             message_dtype=message_dtype,
             patience=patience,
             verify=verify,
+            ask=ask,
         )
         earlier = _earlier(replay, runs)
         tracked = track is not None or max_error is not None

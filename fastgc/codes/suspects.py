@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,13 @@ from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
 from .inspection import SAFETY, Finding
+from .precision import Watch
 from .round import Round
 from .scheme import Scheme
 
 __all__ = ["AskingRound", "Costs"]
 
-Ask = Callable[[int, int], ArrayLike | None]
+Ask = Callable[[list[int], int], Mapping[int, ArrayLike | None]]
 Compute = Callable[[int], ArrayLike]
 
 # Roundings by which what is claimed of a partial gradient may differ from what the master computes,
@@ -61,7 +62,7 @@ class AskingRound(Round):
     ----------
     code : Code
         Whose workers send one message each. Each partition is to be on more than `liars` workers.
-    p, dtype, message_dtype
+    p, dtype, message_dtype, tracker
         As of `Round`; messages of float32 or float64, or complex.
     liars : int
         Workers that may lie, at most, s: 1 to 4.
@@ -111,8 +112,8 @@ class AskingRound(Round):
     >>> for worker in range(6):
     ...     message = code.encode(worker, g[code.partitions(worker)])
     ...     ready = rnd.receive(worker, -message if worker == 4 else message)
-    >>> def ask(i, seed):  # what worker i does
-    ...     return AskingRound.answer(code, i, g[code.partitions(i)], seed)
+    >>> def ask(workers, seed):  # what each of them does
+    ...     return {i: AskingRound.answer(code, i, g[code.partitions(i)], seed) for i in workers}
     >>> rnd.settle(ask, lambda partition: g[partition])
     Costs(asks=2, numbers=8, computed=0)
     >>> rnd.corrupt, bool((rnd.gradient() == g.sum(axis=0)).all())
@@ -125,6 +126,7 @@ class AskingRound(Round):
         p: int,
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
+        tracker: Watch | None = None,
         *,
         liars: int,
     ) -> None:
@@ -132,7 +134,7 @@ class AskingRound(Round):
             raise ValueError(f"liars must be a number of workers, at least 1, not {liars!r}")
         _require_askable(code, code.format(p, dtype, message_dtype))
         self._liars = liars
-        super().__init__(code, p, dtype, message_dtype, verify=liars)
+        super().__init__(code, p, dtype, message_dtype, tracker, verify=liars)
 
     def reset(self) -> None:
         """Forget all messages, and who lied."""
@@ -148,7 +150,7 @@ class AskingRound(Round):
     def answer(
         code: Scheme,
         worker: int,
-        partials: Sequence[ArrayLike],
+        partials: Iterable[ArrayLike],
         seed: int,
         *,
         dtype: DTypeLike | None = None,
@@ -160,9 +162,9 @@ class AskingRound(Round):
         ----------
         code : Code
         worker : int
-        partials : sequence of (p,) arrays
+        partials : iterable of (p,) arrays
             The partial gradients that its message consists of, in the order of
-            ``code.partitions(worker)``.
+            ``code.partitions(worker)``. Each is read before the next is taken.
         seed : int
             What it was asked with.
         dtype, message_dtype : numpy dtypes, optional
@@ -182,15 +184,21 @@ class AskingRound(Round):
             If there is no such worker, or the round could not ask.
         """
         worker = check_index("worker", worker, code.n)
-        arrays = [np.asarray(partial) for partial in partials]
+        sampling = None
+        told = []
+        for partial in partials:
+            array = np.asarray(partial)
+            if sampling is None:
+                form = code.format(
+                    array.size, array.dtype if dtype is None else dtype, message_dtype
+                )
+                _require_askable(code, form)
+                sampling = _Sampling(code, form, check_integer("seed", seed))
+            told.append(sampling.of_partial(array))
         held = code.partitions(worker).size
-        if len(arrays) != held:
-            raise ValueError(f"worker {worker} has {held} partitions, got {len(arrays)} gradients")
-        kind = arrays[0].dtype if dtype is None else dtype
-        form = code.format(arrays[0].size, kind, message_dtype)
-        _require_askable(code, form)
-        sampling = _Sampling(code, form, check_integer("seed", seed))
-        return np.array([sampling.of_partial(array) for array in arrays])
+        if len(told) != held:
+            raise ValueError(f"worker {worker} has {held} partitions, got {len(told)} gradients")
+        return np.array(told)
 
     @property
     def contradicted(self) -> bool:
@@ -212,8 +220,9 @@ class AskingRound(Round):
         Parameters
         ----------
         ask : callable or None
-            ``ask(worker, seed)`` returns what `answer` gives there, or None if it does not
-            answer. None: nobody is asked; the master computes all that the suspects have computed.
+            ``ask(workers, seed)`` returns what `answer` gives there, by worker; nothing, or None,
+            of those that do not answer. Nobody is asked twice. None: nobody is asked at all; the
+            master computes all that the suspects have computed.
         compute : callable
             ``compute(partition)`` returns the partial gradient of a partition, a (p,) array, as
             workers compute it, up to rounding.
@@ -275,14 +284,14 @@ class AskingRound(Round):
         silent = len(self.silent)
         if self._sampling is None:  # drawn when nobody can change a message any more
             self._sampling = _Sampling(self.code, self.form, secrets.randbits(63))
-        for worker in suspects:
-            if worker in self._claims:
-                continue
+        new = [worker for worker in suspects if worker not in self._claims]
+        said = ask(new, self._sampling.seed) if ask is not None and new else {}
+        for worker in new:
             held = self.code.partitions(worker).tolist()
             if ask is None:
                 claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
             else:
-                claims = self._answered(worker, ask(worker, self._sampling.seed), len(held))
+                claims = self._answered(worker, said.get(worker), len(held))
             if claims is None:
                 self._drop([worker])
                 self.corrupt.remove(worker)

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,47 @@ def who_does_not_answer_is_passed_over(engine: Engine) -> None:
             assert len(silent) == 1
 
 
+def suspects_are_asked(engine: Engine) -> None:
+    """With two copies of each partition one liar is named, whatever it answers, if at all."""
+    code = codes.FractionalRepetition(WORKERS, stragglers=1)
+    shards, p, out = [1.0, 2.0, 4.0, 8.0], 6, np.empty(6)
+    lies: list[Callable[[Any], Event]] = [
+        lambda event: event,  # the truth
+        lambda event: replace(event, message=2 * event.message),
+        lambda event: replace(event, message=event.message * np.nan),
+        lambda event: replace(event, message=event.message[:, :1]),
+        lambda event: replace(event, message=None),
+    ]
+    with engine(code, shards, np.multiply, p, verify=1, ask=True, patience=5.0) as cluster:
+        if not isinstance(cluster, Master):
+            return  # its workers cannot be made to lie from here
+        report = cluster.step(np.ones(p), out)
+        assert report.verified
+        assert (report.asks, report.computed, report.corrupt) == (0, 0, ())
+        listen = cluster._transport.listen
+        lie: list[Callable[[Any], Event]] = []
+
+        def lying(seconds: float) -> Iterable[Event]:
+            for event in listen(seconds):
+                if event.worker == 1 and event.kind == Kind.MESSAGE and event.message is not None:
+                    event = replace(event, message=event.message + 1.0)
+                elif event.worker == 1 and event.kind == Kind.ANSWER and event.message is not None:
+                    event = lie[0](event)
+                yield event
+
+        cluster._transport.listen = lying  # type: ignore[method-assign]
+        for number, each in enumerate(lies):
+            lie[:] = [each]
+            report = cluster.step(np.full(p, number + 1.0), out)
+            np.testing.assert_array_equal(out, 15.0 * (number + 1))
+            assert report.asks in (0, 2)  # none, of a transport that cannot: all is computed
+            silent = report.asks and number == len(lies) - 1
+            assert report.corrupt == (() if silent else (1,))
+            assert report.verified == (not silent)
+            assert 1 not in report.survivors
+            assert report.refused == 0
+
+
 def rounds_are_numbered(engine: Engine) -> None:
     """Delays and mini-batches go by the number of the round, from the one that was said."""
     code, out = codes.Uncoded(WORKERS), np.empty(1)
@@ -590,6 +632,7 @@ CHECKS: list[Callable[[Engine], None]] = [
     messages_sent_together_wait_for_the_last,
     sums_are_asked_for,
     who_does_not_answer_is_passed_over,
+    suspects_are_asked,
     rounds_are_numbered,
     gradients_are_told_partition_and_round,
     only_those_asked_take_part,

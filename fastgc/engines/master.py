@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import check_dtype, check_index, check_vector, check_workers
 from .._shown import listed, plural
-from ..codes import Code, Request, Round, SumRound
+from ..codes import AskingRound, Code, GroupedRound, Request, Round, SumRound
 from ..delays.interface import per_of
 from ..errors import (
     CorruptMessageError,
@@ -41,7 +42,8 @@ from .interface import (
     sample_delays,
 )
 from .options import RoundKeywords, RoundOptions, WhenShort
-from .requests import Asked, sum_round
+from .requests import Asked, own_round, sum_round
+from .worker import partial_gradient
 
 __all__ = ["Chosen", "Master"]
 
@@ -150,37 +152,32 @@ class Master:
         self._inbox: deque[Event] = deque()
         sent = code.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
-        self._round = code.round(
-            self._size,
-            sent.gradient_dtype,
-            sent.message_dtype,
-            tracker=self._options.tracker,
-            verify=self._options.verify,
-        )
+        self._round = own_round(code, self._size, sent, self._options, gradient)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
         spread = per_of(self._options.delays) == "computation"
         sums = sum_round(code, sent, self._options)
-        self._transport = self._open(
-            Task(
-                code,
-                shards,
-                gradient,
-                self._options.batch,
-                self._size,
-                self._dtype,
-                sent.message_size,
-                sent.message_dtype,
-                spread,
-                self._parameters,
-                asks=sums is not None,
-            )
+        task = Task(
+            code,
+            shards,
+            gradient,
+            self._options.batch,
+            self._size,
+            self._dtype,
+            sent.message_size,
+            sent.message_dtype,
+            spread,
+            self._parameters,
+            asks=sums is not None or self._options.ask,
         )
+        self._task = task if self._options.ask else None  # the master computes, too
+        self._transport = self._open(task)
         self._questions = 0  # so far
         self._asked: dict[int, int] = {}  # questions that were not answered: of which worker
-        # Where workers are asked for sums.
-        self._sums = sums if getattr(self._transport, "asks", False) else None
+        self._put_off: deque[Event] = deque()  # what happened while answers were waited for
+        self._can_ask = getattr(self._transport, "asks", False)
+        self._sums = sums if self._can_ask else None  # where workers are asked for sums
         self._close = weakref.finalize(self, _end, self._round, self._transport)
         try:
             self._await_all()
@@ -296,6 +293,43 @@ class Master:
         transport.ask(worker, Question(number, self._number, what))
         return number
 
+    def _settle(self, rnd: AskingRound, theta: Array, deadline: float) -> bool:
+        """Name those who lie, where messages contradict each other; whether the round is ready."""
+        ask = partial(self._hear, deadline=deadline) if self._can_ask else None
+        read = theta.view()
+        read.flags.writeable = False
+        rnd.settle(ask, partial(self._compute, read))
+        return rnd.ready
+
+    def _hear(self, workers: Sequence[int], seed: int, deadline: float) -> dict[int, Array]:
+        """What workers answer to a question, of those that do."""
+        asked = {self._ask(worker, seed): worker for worker in workers if worker in self._live}
+        until = min(deadline, time.perf_counter() + self._options.patience)
+        answers: dict[int, Array] = {}
+        others: list[Event] = []
+        while asked and (event := self._next(until)) is not None:
+            if event.kind == Kind.ANSWER and event.index in asked:
+                del asked[event.index]
+                if event.message is not None:
+                    answers[event.worker] = event.message.copy()
+                continue
+            if event.kind == Kind.DIED:
+                asked = {number: who for number, who in asked.items() if who != event.worker}
+            others.append(event)
+        self._put_off.extend(others)
+        return answers
+
+    def _compute(self, theta: Array, partition: int) -> Array:
+        """A partial gradient of this round."""
+        task, number = self._task, self._number
+        assert task is not None
+        shard = task.shards[partition]
+        if task.batch is not None:
+            shard = task.batch(shard, partition, number)
+        out = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        partial_gradient(task.gradient, theta, shard, out, partition=partition, round=number)
+        return out
+
     def _opened(self, theta: Array) -> Array:
         """The parameters, checked, of a cluster that is not closed."""
         if not self._close.alive:
@@ -331,6 +365,8 @@ class Master:
         """
         theta = self._opened(theta)
         check_round(rnd, self._round)
+        if self._options.ask and isinstance(rnd, GroupedRound):
+            raise ValueError("suspects in groups cannot be asked: leave ask=True out")
         asked, n = self._everyone, self._code.n
         if workers is not None:
             asked = frozenset(check_index("worker", i, n) for i in workers)
@@ -437,6 +473,13 @@ class Master:
                         if not self._options.verify or isinstance(rnd, Chosen):
                             raise
                         bad.append(worker)
+                    if (
+                        self._options.ask
+                        and isinstance(rnd, AskingRound)
+                        and rnd.decodable
+                        and rnd.contradicted
+                    ):
+                        ready = self._settle(rnd, theta, deadline)
                     if self._lost and self._options.verify:
                         # they may have to stand in for the corrupt
                         hope = self._hope(rnd, asked, hope)
@@ -455,7 +498,8 @@ class Master:
                 if event.kind == Kind.JOINED:
                     hope = self._hope(rnd, asked, hope)
             awaited = isinstance(rnd, Asked) and rnd.awaited
-            if not (ready or awaited) and asked.isdisjoint(self._busy):  # nobody is at work
+            at_work = awaited or self._put_off or not asked.isdisjoint(self._busy)
+            if not (ready or at_work):
                 if asked.isdisjoint(self._lost) or (rnd.decodable and not self._options.verify):
                     # A tracker may want more messages than there will be.
                     self._make_do(
@@ -481,7 +525,7 @@ class Master:
             0.0 if rnd.decodable and self._code.exact else math.nan,
             tuple(dict.fromkeys(corrupt)) if (corrupt := bad + rnd.corrupt) else (),
             rnd.verified,
-            rnd.asks if isinstance(rnd, Asked) else 0,
+            *_costs(rnd),
         )
 
     def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -512,6 +556,8 @@ class Master:
     def _next(self, until: float) -> Event | None:
         """Wait for something to happen, until a time of the clock; None if nothing does."""
         inbox = self._inbox
+        if self._put_off:
+            return self._put_off.popleft()
         while True:
             while not inbox:
                 now = time.perf_counter()
@@ -637,7 +683,9 @@ class Master:
         self, rnd: Collected | Chosen | Asked, asked: frozenset[int]
     ) -> NDArray[np.int64]:
         """Messages that came, and those of who is at work."""
-        return np.union1d(self._code.messages_of(asked & self._busy.keys()), rnd.survivors)
+        told = {event.worker for event in self._put_off if event.kind == Kind.MESSAGE}
+        at_work = asked & (self._busy.keys() | told)
+        return np.union1d(self._code.messages_of(at_work), rnd.survivors)
 
     def _give_up(
         self, rnd: Collected | Chosen | Asked, asked: frozenset[int], hopeless: bool
@@ -671,6 +719,13 @@ class Master:
 
     def _enough(self, rnd: Collected | Chosen | Asked) -> bool:
         return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
+
+
+def _costs(rnd: object) -> tuple[int, int]:
+    """Questions of a round, and partial gradients that the master computed."""
+    if isinstance(rnd, AskingRound):
+        return rnd.costs.asks, rnd.costs.computed
+    return (rnd.asks if isinstance(rnd, Asked) else 0), 0
 
 
 def decode_round(rnd: Round, out: Array, options: RoundOptions) -> float:

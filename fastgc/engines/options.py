@@ -86,6 +86,13 @@ class RoundOptions:
         straggler in this round, and named in its report. Where no message is left to come that
         could say more, the gradient is decoded from what there is, and the report says that it is
         not verified.
+    ask : bool
+        Ask workers whose messages contradict each other what each of their partial gradients
+        contributed, and let the master compute those that tell who lies
+        (`fastgc.codes.AskingRound`). With that, ``verify=s`` names s liars by s messages to spare
+        in place of 2s. A suspect computes all of its partial gradients once more to answer; one
+        that has not answered within the `patience` is a straggler in this round. The master needs
+        the shards and the gradient function, which it has where it made the cluster.
 
     Raises
     ------
@@ -113,6 +120,7 @@ class RoundOptions:
     patience: float = 10.0
     partial: WhenShort = "raise"
     verify: bool | int = False
+    ask: bool = False
 
     def __post_init__(self) -> None:
         check_model(self.delays)
@@ -131,11 +139,17 @@ class RoundOptions:
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}")
         check_partial(self.partial, "raise")
+        if self.ask and not self.verify:
+            raise ValueError(
+                "ask=True asks workers whose messages contradict each other: say with verify= how "
+                "many may be corrupt in a round, verify=1"
+            )
         checked = {
             "seed": at_least("seed", self.seed, 0),
             "timeout": timeout,
             "first_round": at_least("first_round", self.first_round, 0),
             "patience": patience,
+            "ask": bool(self.ask),
             "verify": liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
         }
         for name, value in checked.items():
@@ -198,6 +212,7 @@ class SharedKeywords(TypedDict, total=False):
     patience: float
     partial: WhenShort
     verify: bool | int
+    ask: bool
 
 
 class RoundKeywords(SharedKeywords, total=False):

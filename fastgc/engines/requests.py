@@ -1,4 +1,4 @@
-"""Rounds of sums, where engines ask for them."""
+"""Rounds whose workers are asked: for sums, or as suspects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes import Code, Request, SumRound
+from ..codes import AskingRound, Code, Request, Round, SumRound
 from ..codes.format import Format
 from .options import RoundOptions
 
-__all__ = ["Asked", "sum_round"]
+__all__ = ["Asked", "own_round", "sum_round"]
 
 # Seconds that an answer may take at least, before others are asked in its place.
 _LEAST_WAIT = 0.1
+
+
+def own_round(
+    code: Code, size: int, form: Format, options: RoundOptions, gradient: object
+) -> Round:
+    """What collects messages of a cluster, as its options say."""
+    types = size, form.gradient_dtype, form.message_dtype
+    if not options.ask:
+        return code.round(*types, tracker=options.tracker, verify=options.verify)
+    if hasattr(gradient, "worker"):
+        raise TypeError(
+            f"workers cannot be asked about partial gradients of {type(gradient).__name__}, which "
+            "computes whole messages: leave ask=True out"
+        )
+    return AskingRound(code, *types, options.tracker, liars=int(options.verify))
 
 
 def sum_round(code: Code, form: Format, options: RoundOptions) -> SumRound | None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_cost, check_dtype, check_index, check_real, check_vector
 from .._shown import duration, plural
-from ..codes import Code, Encoder, SumRound
+from ..codes import AskingRound, Code, Encoder, SumRound
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (
@@ -28,7 +28,7 @@ from .interface import (
 )
 from .master import Chosen, decode_round
 from .options import RoundKeywords, RoundOptions
-from .requests import sum_round
+from .requests import own_round, sum_round
 from .worker import partial_gradient
 
 __all__ = ["SimulatedCluster"]
@@ -54,7 +54,9 @@ class SimulatedCluster:
     cost : float or (n,) array
         Seconds to compute one partial gradient, of each worker if they differ.
     request : float
-        Seconds of a round trip, which it takes to ask workers for sums (`PartialWork`).
+        Seconds of a round trip, which it takes to ask workers: for sums (`PartialWork`), or as
+        suspects (``ask=True``), who then take the time of their computation once more. What the
+        master computes itself takes none, as decoding does.
     receive : float
         Seconds that the master's link is busy with a message that arrived, one after another.
     overhead : float
@@ -106,13 +108,7 @@ class SimulatedCluster:
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
         self._form = code.format(self._size, self._dtype, run.message_dtype)
-        self._round = code.round(
-            self._size,
-            self._form.gradient_dtype,
-            self._form.message_dtype,
-            tracker=run.tracker,
-            verify=run.verify,
-        )
+        self._round = own_round(code, self._size, self._form, run, gradient)
         self._sums = sum_round(code, self._form, run)
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
         self._sender = np.repeat(np.arange(code.n), code.message_counts)
@@ -219,6 +215,13 @@ class SimulatedCluster:
                     if not self._options.verify or isinstance(given, Chosen):
                         raise
                     bad.append(worker)
+                if (
+                    self._options.ask
+                    and isinstance(given, AskingRound)
+                    and given.decodable
+                    and given.contradicted
+                ):
+                    end += self._settle(given, partials)
         if not given.ready:
             end = self._give_up(given, due, messages, end)
         self._pass(due, arrival, end)
@@ -236,7 +239,22 @@ class SimulatedCluster:
             residual=0.0 if rnd.decodable and code.exact else math.nan,
             corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
+            asks=rnd.costs.asks if isinstance(rnd, AskingRound) else 0,
+            computed=rnd.costs.computed if isinstance(rnd, AskingRound) else 0,
         )
+
+    def _settle(self, rnd: AskingRound, partials: _Partials) -> float:
+        """Ask suspects, who all answer; the seconds that takes, without the master's computing."""
+        seconds = 0.0
+
+        def ask(workers: list[int], seed: int) -> dict[int, Array]:
+            nonlocal seconds
+            again = max(float(self._work[worker]) for worker in workers)
+            seconds += self._request + again + self._receive * len(workers)
+            return {worker: partials.claims(worker, seed) for worker in workers}
+
+        rnd.settle(ask, partials.of)
+        return seconds
 
     def _opened(self, theta: Array) -> Array:
         """The parameters, checked, of a cluster that is not closed."""
@@ -358,14 +376,27 @@ class _Partials:
         encoder = self._cluster._encoder(worker, index)
         encoder.reset()
         for j in self._cluster._code.partitions(worker, index).tolist():
-            encoder.add(j, self._of(j))
+            encoder.add(j, self.of(j))
         message = encoder.message()
         finish = getattr(self._cluster._gradient, "finish", None)
         if finish is not None:
             finish(worker, self._cluster._form, encoder.sums, message)
         return message, encoder.energy
 
-    def _of(self, partition: int) -> Array:
+    def claims(self, worker: int, seed: int) -> Array:
+        """What a worker answers to a question."""
+        cluster = self._cluster
+        return AskingRound.answer(
+            cluster._code,
+            worker,
+            (self.of(j) for j in cluster._code.partitions(worker).tolist()),
+            seed,
+            dtype=cluster._dtype,
+            message_dtype=cluster._form.message_dtype,
+        )
+
+    def of(self, partition: int) -> Array:
+        """A partial gradient."""
         partial = self._known.get(partition)
         if partial is None:
             cluster = self._cluster

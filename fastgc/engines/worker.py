@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..codes import Request
+from ..codes import AskingRound, Request
 from .interface import Gradient, Messages, Question, Task
 
 __all__ = ["Worker", "asked_of", "failure", "partial_gradient"]
@@ -130,8 +131,10 @@ class Worker:
     ) -> None:
         self.number, self.message_count = number, len(data)
         self._together = bool(task.code.sends_together[number])
-        self._asked = task.asks
+        self._asked, self._task = task.asks, task
         self._round = -1
+        self._theta: Array = np.empty(0)  # of this round
+        self._computing = threading.Lock()  # a gradient function may not be called twice at a time
         # Messages of this round by index, which it may be asked for sums of.
         self._kept: dict[int, tuple[Array, float]] = {}
         # By round and index: those that are computed, and not yet asked for.
@@ -168,13 +171,21 @@ class Worker:
 
         Returns it, and its energy.
         """
-        if self._asked and round != self._round:
-            self._round, self._kept = round, {}
+        if self._asked:
+            return self._kept_message(theta, index, round)
+        return self._message(theta, index, round)
+
+    def _kept_message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        """A message, of which questions may follow."""
+        with self._computing:
+            if round != self._round:
+                self._round, self._theta, self._kept = round, theta, {}
+            self._kept[index] = found = self._message(theta, index, round)
+        return found
+
+    def _message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         if not self._together:
-            found = self._compute(theta, index, round)
-            if self._asked:
-                self._kept[index] = found
-            return found
+            return self._compute(theta, index, round)
         if (round, index) not in self._computed:
             self._computed = {
                 (round, at): self._compute(theta, at, round)
@@ -188,21 +199,39 @@ class Worker:
         Parameters
         ----------
         question : Question
-        out : (message_size,) array, optional
-            Where to write a sum. Default: a new array.
+        out : ndarray, optional
+            Where to write it, as `Task.answer_form` says. Default: a new array.
 
         Returns
         -------
-        The answer and its energy; or None, where the worker is at another round, or has not
-        computed what is asked for.
+        The answer, and the energy of a sum; or None, where the worker is at another round, or has
+        not computed what is asked for.
         """
         kept = self._kept
         if question.round != self._round:
             return None
-        assert isinstance(question.what, Request)
+        if not isinstance(question.what, Request):
+            return self._claims(question.what, out)
         if not all(index in kept for index in question.what.indices.tolist()):
             return None
         return question.what.sum_of([kept[i] for i in question.what.indices.tolist()], out)
+
+    def _claims(self, seed: int, out: Array | None) -> tuple[Array, float]:
+        """What its partial gradients contributed, which it computes once more."""
+        task, compute = self._task, self._compute
+        assert isinstance(compute, _Encoded)
+        with self._computing:
+            claims = AskingRound.answer(
+                task.code,
+                self.number,
+                compute.partials(self._theta, self._round),
+                seed,
+                dtype=task.dtype,
+                message_dtype=task.message_dtype,
+            )
+        if out is not None:
+            out[:] = claims
+        return claims if out is None else out, math.nan
 
 
 def _zero(theta: Array, shard: Any, out: Array) -> None:
@@ -302,6 +331,16 @@ class _Encoded:
         for partition, shard in self._data[index]:
             self.partition = partition
             yield partition, shard if batch is None else batch(shard, partition, self._round)
+
+    def partials(self, theta: Array, round: int) -> Iterator[Array]:
+        """The partial gradients of its only message, one after another, in the same memory."""
+        self._round = round
+        for partition, part in self._parts(0):
+            partial_gradient(
+                self._task.gradient, theta, part, self._partial, partition=partition, round=round
+            )
+            yield self._partial
+        self.partition = -1
 
     def _find_unwritten(self, theta: Array, index: int) -> None:
         """Compute the partial gradients of a message anew, to tell which is not written whole."""

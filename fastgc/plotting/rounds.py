@@ -429,7 +429,7 @@ def _laid_out(rounds: Any) -> list[_Shown]:
     shown: list[_Shown] = []
     previous = None
     for each in given:
-        idle = _asked(each) == frozenset()  # an adaptive method may need nobody
+        idle = _selected(each) == frozenset()  # an adaptive method may need nobody
         if not (len(each.received) or idle) or len(each.received) != len(each.arrivals):
             raise ValueError(f"round {each.round} does not say when its messages arrived")
         record = hasattr(each, "wait")  # and no report
@@ -449,18 +449,18 @@ def _laid_out(rounds: Any) -> list[_Shown]:
                 np.asarray(each.received, dtype=np.int64),
                 np.asarray(each.arrivals, dtype=np.float64),
                 tuple(getattr(each, "corrupt", ())),
-                _asked(each),
+                _selected(each),
             )
         )
         previous = each
     return shown
 
 
-def _asked(record: Any) -> frozenset[int] | None:
+def _selected(record: Any) -> frozenset[int] | None:
     """Workers that an adaptive method selected; None if all were asked."""
-    asked = frozenset(getattr(record, "asked", ()))
+    selected = frozenset(getattr(record, "selected", ()))
     idle = not getattr(record, "downloads", 1) and not record.survivors
-    return asked if asked or idle else None
+    return selected if selected or idle else None
 
 
 def _bars(ax: Axes, bars: list[tuple[int, float, float]], colour: str, label: str) -> None:
