@@ -22,6 +22,7 @@ from fastgc import (
 )
 from fastgc.codes import AskingRound, Costs
 from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines.interface import Kind
 
 pytestmark = pytest.mark.any_backend
 
@@ -415,6 +416,58 @@ def test_adversarial_rounds_of_an_engine_are_exact(code, e):
             asks, computed = asks + report.asks, computed + report.computed
     assert asks
     assert computed
+
+
+class Batch:
+    """Mini-batches that differ from round to round."""
+
+    def __call__(self, shard, partition, round):
+        return shard + round
+
+    def __reduce__(self):
+        return eval, ("lambda shard, partition, round: shard + round",)
+
+
+class Two:
+    """A gradient of which workers 2 and 5 send something else, in their messages and answers."""
+
+    def __call__(self, theta, shard, out):
+        np.multiply(theta, shard, out=out)
+
+    def __reduce__(self):
+        me = "open('/proc/self/comm').read().strip()"
+        wrong = f"({me} in ('fastgc-2', 'fastgc-5'))"
+        return eval, (f"lambda theta, shard, out: out.__setitem__(..., theta * shard + {wrong})",)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers learn their numbers from /proc")
+def test_what_comes_while_answers_are_awaited_counts():
+    """Messages of 0 and 2 contradict each other; that of 5 would be believed without the others.
+
+    And the master computes of mini-batches what workers compute.
+    """
+    code, out = FractionalRepetition(6, stragglers=2), np.empty(3)
+    options = {"verify": 2, "ask": True, "batch": Batch()}
+    with LocalCluster(code, [float(j) for j in range(6)], Two(), 3, **options) as cluster:
+        listen, held = cluster._transport.listen, []
+
+        def all_at_once(seconds):
+            events = list(listen(seconds))
+            held.extend(event for event in events if event.kind == Kind.MESSAGE)
+            others = [event for event in events if event.kind != Kind.MESSAGE]
+            if len(held) < 6:
+                return others
+            order = sorted(held, key=lambda event: [0, 3, 1, 4, 5, 2][event.worker])
+            held.clear()
+            return order + others
+
+        cluster._transport.listen = all_at_once
+        for number in range(3):
+            report = cluster.step(np.ones(3), out)
+            assert out.tolist() == [15.0 + 6 * number] * 3
+            assert sorted(report.corrupt) == [2, 5]
+            assert report.computed == 2
+            assert report.verified
 
 
 class Falsified:
