@@ -440,6 +440,11 @@ def plan(
             typer.echo(said)
     if (said := _crowded(found, workers, shared)) is not None:
         typer.echo(said)
+    if recorded is not None and shared is None:
+        from .sequential import hint
+
+        if (said := hint(recording, best[0].name, best[0].time, seed)) is not None:
+            typer.echo(said)
     for line in reasons(found.refused):
         typer.echo(line, err=True)
 

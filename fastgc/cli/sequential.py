@@ -25,7 +25,10 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..planning import Recording
     from ..sequential import Compared
+
+_ENOUGH, _MOST = 40, 200  # recorded rounds that a plan looks at
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
 
@@ -64,9 +67,9 @@ def sequential(
         str,
         typer.Option(
             help="A round waits (1 + mu) times as long as the fastest worker takes, at least: one "
-            "number or several, as in 0/0.5/1, to choose among. Codes go on as soon as they can."
+            "number or several, as in 0/0.2/1, to choose among. Codes go on as soon as they can."
         ),
-    ] = "0/1",
+    ] = "0/0.2/1",
     delays: Annotated[
         str, typer.Option(help=f"How late workers are, in seconds: {FORMS}{{other delays}}.")
     ] = DELAYS,
@@ -172,7 +175,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split("/")]
     except ValueError:
-        raise ValueError(f"--mu must be a number, or several as in 0/0.5/1, not {text!r}") from None
+        raise ValueError(f"--mu must be a number, or several as in 0/0.2/1, not {text!r}") from None
 
 
 def _drawn(text: str, cost: float, rounds: int, n: int, seed: int) -> tuple[Any, Any, float]:
@@ -197,12 +200,48 @@ def _recorded(path: Path, cost: float | None, unit: str, per: str) -> tuple[Any,
     kind: Any = per.lower()
     check_per(kind)
     recording = Recording.read(path, cost, unit, kind)
+    source = recording.source
+    if recording.per == "round":
+        source += f"; {recording.cost:.3g} s per partition"
+    return *_times(recording), source
+
+
+def _times(recording: Recording) -> tuple[Any, Any, float]:
     if recording.per == "computation":
-        return np.zeros_like(recording.times), recording.times, 0.0, recording.source
-    source = f"{recording.source}; {recording.cost:.3g} s per partition"
+        return np.zeros_like(recording.times), recording.times, 0.0
     # a time is no shorter than its computation
-    times = np.maximum(recording.times, recording.cost)
-    return times, recording.cost, 1.0, source
+    return np.maximum(recording.times, recording.cost), recording.cost, 1.0
+
+
+def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
+    """What `fastgc plan` says where coding across rounds is faster than the best code it found.
+
+    Few parameters and rounds are tried, for it is to take little time beside the plan.
+    """
+    from ..sequential import compare
+
+    times, slope, at_load = _times(recording)
+    if len(times) < _ENOUGH:
+        return None
+    asked = ("m-sgc:burst=1,window=2", "m-sgc:burst=2,window=3", "sr-sgc:burst=1,window=2")
+    best = compare(
+        times[:_MOST],
+        asked,
+        mu=(0.2, 1.0),
+        load_slope=slope,
+        at_load=at_load,
+        interrupted=False,  # as of the plan
+        probe=_ENOUGH // 2,
+        seed=seed,
+    )[0]
+    ratio = best.run.seconds_per_job / seconds
+    if not ratio < 1:
+        return None
+    return (
+        f"Where {best.scheme.delay + 1} models are trained in turn, {best.text} (load "
+        f"{best.scheme.load:.3g}) takes {ratio:.2f} times as long for a gradient as {name}, "
+        "without decoding: `fastgc sequential --recorded … --finish` compares more."
+    )
 
 
 def _figures(found: Compared) -> dict[str, Any]:
@@ -233,8 +272,8 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, mark
             f"{each['load']:.3g}",
             str(each["delay"]),
             f"{each['mu']:g}" if each["delay"] else "–",
-            f"{1e3 * each['seconds_per_gradient']:.4g}",
-            f"{1e3 * each['standard_error']:.2g}",
+            _milliseconds(each["seconds_per_gradient"], 4),
+            _milliseconds(each["standard_error"], 2),
             "–" if np.isnan(each["waited"]) else f"{100 * each['waited']:.0f}%",
             f"{each['stragglers']:.1f}",
         ]
@@ -256,16 +295,20 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, mark
         ]
         typer.echo(markdown_table(title, head, rows))
         return
-    head = ["scheme", "load", "T", "mu", "time", "±", "waited", "late"]
-    Console().print(rich_table(title, head, rows))
+    head = ["scheme", "load", "T", "mu", "time", "±", "waited"]
+    Console().print(rich_table(title, head, [row[:-1] for row in rows]))
     typer.echo(
         "load: partitions of a worker in a round, where uncoded has 1; T: rounds that a gradient "
         "may take beside its first; time: all rounds over all gradients, ms, with ± its standard "
-        "error; waited: rounds that could not end after (1 + mu) times the fastest worker's time; "
-        "late: stragglers of a round, mean"
+        "error; waited: rounds that could not end after (1 + mu) times the fastest worker's time"
     )
     names = dict.fromkeys(each.name for each in found)
     typer.echo(f"Schemes: {', '.join(map(describe, names))}.")
+
+
+def _milliseconds(seconds: float, digits: int) -> str:
+    milliseconds = 1e3 * seconds
+    return f"{milliseconds:.{digits}g}" if milliseconds < 10**digits else f"{milliseconds:.0f}"
 
 
 def _plot(path: Path, found: list[Compared], title: str) -> None:

@@ -71,7 +71,7 @@ def compare(
     names: Sequence[str] = NAMES,
     *,
     models: int = 4,
-    mu: float | Sequence[float] = (0.0, 1.0),
+    mu: float | Sequence[float] = (0.0, 0.2, 1.0),
     load_slope: ArrayLike = 0.0,
     at_load: float = 1.0,
     interrupted: bool = True,
