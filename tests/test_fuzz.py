@@ -1089,7 +1089,7 @@ REASONS = {
     "SequentialScheme.lacks": "for schemes, which know their parts",
     **{
         f"{name}.choices": "for sequential.compare, which checks"
-        for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")
+        for name in ("SequentialScheme", "MSGC", "SRSGC")
     },
     **{
         f"{name}.{method}": "for Schedule, which checks"

@@ -50,7 +50,7 @@ def sequential(
         typer.Argument(
             help="A list of m-sgc, sr-sgc, codes, and module:Class, such as "
             "m-sgc:burst=1,window=2,stragglers=3,binary. What a name leaves open is chosen by the "
-            "first rounds. (default: these two and six codes)",
+            "first rounds. (default: these two and five codes)",
             autocompletion=_complete,
         ),
     ] = "",
@@ -127,8 +127,7 @@ def sequential(
 ) -> None:
     """Compare coding across rounds, of several models in turn, with codes round by round.
 
-    Seconds per gradient, where stragglers of one round make up for it in later ones. The page
-    "Coding across rounds" says when that pays.
+    Stragglers of a round make up for it in later ones. What counts is seconds per gradient.
     """
     from ..sequential import compare
     from ..sequential.comparison import NAMES
