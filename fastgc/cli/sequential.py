@@ -321,11 +321,11 @@ def _plot(path: Path, found: list[Compared], title: str) -> None:
         loads, seconds = np.array(each.tried).T
         tried.append(Line(each.name, loads, seconds, "points"))
     panels = [
-        Panel("", "time (s)", "gradients that are done", done),
+        Panel("the best of each", "time (s)", "gradients that are done", done),
         Panel(
-            "",
+            "all that was tried",
             "load (partitions per worker; uncoded: 1)",
-            "seconds per gradient (all that was tried)",
+            "seconds per gradient",
             tried,
             log_x=True,
             log_y=True,
