@@ -723,6 +723,14 @@ def test_assignment_writes_and_colours_coefficients():
     assert len(ax.figure.axes) == 2  # with a scale
 
 
+def test_assignment_writes_no_angle_below_zero():
+    """Rounding of a coefficient that is 1 has a sign."""
+    ax = plotting.assignment(fastgc.ReedSolomon(6, stragglers=2, clusters="auto"))
+    written = [text.get_text() for text in ax.texts]
+    assert any("\N{ANGLE}0°" in text for text in written)
+    assert not any("\N{MINUS SIGN}0°" in text for text in written)
+
+
 def test_assignment_colours_angles():
     code = fastgc.ReedSolomon(5, stragglers=1)
     ax = plotting.assignment(code)

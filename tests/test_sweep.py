@@ -294,3 +294,21 @@ def test_ranges_end_with_their_last():
 
     assert _numbers("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
     assert _numbers("-s", "0:7:3") == [0, 3, 6]
+
+
+def test_panels_of_approximate_codes_show_what_is_left_out():
+    """Rounding and what is left out do not go on one axis."""
+    cells = list(
+        planning.sweep(
+            ["graph:degree=2", "uncoded"], 8, [0, 2, 4], delays.Exponential(0.01), rounds=40
+        )
+    )
+    panels = planning.sweep_panels(cells)
+    assert panels[1].y_label == "left out, root mean square"
+    assert not panels[1].log_y
+    graph, whole = panels[1].lines
+    np.testing.assert_array_equal(graph.y, [cell.residual for cell in cells[:3]])
+    assert graph.y[2] > 0.1
+    np.testing.assert_array_equal(whole.y, 0)
+    exact = planning.sweep_panels(cells[3:])
+    assert exact[1].y_label == "largest relative error"

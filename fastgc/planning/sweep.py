@@ -17,6 +17,7 @@ from ..codes.arguments import unasked
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
 from ..errors import InstabilityWarning
+from ..history import APPROXIMATE
 from ..panels import Line, Panel, Style
 from ..simulation import follow, simulate
 
@@ -333,6 +334,9 @@ def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
 def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
     """Times and errors of cells against stragglers; against workers, if stragglers do not vary.
 
+    Where a code leaves something out of gradients, what is left out stands in the place of errors,
+    most of which it is.
+
     Parameters
     ----------
     cells : sequence of Cell
@@ -359,6 +363,12 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
     def x(cell: Cell) -> int:
         return cell.n if by_workers else cell.stragglers
 
+    left_out = any(cell.residual > APPROXIMATE for cell in shown)
+    what = "left out, root mean square" if left_out else "largest relative error"
+
+    def error(cell: Cell) -> float:
+        return cell.residual if left_out else cell.largest_error
+
     panels = []
     for told in dict.fromkeys(cell.delays for cell in shown):
         lines: dict[str, list[Cell]] = {}
@@ -378,7 +388,7 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
             # where points are measured times, others are not marked
             style: Style = "joined" if np.isnan(real).all() else "line"
             times.append(Line(label, at, seconds, style, (low, high)))
-            errors.append(Line(label, at, [cell.largest_error for cell in mine], "joined"))
+            errors.append(Line(label, at, [error(cell) for cell in mine], "joined"))
             if not np.isnan(real).all():
                 ends = real_low, real_high
                 times.append(Line(label, at, real, "points", ends))
@@ -393,9 +403,9 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
             Panel(
                 told,
                 x_label,
-                "largest relative error",
+                what,
                 errors,
-                log_y=wide[1],
+                log_y=wide[1] and not left_out,
             ),
         ]
     return panels

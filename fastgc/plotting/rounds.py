@@ -127,7 +127,7 @@ def _number(value: Any) -> str:
     size = abs(value)
     text = f"{size:.0f}" if 100 <= size < 10_000 else f"{size:.2g}"
     if np.iscomplexobj(value):
-        text += f"\n\N{ANGLE}{np.degrees(np.angle(value)):.0f}°"
+        text += f"\n\N{ANGLE}{round(float(np.degrees(np.angle(value))))}°"
     elif value < 0:
         text = f"-{text}"
     return text.replace("-", "\N{MINUS SIGN}")
