@@ -371,8 +371,8 @@ def test_shorter_messages_are_planned_where_messages_take_time():
     late = Pareto(scale=0.005, shape=1.5)
     found = planning.plan(24, late, bandwidth=1e9, **settings)
     assert {choice.name for choice in found.choices} == {*planning.CODES, *planning.SHORTER}
-    assert found.best.name == "ye-abbe-clustered"
-    assert found.best.code.clusters > 1
-    alone = planning.plan(24, late, codes=["binary", "fractional", "rs-clustered"], bandwidth=1e9,
-                          **settings)  # fmt: skip
-    assert found.best.time < 0.95 * alone.best.time
+    waits = {each.name: min(c.wait for c in found.choices if c.name == each.name)
+             for each in found.choices}  # fmt: skip
+    shorter = waits.pop("ye-abbe-clustered")
+    del waits["ye-abbe"]
+    assert shorter < 0.95 * min(waits.values())

@@ -230,3 +230,13 @@ def test_residuals_of_unequal_shares_are_looked_at():
     found = fastgc.Uncoded(5, 7, tolerance=0.3).residuals()
     assert found.sets > 0
     assert found.mean < found.worst
+
+
+def test_the_worst_is_known_where_no_round_can_end_worse():
+    from fastgc.costs import measure
+
+    # with several messages a worker, a round may end before whole workers are through
+    several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)
+    assert not several.worst_is_known
+    assert measure(fastgc.Uncoded(6, tolerance=0.5), 20).worst_is_known
+    assert measure(fastgc.BIBDCode(13, wait=9), 20).worst_is_known
