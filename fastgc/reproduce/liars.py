@@ -43,11 +43,12 @@ class _Liars:
         for i in range(self.code.n):
             rnd.receive(i, self.code.encode(i, self.held(i)))
 
-    def ask(self, worker: int, question: int) -> Array:
-        """What a worker answers."""
-        held = self.held(worker, bool(self._frank[worker]))
-        answer: Array = AskingRound.answer(self.code, worker, list(held), question)
-        return answer
+    def ask(self, workers: list[int], question: int) -> dict[int, Array]:
+        """What workers answer."""
+        return {
+            i: AskingRound.answer(self.code, i, list(self.held(i, bool(self._frank[i]))), question)
+            for i in workers
+        }
 
     def compute(self, partition: int) -> Array:
         """What the master does itself."""
