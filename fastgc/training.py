@@ -206,6 +206,11 @@ def train(
                 f"exact, which those of {code!r} need not be"
             )
         check_partial(type(optimizer).__name__, run.partial)
+        if run.ask:
+            raise ValueError(
+                f"suspects cannot be asked in rounds of groups, as {type(optimizer).__name__}'s "
+                "are: leave ask=True out"
+            )
     if checkpoint is not None:
         _check_kept(optimizer, tracker)
     start_cluster = find_engine(engine)

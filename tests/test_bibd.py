@@ -113,6 +113,11 @@ def test_errors_say_what_there_is(arguments, says):
         BIBDCode(**arguments)
 
 
+def test_what_is_waited_for_is_a_number():
+    with pytest.raises(TypeError, match="wait must be a number of workers, not True"):
+        BIBDCode(7, wait=True)
+
+
 def test_the_name_takes_the_design_whose_load_fits():
     for n, s, design in (
         (13, 3, "projective"),

@@ -317,6 +317,8 @@ class _GroupsTally:
 
 def check_wait(wait: int, n: int) -> int:
     """Workers of n that are waited for at most; TypeError or ValueError if they are none such."""
+    if isinstance(wait, bool):
+        raise TypeError(f"wait must be a number of workers, not {wait}")
     wait = check_integer("wait", wait)
     if not 1 <= wait <= n:
         raise ValueError(f"wait must be in 1 .. n = {n} workers, not {wait}")
