@@ -230,7 +230,7 @@ def panel(recorded: str, timed: list[Timed]) -> Panel:
     lines = []
     for name in dict.fromkeys(each.name for each in timed):
         mine = [each for each in timed if each.name == name]
-        style: Style = "points" if len(mine) == 1 else "line"
+        style: Style = "points" if len(mine) == 1 else "joined"
         loads, seconds = (np.array([getattr(e, key) for e in mine]) for key in ("load", "mean"))
         lines.append(Line(_shown(name), loads, seconds, style))
     return Panel(
