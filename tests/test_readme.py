@@ -136,10 +136,14 @@ def test_precision_is_as_the_command_says(tmp_path):
 
 def test_it_is_short_and_its_links_hold():
     assert len(TEXT.splitlines()) <= 300
-    headings = re.findall(r"^#+ (.*)$", TEXT, re.M)
-    anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+    here = Path(__file__).parents[1]
     for target in re.findall(r"\]\(([^)]*)\)", TEXT):
-        if target.startswith("#"):
-            assert target[1:] in anchors
-        elif not target.startswith("https://"):
-            assert (Path(__file__).parents[1] / target).exists()
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        assert (here / path).exists()
+        if anchor:
+            page = (here / path).read_text(encoding="utf-8") if path else TEXT
+            headings = re.findall(r"^#+ (.*)$", page, re.M)
+            made = [re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings]
+            assert anchor in made

@@ -124,7 +124,7 @@ def make(text: str, n: int, *, stragglers: int = 0, seed: int = 0) -> Sequential
     >>> make("m-sgc:burst=1,window=2,stragglers=3", 8).delay
     1
     >>> make("binary", 8, stragglers=1)
-    Independent(BinaryCode(n=8, k=8, stragglers=1))
+    Independent(BinaryCode(n=8, stragglers=1))
     """
     found, n = _found(text), at_least("n", n, 1)
     if found is None:
