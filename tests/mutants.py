@@ -754,7 +754,7 @@ MUTANTS = [
         'row["way"] == way',
     ),
     # ------------------------------------------------------------------ simulation
-    M("sim1", "simulation", "needed = code.stragglers + 1", "needed = max(code.stragglers, 1)"),
+    M("sim1", "simulation", "needed = spared + 1", "needed = max(spared, 1)"),
     M("sim2", "simulation", "if index[:needed].sum() <= 1:", "if index[:needed].sum() < 1:"),
     M(
         "sim3",
@@ -973,8 +973,8 @@ MUTANTS = [
     M(
         "train4",
         "training",
-        "add_regularisation(optimizer.point, gradient)",
-        "add_regularisation(optimizer.theta, gradient)",
+        "is not None:\n                add_regularisation(optimizer.point, gradient)",
+        "is not None:\n                add_regularisation(optimizer.theta, gradient)",
     ),
     M(
         "train5",
@@ -1118,8 +1118,8 @@ MUTANTS = [
     M(
         "train11",
         "training",
-        "described(delays), seed, measure=measure)",
-        "described(delays), seed)",
+        "measure=measure,\n        message_counts",
+        "message_counts",
     ),
     M("zhu1", "reproduce", "level * (self.start - self.lowest)", "level * self.start"),
     M(
@@ -1388,8 +1388,8 @@ MUTANTS = [
     M(
         "uncoded1",
         "uncoded codes",
-        "(self.k - came) / (came if self.rescale else self.k)",
-        "(self.k - came) / self.k",
+        "return math.sqrt((self.k - came) / (came if self.rescale else self.k))",
+        "return math.sqrt((self.k - came) / self.k)",
     ),
     M(
         "uncoded2",
@@ -1600,8 +1600,8 @@ MUTANTS = [
     M(
         "engine7",
         "faults",
-        "and message.dtype != self._message_dtype",
-        "and message.dtype is None",
+        "and (message.dtype is dtype or message.dtype == dtype)",
+        "and (message.dtype is dtype or message.dtype is not None)",
     ),
     M("engine8", "faults", "if first + sent == end:", "if first + sent > end:"),
     M(
@@ -1767,8 +1767,8 @@ MUTANTS = [
     M(
         "engine22",
         "faults",
-        "if number < self._number:\n            self._stale += 1",
-        "if number < self._number:\n            self._stale = 1",
+        "self._stale += event.kind == Kind.MESSAGE",
+        "self._stale = int(event.kind == Kind.MESSAGE)",
     ),
     M("ring1", "rings", "given % 2);\n        order[0]", "given % 1);\n        order[0]"),
     M(
@@ -1807,8 +1807,8 @@ MUTANTS = [
     M(
         "plan1",
         "plan",
-        "np.median(times[more] - times[1]) / (more - 1)",
-        "np.median(times[more] - times[1]) / more",
+        "float(np.median(longer - times)) / (more - 1)",
+        "float(np.median(longer - times)) / more",
     ),
     M("plan2", "loads", "rate = mu / (1 + y)", "rate = mu / y"),
     M("plan3", "loads", "harmonic / rates.min()", "harmonic / rates.max()"),
@@ -1984,10 +1984,12 @@ MUTANTS = [
         "message, energy = self._held[m]",
         "message, energy = self._held[m][0], math.nan",
     ),
+    M("heed1", "parity", "vector[~used & (brought > rounding)] = 0", "vector[used & False] = 0"),
+    M("heed2", "parity", "vector[~used & (brought > rounding)] = 0", "vector[~used] = 0"),
     M(
         "gate1",
         "lagrange",
-        "return int(whole.sum()) < self.n - (self.stragglers or 0)",
+        "return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)",
         "return int(whole.sum()) < self.n",
     ),
     M(
