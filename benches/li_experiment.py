@@ -27,7 +27,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from fastgc import Code, CouponCollector, CyclicRepetition, Uncoded
-from fastgc.codes.round import Round
+from fastgc.coding.round import Round
 from fastgc.delays import Exponential
 from fastgc.engines.mpi import MPICluster
 from fastgc.optimizers import Nesterov

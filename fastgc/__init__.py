@@ -101,6 +101,7 @@ _MODULES = (
     "sequential",
     "simulation",
     "stability",
+    "testing",
     "vandermonde",
 )
 

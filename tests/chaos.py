@@ -91,7 +91,7 @@ def open_descriptors():
 def pids(cluster):
     """The pids of workers that run now."""
     if isinstance(cluster, LocalCluster):
-        return list(cluster._transport.pids().values())
+        return list(cluster.transport.pids().values())
     return [pid for pid in descendants() if title(pid).startswith("ray::_WorkerActor")]
 
 
@@ -161,7 +161,7 @@ class Chaos(threading.Thread):
 
 def corrupting(cluster, rng, counts, chance):
     """Let some messages arrive otherwise than they were sent; returns who was hit, by round."""
-    transport, hit = cluster._transport, {}
+    transport, hit = cluster.transport, {}
     listen = transport.listen
 
     def listen_and_corrupt(seconds):

@@ -1,4 +1,4 @@
-"""Messages of two bytes: read as `fastgc.codes.format.Format` says, and made of numbers."""
+"""Messages of two bytes: read as `fastgc.coding.format.Format` says, and made of numbers."""
 
 import numpy as np
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fastgc import kernels
 from fastgc.codes.graph import Parts
-from fastgc.codes.rules import Blocks, Cells, Tiling, Waiting
+from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble

@@ -11,7 +11,7 @@ from strength import much
 
 from fastgc import BinaryCode, FractionalRepetition, NotDecodableError, kernels
 from fastgc.codes.binary import ASSIGNMENTS
-from fastgc.codes.rules import Tiling
+from fastgc.coding.rules import Tiling
 
 pytestmark = pytest.mark.any_backend
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastgc import NotDecodableError, ReedSolomon, kernels
-from fastgc.codes import cache as caches
-from fastgc.codes.cache import ENTRY_BYTES, SurvivorCache, SurvivorMask, key_of
+from fastgc.coding import cache as caches
+from fastgc.coding.cache import ENTRY_BYTES, SurvivorCache, SurvivorMask, key_of
 
 N, S = 1024, 128
 

@@ -11,7 +11,7 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.codes.span import Equations, Span, least_squares
+from fastgc.coding.span import Equations, Span, least_squares
 
 pytestmark = pytest.mark.every_backend
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fastgc.engines import LocalCluster, SimulatedCluster, conformance
-from fastgc.engines.conformance import CHECKS
+from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.testing import engines as conformance
+from fastgc.testing.engines import CHECKS
 
 pytestmark = pytest.mark.any_backend
 

@@ -170,7 +170,7 @@ def test_broken_links_are_seen():
     files = f"{PROJECT}/blob/main/fastgc"
     text = (
         "# A heading: two\n\n[a](#a-heading-two) [b](#a-heading) [c](nowhere.md) ![d](no.svg)\n"
-        f"[e]({files}/codes/base.py) [f]({files}/codes/x.py)\n"
+        f"[e]({files}/coding/code.py) [f]({files}/codes/x.py)\n"
         "[g](near_exact.md#nearly-zero-is-enough) [h](near_exact.md#nearly)\n"
     )
     found = [target for _, target in broken_links("docs/page.md", text)]
@@ -183,15 +183,15 @@ def test_broken_links_are_seen():
 # ----------------------------------------------------------------------- API and the command
 
 # Beside fastgc and its modules. Those of engines and torch need what may not be there.
-MODULES = ("codes.scheme", "codes.conformance", "kernels.numba", "kernels.threads", "errors")
-MODULES += ("torch", "training", "engines.interface", "engines.master", "engines.conformance")
+MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads", "errors")
+MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants that tell kernels what to do, which a sentence of their page explains.
 EXPLAINED = {"BLOCKS", "CELLS", "EDGES", "SPAN", "TILING"}
 EXPLAINED |= {"EXPAND", "PACKED", "REAL", "REAL_PART"}
 EXPLAINED |= {"LOCATOR", "LOOKUP", "SPREAD"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
-APART = {"codes.conformance": {"CHECKS", "ENGINES"}, "engines.conformance": {"CHECKS", "WORKERS"}}
+APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
 APART |= {"engines.interface": {"Collected", "Gradient"}, "training": {"ENGINES"}}
 
 

@@ -135,7 +135,7 @@ def test_conformance(tmp_path):
         tmp_path,
         5,
         """
-        from fastgc.engines import conformance
+        from fastgc.testing import engines as conformance
         if comm.rank:
             while comm.bcast(None):
                 MPICluster.serve()
@@ -150,7 +150,7 @@ def test_conformance(tmp_path):
             comm.bcast(False)
         """,
     )
-    from fastgc.engines import conformance
+    from fastgc.testing import engines as conformance
 
     assert job.out.split() == [check.__name__ for check in conformance.CHECKS]
 

@@ -59,7 +59,7 @@ class Delays:
 
 def pids(cluster):
     """Process of each worker, which has to be alive and idle."""
-    actors = cluster._transport._actors
+    actors = cluster.transport._actors
     return ray.get(
         [
             actor.__ray_call__.remote(Remote("lambda actor: __import__('os').getpid()"))

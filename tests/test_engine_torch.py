@@ -18,7 +18,7 @@ import os, signal, sys, time
 import numpy as np
 import fastgc
 from fastgc import BinaryCode, Uncoded
-from fastgc.engines import conformance
+from fastgc.testing import engines as conformance
 from fastgc.engines.torch import TorchCluster
 
 RANK = int(os.environ["RANK"])
@@ -77,7 +77,7 @@ def test_conformance(tmp_path):
                 print(check.__name__, flush=True)
         """,
     )
-    from fastgc.engines import conformance
+    from fastgc.testing import engines as conformance
 
     assert job.returncode == 0, job.stderr
     assert job.stdout.split() == [check.__name__ for check in conformance.CHECKS]

@@ -9,10 +9,10 @@ import pytest
 from examples import EXAMPLES, ROOT, example
 
 import fastgc
-from fastgc.codes import conformance as of_codes
 from fastgc.delays.interface import described
 from fastgc.engines import LocalCluster, SimulatedCluster
-from fastgc.engines import conformance as of_engines
+from fastgc.testing import codes as of_codes
+from fastgc.testing import engines as of_engines
 
 pytestmark = pytest.mark.any_backend
 

@@ -98,7 +98,7 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     def killer():
         chance = np.random.default_rng(6)
         while not over.wait(chance.exponential(0.02)):
-            pid = cluster._transport.pids().get(int(chance.integers(code.n)))
+            pid = cluster.transport.pids().get(int(chance.integers(code.n)))
             if pid is not None and len(cluster._lost) < code.stragglers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_kills_and_stops_in_thousands_of_rounds(code, monkeypatch):
     def hit():
         chance = np.random.default_rng(7)
         while not over.wait(chance.exponential(0.01)):
-            pid = cluster._transport.pids().get(int(chance.integers(code.n)))
+            pid = cluster.transport.pids().get(int(chance.integers(code.n)))
             if pid is not None and len(cluster._lost) < code.stragglers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
@@ -222,8 +222,8 @@ def test_who_comes_back_goes_on_with_what_it_had_not_sent():
             return np.array([0.3, 0.0])
 
     with LocalCluster(code, [1.0, 2.0], np.multiply, 1, delays=Slow()) as cluster:
-        hand = cluster._transport.hand
-        cluster._transport.hand = lambda *order: (calls.append(order), hand(*order))
+        hand = cluster.transport.hand
+        cluster.transport.hand = lambda *order: (calls.append(order), hand(*order))
         timer = threading.Timer(0.45, kill, (0,))  # between its messages
         timer.start()
         cluster._options = replace(cluster._options, survivors=lambda round: np.arange(4))
@@ -284,7 +284,7 @@ def test_workers_outlive_the_fork_server():
     """It ends, and none of them does: none is taken for dead, or started twice."""
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
-        before = cluster._transport.pids()
+        before = cluster.transport.pids()
         worker_processes.end()
         for _ in range(20):
             report = cluster.step(np.ones(2), out)
@@ -293,7 +293,7 @@ def test_workers_outlive_the_fork_server():
         os.kill(before[1], signal.SIGKILL)  # started again by another fork server
         steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out)
         assert report.deaths <= 1
-        after = cluster._transport.pids()
+        after = cluster.transport.pids()
     assert after[1] != before[1]
     wait_for_ends(*before.values(), *after.values())
 
@@ -301,7 +301,7 @@ def test_workers_outlive_the_fork_server():
 def test_close_ends_workers_of_a_fork_server_that_has_ended():
     hang = Remote("lambda theta, shard, out: __import__('time').sleep(600)")
     cluster = LocalCluster(Uncoded(2), [0, 0], hang, 1, timeout=0.2)
-    running = cluster._transport.pids().values()
+    running = cluster.transport.pids().values()
     worker_processes.end()
     with pytest.raises(TimeoutError):
         cluster.step(np.ones(1), np.empty(1))
@@ -327,7 +327,7 @@ def test_restarts_leave_no_descriptor_open():
     with LocalCluster(code, [1.0] * 2, np.multiply, 1) as cluster:
         before = len(os.listdir("/proc/self/fd"))
         for deaths in range(1, 6):
-            os.kill(cluster._transport.pids()[1], signal.SIGKILL)
+            os.kill(cluster.transport.pids()[1], signal.SIGKILL)
             back = lambda report, n=deaths: report.deaths == n and 1 in report.survivors  # noqa: E731
             steps_until(cluster, back, out)
         assert len(os.listdir("/proc/self/fd")) == before
@@ -338,7 +338,7 @@ def test_data_beyond_what_a_pipe_holds():
     code, out = ReedSolomon(3, stragglers=1), np.empty(2)
     first = Remote("lambda theta, shard, out: out.fill(shard[0] * theta[0])")
     with LocalCluster(code, [np.ones(100_000)] * 3, first, 2) as cluster:
-        start = cluster._transport._launch
+        start = cluster.transport._launch
         stopped = []
 
         def launch(worker):
@@ -348,7 +348,7 @@ def test_data_beyond_what_a_pipe_holds():
             stopped.extend(pids(worker))
             os.kill(stopped[0], signal.SIGSTOP)
 
-        cluster._transport._launch = launch
+        cluster.transport._launch = launch
         kill(1)
         steps_until(cluster, lambda report: stopped, out)
         for _ in range(5):
@@ -359,7 +359,7 @@ def test_data_beyond_what_a_pipe_holds():
 
 def test_parameters_of_rounds_in_use_stay():
     with LocalCluster(ReedSolomon(2, stragglers=1), [1.0] * 2, np.multiply, 3) as cluster:
-        transport = cluster._transport
+        transport = cluster.transport
         for number in range(5):
             transport.publish(number, np.full(3, float(number)), {0, 2})
         for number in (0, 2, 4):
@@ -370,7 +370,7 @@ def test_parameters_of_rounds_in_use_stay():
 
 def test_a_worker_begins_with_the_message_that_it_is_handed():
     with LocalCluster(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
-        transport = cluster._transport
+        transport = cluster.transport
         transport.publish(0, np.ones(1), set())
         transport.hand([0], 1, [0.0])
         events = []
@@ -384,9 +384,9 @@ def test_a_worker_begins_with_the_message_that_it_is_handed():
 def test_processes_that_are_known_to_be_dead_have_no_pid():
     code, out = ReedSolomon(2, stragglers=1), np.empty(1)
     with LocalCluster(code, [1.0] * 2, np.multiply, 1, patience=0) as cluster:
-        os.kill(cluster._transport.pids()[1], signal.SIGKILL)
+        os.kill(cluster.transport.pids()[1], signal.SIGKILL)
         steps_until(cluster, lambda report: report.deaths, out)
-        assert cluster._transport.pids().keys() == {0}
+        assert cluster.transport.pids().keys() == {0}
 
 
 @pytest.mark.parametrize(("spread", "sleeps"), [(False, [6.0, 0.0, 0.0]), (True, [2.0] * 3)])

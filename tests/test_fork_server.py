@@ -30,7 +30,7 @@ def nothing_left():
 def until_it_is_back(cluster, worker, out, seconds=20.0):
     """Kill a worker, and step until it is back; how long the longest round took."""
     deaths, longest, report = cluster._deaths, 0.0, None
-    os.kill(cluster._transport.pids()[worker], signal.SIGKILL)
+    os.kill(cluster.transport.pids()[worker], signal.SIGKILL)
     until = time.monotonic() + seconds
     while report is None or report.deaths == deaths or report.lost:
         report = cluster.step(np.ones(out.size), out)
@@ -49,7 +49,7 @@ def test_the_server_may_die_around_a_restart(moment):
     """The next one takes its place, and no round ends."""
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
-        transport, launch, servers = cluster._transport, cluster._transport._launch, set()
+        transport, launch, servers = cluster.transport, cluster.transport._launch, set()
 
         def launch_and_kill(worker):
             if moment == "between":
@@ -101,7 +101,7 @@ def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
     """It is asked for again, as others that die, and no process is taken for it."""
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
-        transport, refused = cluster._transport, []
+        transport, refused = cluster.transport, []
         fork, answers = transport._server.fork, transport._server.answers
 
         def refuse(numbers, files):
@@ -143,7 +143,7 @@ def test_clusters_share_a_server_and_not_its_end():
             until_it_is_back(two, 0, out)
             one.step(np.ones(2), out)
             np.testing.assert_array_equal(out, 2.0)
-        both = one._transport.pids()
+        both = one.transport.pids()
     wait_for_ends(*both.values())
 
 
@@ -217,7 +217,7 @@ def test_a_death_is_noticed_though_the_worker_had_forked():
     with LocalCluster(code, [1.0, 2.0, 3.0, 4.0], fork, 2, timeout=10.0) as cluster:
         while 2 not in cluster.step(np.ones(2), out).survivors:
             pass
-        os.kill(cluster._transport.pids()[2], signal.SIGKILL)
+        os.kill(cluster.transport.pids()[2], signal.SIGKILL)
         until, report = time.monotonic() + 2.0, None
         while report is None or not report.deaths:
             report = cluster.step(np.ones(2), out)
@@ -260,7 +260,7 @@ PROGRAM = """
     if __name__ == "__main__":
         signal.signal(signal.SIGINT, signal.default_int_handler)
         cluster = LocalCluster(Uncoded(4), [0, 1, 2, 3], hang, 1)
-        print(*cluster._transport.pids().values(), flush=True)
+        print(*cluster.transport.pids().values(), flush=True)
         cluster.step(np.ones(1), np.empty(1))
 """
 

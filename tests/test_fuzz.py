@@ -62,7 +62,7 @@ from fastgc import (
     stability,
     vandermonde,
 )
-from fastgc.codes.assignment import Assignment
+from fastgc.coding.assignment import Assignment
 
 EXAMPLES = os.environ.get("FASTGC_FUZZ")
 FUZZ = settings(

@@ -21,7 +21,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.codes.rules import Blocks, Cells, Groups, Tiling, side_by_side
+from fastgc.coding.rules import Blocks, Cells, Groups, Tiling, side_by_side
 
 # Real and complex, one message and several, unequal sizes.
 MIXED = Grouped([Uncoded(2, load=2), ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1)])

@@ -12,8 +12,8 @@ import pytest
 
 import fastgc
 from fastgc.codes import catalogue
-from fastgc.codes.conformance import check
 from fastgc.errors import NotDecodableError
+from fastgc.testing.codes import check
 
 pytestmark = pytest.mark.any_backend
 
@@ -109,7 +109,7 @@ def test_only_rows_are_needed():
 def test_conformance(code, capsys):
     check(code, engines=["simulated"])
     said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(fastgc.codes.conformance.CHECKS) + 1
+    assert len(said) == len(fastgc.testing.codes.CHECKS) + 1
     assert said[-1].startswith("engines run it: simulated")
 
 
@@ -238,7 +238,7 @@ class Hasty(Ring):
 
     @property
     def rule(self):
-        return fastgc.codes.rules.Blocks.one(self.n, self.n - 3)
+        return fastgc.coding.rules.Blocks.one(self.n, self.n - 3)
 
 
 class Silent(Graph):
@@ -394,7 +394,7 @@ def test_command_line_trains_with_any_class(folder):
 
 
 def test_conformance_on_the_command_line(folder):
-    words = ("fastgc.codes.conformance", "mine:RegularGraph", "--arg", "n=8", "load=3")
+    words = ("fastgc.testing.codes", "mine:RegularGraph", "--arg", "n=8", "load=3")
     done = run(folder, *words, "stragglers=2", "--engines", "simulated,local")
     assert done.returncode == 0, done.stderr
     assert "engines run it: simulated, local" in done.stdout

@@ -410,7 +410,7 @@ def test_who_is_killed_when_it_is_asked_is_replaced():
     shards, out = [1.0, 2.0, 4.0], np.empty(2)
     for code in (PartialWork(3, load=2), PartialWork(3, load=1)):
         with LocalCluster(code, shards, np.multiply, 2) as cluster:
-            transport = cluster._transport
+            transport = cluster.transport
             ask, killed = transport.ask, []
 
             def ask_the_dead(worker, question, ask=ask, killed=killed, transport=transport):

@@ -10,7 +10,7 @@ import pytest
 
 from fastgc import InstabilityWarning, ReedSolomon, UnstableCodeError, data, planning
 from fastgc.codes import catalogue
-from fastgc.codes.arguments import unasked
+from fastgc.coding.arguments import unasked
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.engines import RoundReport
 from fastgc.models import SoftmaxRegression

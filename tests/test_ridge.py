@@ -19,8 +19,8 @@ from fastgc import (
     ReedSolomon,
     stability,
 )
-from fastgc.codes import ridge
-from fastgc.codes.ridge import near_exact_solution, near_exact_vector, row_sizes
+from fastgc.coding import ridge
+from fastgc.coding.ridge import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
     pytest.mark.any_backend,

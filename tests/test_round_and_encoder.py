@@ -25,7 +25,7 @@ from fastgc import (
     YeAbbe,
     kernels,
 )
-from fastgc.codes import round as rounds
+from fastgc.coding import round as rounds
 from fastgc.stability import StabilityTracker
 
 CODES = [

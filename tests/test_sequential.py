@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgc
-from fastgc.engines import conformance
-from fastgc.engines.conformance import ABSENT
 from fastgc.sequential import (
     MSGC,
     SRSGC,
@@ -22,6 +20,8 @@ from fastgc.sequential import (
     SequentialCluster,
     simulate_sequential,
 )
+from fastgc.testing import engines as conformance
+from fastgc.testing.engines import ABSENT
 
 pytestmark = pytest.mark.any_backend
 

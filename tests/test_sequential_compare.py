@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import fastgc
 from fastgc.cli import app
 from fastgc.cli.sequential import hint
-from fastgc.engines import SimulatedCluster, conformance
+from fastgc.engines import SimulatedCluster
 from fastgc.planning import Recording
 from fastgc.sequential import (
     MSGC,
@@ -29,6 +29,7 @@ from fastgc.sequential import (
     simulate_sequential,
 )
 from fastgc.sequential.catalogue import candidates, describe
+from fastgc.testing import engines as conformance
 
 pytestmark = pytest.mark.any_backend
 

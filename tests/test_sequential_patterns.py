@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgc
-from fastgc.engines import conformance
 from fastgc.sequential import MSGC, SRSGC, Arbitrary, Independent, PerRound, SequentialCluster
+from fastgc.testing import engines as conformance
 
 pytestmark = pytest.mark.any_backend
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import _shown, delays, planning, simulation
-from fastgc.codes import picture
+from fastgc.coding import picture
 
 pytestmark = pytest.mark.any_backend
 

@@ -449,7 +449,7 @@ def test_what_comes_while_answers_are_awaited_counts():
     code, out = FractionalRepetition(6, stragglers=2), np.empty(3)
     options = {"verify": 2, "ask": True, "batch": Batch()}
     with LocalCluster(code, [float(j) for j in range(6)], Two(), 3, **options) as cluster:
-        listen, held = cluster._transport.listen, []
+        listen, held = cluster.transport.listen, []
 
         def all_at_once(seconds):
             events = list(listen(seconds))
@@ -461,7 +461,7 @@ def test_what_comes_while_answers_are_awaited_counts():
             held.clear()
             return order + others
 
-        cluster._transport.listen = all_at_once
+        cluster.transport.listen = all_at_once
         for number in range(3):
             report = cluster.step(np.ones(3), out)
             assert out.tolist() == [15.0 + 6 * number] * 3

@@ -10,7 +10,7 @@ import pytest
 
 import fastgc
 from fastgc import _arrays
-from fastgc.codes import decoding, devices, tensors
+from fastgc.coding import decoding, devices, tensors
 
 torch = pytest.importorskip("torch")
 

@@ -15,7 +15,7 @@ from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
 
 import fastgc
-from fastgc.codes.cache import SurvivorCache
+from fastgc.coding.cache import SurvivorCache
 from fastgc.kernels import threads
 
 THREADS = 8

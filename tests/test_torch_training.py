@@ -405,7 +405,7 @@ coded = CodedDataParallel(
     torch.nn.Linear(4, 1), loss, data, code, batch_size=12, num_workers=2, engine=sys.argv[1]
 )
 print(f"{coded.backward().loss:.3f}", flush=True)
-print(*coded._cluster._transport.pids().values() if sys.argv[1] == "local" else "", flush=True)
+print(*coded._cluster.transport.pids().values() if sys.argv[1] == "local" else "", flush=True)
 if sys.argv[1] == "local":
     sys.stdin.read()
 """

@@ -19,14 +19,14 @@ from fastgc import (
     RaptorCode,
     Uncoded,
 )
-from fastgc.codes.approximation import residual_of_each
-from fastgc.codes.conformance import check
-from fastgc.codes.rules import Blocks, Waiting
+from fastgc.coding.approximation import residual_of_each
+from fastgc.coding.rules import Blocks, Waiting
 from fastgc.costs import measure
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
 from fastgc.simulation import simulate
+from fastgc.testing.codes import check
 
 pytestmark = pytest.mark.any_backend
 

@@ -1,19 +1,20 @@
-"""Gradient codes, one file per scheme: see ``scheme`` for what one says, ``base`` for the verbs."""
-
-import importlib
-from typing import Any
+"""Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
 from .._listing import listing
-from .approximation import Residuals
-from .base import Code, Recovery
+from ..coding.approximation import Residuals
+from ..coding.code import Code, Recovery
+from ..coding.decoding import BoundDecoder, Decoder
+from ..coding.encoding import BoundEncoder, Encoder
+from ..coding.round import Round
+from ..coding.sums import Request, SumRound
+from ..coding.suspects import AskingRound, Costs
+from ..coding.trust import Approximation, Trust
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode
 from .binary import BinaryCode
 from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
-from .decoding import BoundDecoder, Decoder
-from .encoding import BoundEncoder, Encoder
 from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
@@ -24,11 +25,7 @@ from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .raptor import RaptorCode
 from .reed_solomon import ReedSolomon
-from .round import Round
 from .streaming import Stream
-from .sums import Request, SumRound
-from .suspects import AskingRound, Costs
-from .trust import Approximation, Trust
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
 
@@ -70,10 +67,4 @@ __all__ = [
     "names",
     "register",
 ]
-__dir__ = listing([*__all__, "conformance"])
-
-
-def __getattr__(name: str) -> Any:
-    if name == "conformance":  # which uses all the rest, and is seldom needed
-        return importlib.import_module(".conformance", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__dir__ = listing(__all__)

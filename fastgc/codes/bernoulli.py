@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_index, check_integer
-from .base import Code
+from ..coding.code import Code
+from ..coding.rules import check_wait
+from ..coding.span import SOLVED
 from .random_assignment import check_seed
-from .rules import check_wait
-from .span import SOLVED
 
 __all__ = ["BernoulliCode"]
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_index, check_integer
-from .approximation import Residuals
-from .base import Code
+from ..coding.approximation import Residuals
+from ..coding.code import Code
+from ..coding.rules import Blocks, Rule, check_wait
 from .fields import Field, prime_power
 from .graphs import complete
-from .rules import Blocks, Rule, check_wait
 
 __all__ = ["DESIGNS", "BIBDCode", "design_for"]
 

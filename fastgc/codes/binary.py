@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index, check_integer
+from ..coding.cache import VectorFunction, filling
+from ..coding.code import Code
+from ..coding.parity import Parity
+from ..coding.rules import Tiling
+from ..coding.trust import DOUBLE
 from .apportion import apportion, check_speeds
-from .base import Code
-from .cache import VectorFunction, filling
-from .parity import Parity
-from .rules import Tiling
-from .trust import DOUBLE
 
 __all__ = ["ASSIGNMENTS", "BinaryCode"]
 

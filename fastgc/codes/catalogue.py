@@ -11,7 +11,7 @@ import numpy as np
 
 from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
-from .base import Code
+from ..coding.code import Code
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode, design_for
 from .binary import BinaryCode

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from .._arrays import check_integer
-from .cells import CellCode
+from ..coding.cells import CellCode
 from .random_assignment import check_loads, check_seed, check_send, choose
 
 __all__ = ["CouponCollector"]

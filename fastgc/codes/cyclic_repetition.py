@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.rules import Blocks
 from .linear import LinearCode
 from .random_assignment import check_seed
-from .rules import Blocks
 
 __all__ = ["CyclicRepetition"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_index, check_integer
+from ..coding.code import Code
+from ..coding.rules import check_wait
 from . import graphs
-from .base import Code
 from .random_assignment import check_seed
-from .rules import check_wait
 
 __all__ = ["ExpanderCode"]
 

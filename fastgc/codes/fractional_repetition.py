@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from .._arrays import check_integer
-from .approximation import Residuals
-from .cells import CellCode
-from .rules import check_wait
+from ..coding.approximation import Residuals
+from ..coding.cells import CellCode
+from ..coding.rules import check_wait
 
 __all__ = ["FractionalRepetition"]
 

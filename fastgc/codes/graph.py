@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
 from .._arrays import check_index, check_integer
+from ..coding.cache import VectorFunction, filling
+from ..coding.code import Code
+from ..coding.rules import Rule, Tally, check_wait
+from ..coding.span import tolerated
+from ..coding.trust import DOUBLE
 from . import graphs
-from .base import Code
-from .cache import VectorFunction, filling
 from .random_assignment import check_seed
-from .rules import Rule, Tally, check_wait
-from .span import tolerated
-from .trust import DOUBLE
 
 __all__ = ["GraphCode", "Parts"]
 

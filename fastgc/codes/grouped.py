@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import Output, check_index, check_integer, check_vector, check_workers
 from .._shown import listed
-from .base import Code
+from ..coding.code import Code
+from ..coding.parity import Parity
+from ..coding.round import Round
+from ..coding.rules import Rule, side_by_side
+from ..coding.trust import DOUBLE
 from .fractional_repetition import FractionalRepetition
-from .parity import Parity
-from .round import Round
-from .rules import Rule, side_by_side
-from .trust import DOUBLE
 
 __all__ = ["Grouped", "GroupedRound"]
 

@@ -19,17 +19,17 @@ from .._arrays import (
     check_real,
     unit_roundoff,
 )
+from ..coding.cache import VectorFunction, filling
+from ..coding.code import Code
+from ..coding.decoding import trust_by_rows
+from ..coding.format import Format, Layout
+from ..coding.parity import CHECKS, Parity
+from ..coding.precision import UNSTABLE
+from ..coding.rules import Blocks
+from ..coding.span import Equations
+from ..coding.trust import DOUBLE, ROUNDING
 from ..kernels import Status
 from ..models import least_squares_gradient
-from .base import Code
-from .cache import VectorFunction, filling
-from .decoding import trust_by_rows
-from .format import Format, Layout
-from .parity import CHECKS, Parity
-from .precision import UNSTABLE
-from .rules import Blocks
-from .span import Equations
-from .trust import DOUBLE, ROUNDING
 
 __all__ = ["LagrangeCode"]
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_index, check_integer
-from .base import Code
-from .cache import SurvivorCache
-from .parity import Parity
-from .ridge import near_exact_vector, row_sizes
-from .rules import check_wait
-from .span import SOLVED
-from .trust import DOUBLE
+from ..coding.cache import SurvivorCache
+from ..coding.code import Code
+from ..coding.parity import Parity
+from ..coding.ridge import near_exact_vector, row_sizes
+from ..coding.rules import check_wait
+from ..coding.span import SOLVED
+from ..coding.trust import DOUBLE
 
 __all__ = ["LinearCode"]
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .cache import VectorFunction, remembering
+from ..coding.cache import VectorFunction, remembering
+from ..coding.scheme import Scheme
 from .clusters import Cluster
 from .near_exact import kept_error, row_square, split, square, unnamed
-from .scheme import Scheme
 
 __all__ = ["bind_pairs", "deviation", "pair_row"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from .cells import CellCode
+from ..coding.cells import CellCode
+from ..coding.trust import DOUBLE
 from .chunk_order import in_good_order
-from .trust import DOUBLE
 
 __all__ = ["PartialWork"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from .cells import CellCode
+from ..coding.cells import CellCode
 from .draws import distinct_draws
 
 __all__ = ["RandomAssignment"]

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_index, check_integer
-from .base import Code
-from .cache import VectorFunction
+from ..coding.cache import VectorFunction
+from ..coding.code import Code
+from ..coding.rules import check_wait
+from ..coding.span import Equations
+from ..coding.trust import DOUBLE
 from .random_assignment import check_seed
-from .rules import check_wait
-from .span import Equations
-from .trust import DOUBLE
 
 __all__ = ["RaptorCode", "degrees"]
 

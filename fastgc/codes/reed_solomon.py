@@ -15,6 +15,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import kernels
 from .._arrays import check_index, check_integer
+from ..coding.cache import SurvivorCache, VectorFunction, remembering
+from ..coding.code import Code
+from ..coding.parity import CHECKS, Parity
+from ..coding.rules import Blocks
+from ..coding.trust import DOUBLE
 from ..kernels import crossover
 from ..kernels.cyclic import (
     LOCATOR,
@@ -28,8 +33,6 @@ from ..kernels.cyclic import (
 )
 from . import pairs
 from .apportion import check_speeds
-from .base import Code
-from .cache import SurvivorCache, VectorFunction, remembering
 from .clusters import Cluster, load_and_stragglers, shares_by_speed, shares_of
 from .near_exact import (
     affordable,
@@ -40,12 +43,9 @@ from .near_exact import (
     square,
     typical_error,
 )
-from .parity import CHECKS, Parity
 from .roots import log_totals, roots, tau, valid_root
-from .rules import Blocks
 from .solvers import SOLVERS, by_system
 from .streaming import Follower, Stream, worth_following
-from .trust import DOUBLE
 
 __all__ = ["ReedSolomon"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from .approximation import Residuals
-from .cells import CellCode
+from ..coding.approximation import Residuals
+from ..coding.cells import CellCode
 
 __all__ = ["Uncoded"]
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.code import Code
+from ..coding.rules import Blocks
+from ..coding.trust import DOUBLE
 from ..kernels.cyclic import circle, sines
-from .base import Code
 from .roots import roots, stable_root, tau
-from .rules import Blocks
-from .trust import DOUBLE
 
 __all__ = ["YeAbbe"]
 

@@ -2,7 +2,7 @@
 
 To train on workers of another kind, write a `Transport`, which carries parameters and messages and
 decides nothing: `fastgc.engines.master.Master` does, and is the `Cluster` that training uses.
-`fastgc.engines.worker.Worker` computes the messages, and `fastgc.engines.conformance` checks that
+`fastgc.engines.worker.Worker` computes the messages, and `fastgc.testing.engines` checks that
 all together behaves as the engines here do.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .._arrays import at_least
 from .._shown import duration, listed, plural
 from ..codes import Code, GroupedRound, Request, Round
-from ..codes.format import Format
+from ..coding.format import Format
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
 from ..kernels import Arrivals
@@ -156,7 +156,7 @@ class RoundReport(NamedTuple):
         exist.
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1
-        (`fastgc.codes.trust.Approximation`): 0 of codes that decode by a formula
+        (`fastgc.coding.trust.Approximation`): 0 of codes that decode by a formula
         (`fastgc.Code.exact`), computed for all others, and where messages do not suffice; NaN if
         nothing is decoded yet.
     corrupt : tuple of int
@@ -268,7 +268,7 @@ class Event:
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
-        Of a message or a sum, as `fastgc.codes.encoding.Encoder.energy`; NaN: not known.
+        Of a message or a sum, as `fastgc.coding.encoding.Encoder.energy`; NaN: not known.
     time : int
         When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
         told.

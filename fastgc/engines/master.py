@@ -172,13 +172,13 @@ class Master:
             asks=sums is not None or self._options.ask,
         )
         self._task = task if self._options.ask else None  # the master computes, too
-        self._transport = self._open(task)
+        self.transport = self._open(task)
         self._questions = 0  # so far
         self._asked: dict[int, int] = {}  # questions that were not answered: of which worker
         self._put_off: deque[Event] = deque()  # what happened while answers were waited for
-        self._can_ask = getattr(self._transport, "asks", False)
+        self._can_ask = getattr(self.transport, "asks", False)
         self._sums = sums if self._can_ask else None  # where workers are asked for sums
-        self._close = weakref.finalize(self, _end, self._round, self._transport)
+        self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
         except BaseException:
@@ -270,7 +270,7 @@ class Master:
         """`step`, where workers keep their messages and are asked for sums of them."""
         theta = self._opened(theta)
         rnd.reset()
-        transport: Any = self._transport
+        transport: Any = self.transport
         transport.keeping = True
         try:
             report = self._collect(theta, Asked(rnd, self._ask), self._everyone)
@@ -286,7 +286,7 @@ class Master:
 
     def _ask(self, worker: int, what: Request | int) -> int:
         """Ask a worker about this round; the number of the question."""
-        transport: Any = self._transport
+        transport: Any = self.transport
         number = self._questions
         self._questions += 1
         self._asked[number] = worker
@@ -378,7 +378,7 @@ class Master:
             raise
         finally:
             if self._intake is not None:
-                self._intake = self._transport.intake = None
+                self._intake = self.transport.intake = None
 
     def _await_all(self) -> None:
         while len(self._live) < self._code.n:
@@ -408,7 +408,7 @@ class Master:
         self._heard.clear()
         self._left = self._options.patience
 
-        self._transport.publish(number, theta, set().union(*self._busy.values()))
+        self.transport.publish(number, theta, set().union(*self._busy.values()))
         start = time.perf_counter()
         deadline = math.inf if self._options.timeout is None else start + self._options.timeout
         free = self._live & asked
@@ -416,7 +416,7 @@ class Master:
             late = free & self._busy.keys()
             fresh = list(free - late)
             self._busy |= {worker: {number} for worker in fresh}
-            self._transport.hand(fresh, 0, [delays[worker] for worker in fresh])
+            self.transport.hand(fresh, 0, [delays[worker] for worker in fresh])
             free = late
         for worker in free:
             self._hand(worker, delays[worker])
@@ -426,7 +426,7 @@ class Master:
         first, when = self._first, self._when
         if single and isinstance(rnd, Round) and (intake := rnd.intake(when)) is not None:
             intake.start, intake.least = start, least
-            self._intake = self._transport.intake = intake
+            self._intake = self.transport.intake = intake
         bad: list[int] = []  # workers whose messages are not finite
         messages = 0
         linger, until = rnd.linger if isinstance(rnd, Gathering) else None, -math.inf
@@ -435,7 +435,7 @@ class Master:
             if not self._inbox:
                 # Half of what is lacking at a time: what came is looked at while the rest is waited
                 # for, and the last one alone at last.
-                self._transport.wanted = max(1, (least - messages + 1) // 2)
+                self.transport.wanted = max(1, (least - messages + 1) // 2)
             due = rnd.due if isinstance(rnd, Asked) else math.inf
             event = self._next(min(deadline, hope, due, until if ready else math.inf))
             if event is None:
@@ -544,14 +544,14 @@ class Master:
     def _hand(self, worker: int, delay: float) -> None:
         """Hand the newest round to a worker, unless it has it or cannot take it now."""
         rounds = self._busy.get(worker, set())
-        if len(rounds) == self._transport.ahead or self._number in rounds:
+        if len(rounds) == self.transport.ahead or self._number in rounds:
             return
         first, end = self._first[worker : worker + 2]
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # died after its last message, and is back
             return
         self._busy[worker] = rounds | {self._number}
-        self._transport.hand([worker], sent, [delay])
+        self.transport.hand([worker], sent, [delay])
 
     def _next(self, until: float) -> Event | None:
         """Wait for something to happen, until a time of the clock; None if nothing does."""
@@ -565,7 +565,7 @@ class Master:
                 if self._due:
                     self._restart(now)
                     wake = min(until, *self._due.values(), math.inf)
-                inbox.extend(self._transport.listen(max(0.0, wake - now)))
+                inbox.extend(self.transport.listen(max(0.0, wake - now)))
                 if self._intake is not None and self._intake.pending:
                     return _TAKEN
                 if until <= now and not inbox:
@@ -579,7 +579,7 @@ class Master:
         for worker in [worker for worker, due in self._due.items() if due <= now]:
             del self._due[worker]
             self._starting.add(worker)
-            self._transport.restart(worker)
+            self.transport.restart(worker)
 
     def _admit(self, event: Event) -> bool:
         """Note what an event says of its worker; False if none can have told so."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import at_least, check_dtype, check_real
-from ..codes.approximation import check_partial
-from ..codes.inspection import liars_of
+from ..coding.approximation import check_partial
+from ..coding.inspection import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import AskingRound, Code, Request, Round, SumRound
-from ..codes.format import Format
+from ..coding.format import Format
 from .options import RoundOptions
 
 __all__ = ["Asked", "own_round", "sum_round"]

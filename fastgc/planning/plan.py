@@ -23,9 +23,9 @@ from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
 from ..codes.apportion import check_speeds
-from ..codes.arguments import unasked
 from ..codes.binary import ASSIGNMENTS
-from ..codes.precision import UNSTABLE
+from ..coding.arguments import unasked
+from ..coding.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning

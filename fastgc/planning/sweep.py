@@ -13,7 +13,7 @@ import numpy as np
 from .._arrays import at_least, check_integer, check_real
 from .._shown import duration, plural, short
 from ..codes import Code, catalogue
-from ..codes.arguments import unasked
+from ..coding.arguments import unasked
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
 from ..errors import InstabilityWarning

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes.picture import colours, evenly, grid, hue
+from ..coding.picture import colours, evenly, grid, hue
 from .frames import COLOURS, SMALL, WIDTH, new_figure, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..codes.scheme import Scheme
+    from ..coding.scheme import Scheme
 
 __all__ = ["assignment", "timeline", "timeline_figure"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import Code, catalogue
-from ..codes.arguments import unasked
+from ..coding.arguments import unasked
 from ..delays import Empirical
 from ..errors import InstabilityWarning
 from ..panels import Line, Panel, Style

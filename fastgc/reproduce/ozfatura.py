@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
-from ..codes.rules import Cells
+from ..coding.rules import Cells
 from ..delays import ShiftedExponential
 from ..errors import InstabilityWarning
 from ..panels import Line, Panel

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .._arrays import at_least
 from .._registry import Found, Registry, keywords, read_value, split_arguments
 from ..codes import catalogue
-from ..codes.arguments import unasked
+from ..coding.arguments import unasked
 from ..errors import InstabilityWarning
 from .independent import Independent
 from .multiplexed import MSGC

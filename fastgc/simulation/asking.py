@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from ..codes import Code
-from ..codes.rules import Cells
+from ..coding.rules import Cells
 
 __all__ = ["Asking"]
 

@@ -15,10 +15,10 @@ from .. import kernels
 from .._arrays import as_array, at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
-from ..codes.approximation import residual_of_each
 from ..codes.graph import Parts
-from ..codes.rules import Blocks, Cells, Tiling, Waiting
-from ..codes.span import SOLVED, Span
+from ..coding.approximation import residual_of_each
+from ..coding.rules import Blocks, Cells, Tiling, Waiting
+from ..coding.span import SOLVED, Span
 from ..delays import DelayModel
 from ..delays.interface import check_model, described, per_of, tail_bounds, tails
 from ..delays.laws import law_of

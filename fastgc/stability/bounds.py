@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import as_array, check_dtype, check_integer, is_half, is_pairs, unit_roundoff
 from ..codes import Code
-from ..codes.scheme import Scheme
+from ..coding.scheme import Scheme
 from ..kernels.choice import folds_floats
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 

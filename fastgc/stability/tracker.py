@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import as_array, check_integer
 from .._shown import plural
 from .._twofold import exact_sum
-from ..codes.format import Format
-from ..codes.scheme import Scheme
+from ..coding.format import Format
+from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError
 from .bounds import assess
 from .measured import relative_error

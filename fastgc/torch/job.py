@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..codes import Code
-from ..codes.format import Format
+from ..coding.format import Format
 from ..engines import Task
 from .batches import Feed, edges
 from .loading import Loader

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
-from .base import Code
 from .cells import CellCode
+from .code import Code
 from .decoding import require_finite
 from .round import Round
 from .trust import Trust

@@ -1,4 +1,4 @@
-"""Rounds and plans of messages that are tensors on another device: see `fastgc.codes.tensors`."""
+"""Rounds and plans of messages that are tensors on another device: see `fastgc.coding.tensors`."""
 
 from __future__ import annotations
 

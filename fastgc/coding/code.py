@@ -35,8 +35,8 @@ __all__ = ["Code", "Recovery"]
 class Code(Precise, Recoverable, Approximate, ShownCode):
     """A gradient code: what its scheme says, and the verbs that are the same for all.
 
-    To add one, subclass this and write `row`; see `fastgc.codes.scheme.Scheme` for all that a
-    scheme may say of itself, and `fastgc.codes.conformance.check` to hold it to that.
+    To add one, subclass this and write `row`; see `fastgc.coding.scheme.Scheme` for all that a
+    scheme may say of itself, and `fastgc.testing.codes.check` to hold it to that.
 
     Arrays, `out` among them, are NumPy's or others whose memory NumPy can view: tensors of PyTorch
     on the CPU, memoryviews, or whatever speaks DLPack. They are read and written where they are,

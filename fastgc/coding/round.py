@@ -41,9 +41,9 @@ class Round(ShownRound):
     compared with others, by parity checks of the code. Where they contradict each other it waits
     for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
     more taken in this round. How large a corruption must be to be found, and what is proven, and
-    tested, of `verify` workers that lie and collude, stands in `fastgc.codes.inspection`: where any
-    `threshold` messages determine all others, that many to spare find that they lie, and twice as
-    many name them.
+    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.inspection`: where
+    any `threshold` messages determine all others, that many to spare find that they lie, and twice
+    as many name them.
 
     Parameters
     ----------

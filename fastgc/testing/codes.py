@@ -4,42 +4,285 @@
 B, with sums computed without rounding, and with rounds, engines and simulations run on it. It
 prints each thing that holds, and raises `AssertionError` at the first that does not.
 
-Unlike the rest of this package it uses all of fastgc, and nothing of fastgc uses it.
-
 In a terminal, for a class in an importable module::
 
-    python -m fastgc.codes.conformance my_package.my_module:MyCode --arg n=12 load=3
+    python -m fastgc.testing.codes my_package.my_module:MyCode --arg n=12 load=3
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import importlib.util
+import itertools
 import math
+import os
 import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ... import planning
-from ...data import Dataset
-from ...delays import Exponential
-from ...errors import CorruptMessageError, InstabilityWarning, NotDecodableError
-from ...models import LeastSquares
-from ...simulation import simulate
-from ...stability.measured import Experiment
-from ...training import train
-from ..base import Code
-from ..precision import UNSTABLE
-from ..reed_solomon import ReedSolomon
-from ..rules import check_wait
-from ..span import SOLVED, Span
-from .engines import ENGINES, engines_run_it
-from .subject import OFF, P, Subject, alike, close, raises, require
+from .. import planning
+from .._registry import load_object, read_value
+from ..codes.reed_solomon import ReedSolomon
+from ..coding.code import Code
+from ..coding.precision import UNSTABLE
+from ..coding.rules import check_wait
+from ..coding.span import SOLVED, Span, least_squares
+from ..data import Dataset
+from ..delays import Exponential
+from ..engines import LocalCluster, SimulatedCluster
+from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
+from ..models import LeastSquares, least_squares_gradient
+from ..simulation import simulate
+from ..stability.measured import Experiment
+from ..training import train
 
 __all__ = ["CHECKS", "ENGINES", "check"]
+
+Numbers = NDArray[np.int64]
+
+# Sets of messages that are looked at: all, if they are no more, or so many at random.
+SETS = 300
+
+# By how much trust may be off, as a factor, over the sets looked at.
+OFF = 30.0
+
+P = 37  # elements of a gradient: an odd number, which no number of pieces divides
+
+
+class Subject:
+    """A code, and what the checks know of it by its rows alone."""
+
+    def __init__(self, code: Code, seed: int) -> None:
+        self.code, self.seed = code, seed
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    @cached_property
+    def sets(self) -> list[Numbers]:
+        """Sets of messages: all of a small code; else of random sizes, and such as just suffice."""
+        count, rng = self.code.message_count, self.rng
+        if 2**count <= SETS:
+            each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
+            return [np.array(F) for F in itertools.chain(*each)]
+        found = [np.arange(count)]
+        for heard in self.code.random_arrivals(SETS // 3, self.seed):
+            found += [np.array(heard), np.array(heard[:-1])]
+        while len(found) < SETS:
+            found.append(rng.permutation(count)[: rng.integers(1, count + 1)])
+        return [F for F in found if F.size]
+
+    @cached_property
+    def ready(self) -> list[Numbers]:
+        """Those of them that the code decodes."""
+        return [F for F in self.sets if self.code.decodable(F)]
+
+    def some(self, sets: Sequence[Numbers], most: int) -> list[Numbers]:
+        """At most so many, spread over all."""
+        return list(sets[:: max(1, len(sets) // most)])[:most]
+
+    def left(self, survivors: Numbers) -> float:
+        """What least squares leave of the gradient."""
+        if self.code.codes_data:
+            return least_squares(self.code.equations(survivors))[1]
+        rows, target = self._system(survivors)
+        vector = np.linalg.lstsq(rows.T, target)[0]
+        return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
+
+    def left_by(self, survivors: Numbers, vector: NDArray[Any]) -> float:
+        """What this vector leaves."""
+        code = self.code
+        rows = self._matrix[survivors].reshape(survivors.size, -1)
+        target = np.tile(np.eye(code.pieces), (code.k, 1))
+        lacking = rows.T @ vector.reshape(survivors.size, -1) - target
+        if code.layout == "complex":
+            lacking = lacking.real
+        return float(np.linalg.norm(lacking) / np.linalg.norm(target))
+
+    @cached_property
+    def _matrix(self) -> NDArray[Any]:
+        return self.code.matrix()
+
+    def _system(self, survivors: Numbers) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        rows = self._matrix[survivors].reshape(survivors.size, -1)
+        return rows, np.tile(np.eye(self.code.pieces), (self.code.k, 1))
+
+    @cached_property
+    def work(self) -> tuple[list[Any], list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
+        """Shards, what is computed on them, the gradient, and the parameters."""
+        code, rng = self.code, self.rng
+        X, y = rng.standard_normal((3 * code.k, P)), rng.standard_normal(3 * code.k)
+        theta = rng.standard_normal(P)
+        shards = list(code.encode_data(X, y))
+        partials = [least_squares_gradient(theta, *shard) for shard in shards]
+        return shards, partials, least_squares_gradient(theta, X, y), theta
+
+    @cached_property
+    def messages(self) -> list[NDArray[Any]]:
+        code, (_, partials, _, _) = self.code, self.work
+        return [
+            code.encode(worker, [partials[j] for j in code.partitions(worker, index)], index=index)
+            for worker, index in map(code.sender, range(code.message_count))
+        ]
+
+    def expected(self, survivors: Numbers) -> float:
+        """Relative error that a gradient from these may have: as far as it is trusted."""
+        return OFF * self.code.trust(survivors).relative_error + 1e-12
+
+    def gradients_error(self, gradient: NDArray[Any]) -> float:
+        truth = self.work[2]
+        return float(np.linalg.norm(gradient - truth) / np.linalg.norm(truth))
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Raise AssertionError, with what holds otherwise."""
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def close(found: float, expected: float, what: str, slack: float = 0.0) -> None:
+    """Require two numbers to be the same, but for rounding."""
+    require(
+        abs(found - expected) <= 1e-9 + slack + 1e-6 * expected,
+        f"{what} is said to be {found:.3g}, but is {expected:.3g}",
+    )
+
+
+def alike(found: NDArray[Any], expected: NDArray[Any], what: str, tolerance: float) -> None:
+    """Require two arrays to be the same, but for so much of their norm."""
+    size = float(np.linalg.norm(expected)) or 1.0
+    off = float(np.linalg.norm(found - expected)) / size
+    require(off <= tolerance, f"{what} is off by {off:.2g}")
+
+
+class raises:
+    """Expect an error of a kind, with a text."""
+
+    def __init__(self, kind: type[Exception], what: str) -> None:
+        self._kind, self._what = kind, what
+
+    def __enter__(self) -> list[Exception]:
+        self._caught: list[Exception] = []
+        return self._caught
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
+        name = self._kind.__name__
+        require(error is not None, f"{self._what} raises no {name}")
+        if not isinstance(error, self._kind):
+            return False
+        require(bool(str(error)), f"{self._what} raises {name} without a word")
+        self._caught.append(error)
+        return True
+
+
+ENGINES = ("simulated", "local", "mpi", "ray")
+
+
+def engines_run_it(subject: Subject, engines: Sequence[str]) -> str:
+    """Every engine that is installed decodes the gradient."""
+    code = subject.code
+    ran, left_out = [], []
+    for name in engines:
+        missing = _missing(name)
+        if missing:
+            left_out.append(f"{name} ({missing})")
+            continue
+        if name == "mpi":
+            _under_mpiexec(subject)
+        else:
+            _run(subject, _engine(name))
+        ran.append(name)
+    said = f"{', '.join(ran)}; messages of {code.message_weight:g} gradients"
+    return said + (f"; not {', '.join(left_out)}" if left_out else "")
+
+
+def _missing(engine: str) -> str:
+    """What an engine lacks, if anything."""
+    if engine == "mpi":
+        if importlib.util.find_spec("mpi4py") is None:
+            return "mpi4py is not installed"
+        return "" if _mpiexec() else "there is no mpiexec"
+    if engine == "ray" and importlib.util.find_spec("ray") is None:
+        return "ray is not installed"
+    return ""
+
+
+def _mpiexec() -> str | None:
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+def _engine(name: str) -> Callable[..., Any]:
+    if name == "ray":
+        from ..engines.ray import RayCluster
+
+        return RayCluster
+    return LocalCluster if name == "local" else SimulatedCluster
+
+
+def _gradient(theta: NDArray[Any], shard: Any, out: NDArray[Any]) -> None:
+    out[:] = least_squares_gradient(theta, *shard)
+
+
+def _run(subject: Subject, engine: Callable[..., Any]) -> None:
+    code, (shards, _, _, theta) = subject.code, subject.work
+    out = np.empty(P)
+    delays = Exponential(0.001)
+    with engine(code, shards, _gradient, P, delays=delays) as cluster:
+        for _ in range(3):
+            report = cluster.step(theta, out)
+            received = report.received
+            require(
+                code.decodable(received),
+                f"{engine.__name__} decoded from {received.tolist()}, which do not suffice",
+            )
+            error, left = subject.gradients_error(out), code.residual(received)
+            require(
+                error <= subject.expected(received) or left > UNSTABLE,
+                f"{engine.__name__}: from {received.tolist()} the gradient is off by {error:.2g}",
+            )
+            require(
+                abs(report.residual - left) <= 0.1 * left + UNSTABLE,
+                f"{engine.__name__} reports {report.residual:.2g} as left out, not {left:.2g}",
+            )
+
+
+def _under_mpiexec(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "code.pickle"
+        path.write_bytes(pickle.dumps((subject.code, subject.seed)))
+        command = [str(_mpiexec()), "-n", str(subject.code.n + 1), sys.executable, "-c"]
+        program = f"from {__name__} import rank_of; rank_of({str(path)!r})"
+        paths = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            [*command, program],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    require(done.returncode == 0, f"under mpiexec: {done.stdout[-800:]}{done.stderr[-800:]}")
+
+
+def rank_of(path: str) -> None:
+    """Be a rank of a job under mpiexec that runs the code in a file."""
+    from ..engines.mpi import MPICluster
+
+    if not MPICluster.serve():
+        code, seed = pickle.loads(Path(path).read_bytes())
+        _run(Subject(code, seed), MPICluster)
 
 
 def rows_are_whole(subject: Subject) -> str:
@@ -388,3 +631,32 @@ def check(
     for each in CHECKS:
         report(f"{each.__name__.replace('_', ' ')}: {each(subject)}")
     report(f"engines run it: {engines_run_it(subject, chosen)}")
+
+
+def _arguments(listed: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for item in listed:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise SystemExit(f"expected key=value, not {item!r}")
+        yield key, read_value(value)
+
+
+def _main(words: Sequence[str] | None = None) -> None:
+    """Check a code that is named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m fastgc.testing.codes", description=__doc__)
+    parser.add_argument("code", help="module:Class")
+    parser.add_argument("--arg", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
+    parser.add_argument("--engines", help="a list such as simulated,local (default: all there are)")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    sys.path.insert(0, os.getcwd())
+    try:
+        code = load_object(given.code)(**dict(_arguments(given.arg)))
+        engines = given.engines.split(",") if given.engines else None
+        check(code, engines=engines, seed=given.seed)
+    except (AssertionError, ValueError, TypeError, ImportError) as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+
+
+if __name__ == "__main__":
+    _main()

@@ -12,7 +12,7 @@ Examples
 
 In a terminal, for an engine in an importable module::
 
-    python -m fastgc.engines.conformance my_package.my_module:MyCluster
+    python -m fastgc.testing.engines my_package.my_module:MyCluster
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from numpy.typing import DTypeLike, NDArray
 from .. import codes
 from .._registry import load_object
 from ..codes import Code, Grouped
+from ..engines.interface import Cluster, Event, Gathering, Kind, RoundReport
+from ..engines.master import Master
+from ..engines.simulated import SimulatedCluster
 from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from ..models import LeastSquares
 from ..optimizers import Nesterov
-from .interface import Cluster, Event, Gathering, Kind, RoundReport
-from .master import Master
-from .simulated import SimulatedCluster
 
 __all__ = ["CHECKS", "WORKERS", "check", "intrude"]
 
@@ -375,7 +375,7 @@ def suspects_are_asked(engine: Engine) -> None:
         report = cluster.step(np.ones(p), out)
         assert report.verified
         assert (report.asks, report.computed, report.corrupt) == (0, 0, ())
-        listen = cluster._transport.listen
+        listen = cluster.transport.listen
         lie: list[Callable[[Any], Event]] = []
 
         def lying(seconds: float) -> Iterable[Event]:
@@ -386,7 +386,7 @@ def suspects_are_asked(engine: Engine) -> None:
                     event = lie[0](event)
                 yield event
 
-        cluster._transport.listen = lying  # type: ignore[method-assign]
+        cluster.transport.listen = lying  # type: ignore[method-assign]
         for number, each in enumerate(lies):
             lie[:] = [each]
             report = cluster.step(np.full(p, number + 1.0), out)
@@ -662,7 +662,7 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
 
     With `twice`, everything that it tells from then on is told twice.
     """
-    transport = cluster._transport
+    transport = cluster.transport
     listen, publish = transport.listen, transport.publish
     waiting = list(events)
     published = False
@@ -690,7 +690,7 @@ def _silence(cluster: Master, late: bool) -> list[int]:
 
     Returns a list that has its number then.
     """
-    transport: Any = cluster._transport
+    transport: Any = cluster.transport
     listen, publish, ask = transport.listen, transport.publish, transport.ask
     restart = transport.restart
     silent: list[int] = []

@@ -35,7 +35,7 @@ def encode(
     index: int,
     message_dtype: DTypeLike | None,
 ) -> NDArray[Any]:
-    """Message of a worker: see `fastgc.codes.base.Code.encode`."""
+    """Message of a worker: see `fastgc.coding.code.Code.encode`."""
     found = encode_directly(code, worker, partials, out, index, message_dtype)
     if found is not None:
         return found

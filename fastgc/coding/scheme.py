@@ -3,7 +3,7 @@
 One method is required: `row`, which says what a worker computes and sends (`Assignment`). From it
 alone everything follows, correctly if slowly. What else a scheme may say makes it faster or more
 precise; each such method stands here, with its contract and its default. The verbs that use them
-are `fastgc.codes.base.Code`'s.
+are `fastgc.coding.code.Code`'s.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ class Scheme(Assignment):
 
     @property
     def layout(self) -> Layout:
-        """How gradients and messages are laid out, see `fastgc.codes.format.Format`."""
+        """How gradients and messages are laid out, see `fastgc.coding.format.Format`."""
         if self.integral and not self.is_complex:
             return "integer"
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
@@ -535,7 +535,7 @@ class Scheme(Assignment):
 
     @cached_property
     def _made_encodings(self) -> dict[Any, Any]:
-        return {}  # see `fastgc.codes.direct`
+        return {}  # see `fastgc.coding.direct`
 
     @property
     def message_weight(self) -> float:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index
-from .base import Code
 from .cache import VectorFunction, filling
+from .code import Code
 from .parity import Parity
 from .rules import Cells, Rule
 from .trust import DOUBLE

@@ -1,0 +1,1 @@
+"""What serves every code: scheme (hooks), code (verbs), rounds, formats, rules, trust."""

@@ -1,0 +1,15 @@
+"""Checks for what others write: `codes.check` for a code, `engines.check` for an engine."""
+
+import importlib
+from typing import Any
+
+from .._listing import listing
+
+__all__ = ["codes", "engines"]
+__dir__ = listing(__all__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:  # when asked for: they import all of fastgc, and run by ``python -m``
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
