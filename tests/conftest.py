@@ -36,6 +36,7 @@ for name in (
     "code_table",
     "examples",
     "half_messages",
+    "leftovers",
     "pages",
     "remote",
     "worker_processes",
@@ -43,7 +44,7 @@ for name in (
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-strength = sys.modules["strength"]
+strength, leftovers = sys.modules["strength"], sys.modules["leftovers"]
 # Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
 TWINS = {"float32", "complex64", "bfloat16"}
 APART = {"test_vandermonde", "test_interpolation", "test_completion"}
@@ -83,6 +84,7 @@ def pytest_configure(config):
     ):
         config.addinivalue_line("markers", line)
     strength.begin(config.getoption("--long"))
+    leftovers.begin()
     if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and IMPORTED == SOURCE:
         raise pytest.UsageError(
             f"FASTGC_TEST_INSTALLED=1, but fastgc was imported from the checkout: {fastgc.__file__}"
