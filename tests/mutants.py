@@ -35,7 +35,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("fastgc", "gradient_coding", "csrc")
 SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
-TIMEOUT = 1200.0  # seconds, for a fault that makes tests wait for ever
+# Seconds, for a fault that makes tests wait for ever: in the files to run first, and in all.
+TIMEOUTS = 300.0, 1200.0
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                status = process.wait(TIMEOUT)
+                status = process.wait(TIMEOUTS[not files])
             except subprocess.TimeoutExpired:
                 status = "time out"
             finally:

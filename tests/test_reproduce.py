@@ -247,7 +247,6 @@ def test_best_loads_are_those_of_the_paper():
             assert line.y[0] == drawn.y.min() == drawn.y[int(line.x[0]) - 1]
 
 
-@pytest.mark.long
 @pytest.mark.any_backend
 def test_decoders_that_are_timed_decode():
     rng = np.random.default_rng(0)
@@ -328,7 +327,6 @@ def by_nesterov(X, y, X_test, y_test, held, scales, smoothness):
     return np.array(errors)
 
 
-@pytest.mark.long
 def test_iterates_are_those_of_the_method(mnist):
     """All schemes, both kinds of delays: against code of the test's own, on all 81 pixels."""
     dataset = fastgc.data.load(mnist, dtype=np.float32)
@@ -1059,7 +1057,6 @@ def small_figure(monkeypatch):
     return zhu.figure_2
 
 
-@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_to_equal_loss(small_figure):
     made = small_figure(seed=3, runs=2, steps=40)
