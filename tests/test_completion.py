@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import COMPLETIONS, completion_truth
-from strength import much
 
 import fastgc
 from fastgc import kernels
@@ -91,7 +90,7 @@ def random_plan(rng, kind, workers, most):
     overhead=st.sampled_from([0.0, 0.5, 0.1]),
     interrupted=st.booleans(),
 )
-@settings(deadline=None, max_examples=much(300, 75))
+@settings(deadline=None, max_examples=300)
 def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead, interrupted):
     rng = np.random.default_rng(seed)
     plan = random_plan(rng, kind, workers, most)
@@ -121,7 +120,7 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
     receive=st.sampled_from([0.0, 0.125]),
     interrupted=st.booleans(),
 )
-@settings(deadline=None, max_examples=much(200, 50))
+@settings(deadline=None, max_examples=200)
 def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, interrupted):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, most + 1, workers)
@@ -187,7 +186,6 @@ def test_many_messages_of_few_times(kind):
             assert_same((kernels.completion(plan, delay, work, late, 0.01), late), expected)
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
