@@ -70,6 +70,7 @@ def truth(plan, first, rounds):
     return wait, whole
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 33, 600])
 def test_numbers_and_times(n, at_each_level):
     rng = np.random.default_rng(n)

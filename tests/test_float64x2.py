@@ -93,6 +93,7 @@ def test_rows_are_those_of_the_code_and_more():
 # --------------------------------------------------------------------------------- vectors
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize("method", ["auto", "locator", "near-exact"])
 def test_vectors_of_a_small_code_decode_in_rationals(method):
@@ -120,6 +121,7 @@ def test_vectors_of_a_small_code_decode_in_rationals(method):
         assert abs(code.residual(survivors, vector) - left) < 1e-30
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize(
     ("n", "s", "width", "double"),

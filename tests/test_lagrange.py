@@ -21,6 +21,7 @@ def random_data(samples, features, outputs=None, seed=0):
     return rng.standard_normal((samples, features)), y
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("N", much(range(1, 31), [1, 2, 3, 4, 5, 6, 8, 9, 12, 17, 24]))
 @pytest.mark.any_backend
 def test_thresholds_of_the_paper(N):
@@ -68,6 +69,7 @@ def test_workers_compute_the_polynomials():
         np.testing.assert_allclose(code.encode(worker, partials), value)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("outputs", [None, 1, 3])
@@ -240,6 +242,7 @@ def delivered(code, rng):
     return np.argsort(times.ravel(), kind="stable").tolist(), np.sort(times.ravel())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
 @pytest.mark.parametrize("load", [4, 40])
 def test_rounds_wait_for_messages_they_decode_well(load, nodes):
