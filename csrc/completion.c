@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sieve.h"
 #include "vector.h"
 
 /* Between which times the rounds before were ready. Rounds are much alike, so that few of the next
@@ -25,9 +24,6 @@ enum { FEW = 32 };
 /* Messages of a worker of which it does not pay to skip those that come too late. */
 enum { MANY = 8 };
 
-/* Of workers' delays and works, drawn at a time. */
-enum { DRAWN = 1024 };
-
 /* key[to] = the earlier, or if serial the later, of key[to] and key[from]. */
 typedef struct {
     int64_t to, from, serial;
@@ -38,7 +34,6 @@ typedef struct {
     int single, straight, many;         /* one message from every worker; messages in order; above MANY */
     double *begin, *load, *sent;        /* of each worker, when it begins, its computations, see below */
     double *arrival;                    /* of each message */
-    double *wait, *whole;               /* what is drawn */
     double *key, *spare;                /* what is selected from, and what lies beyond a pivot */
     double *gathered;                   /* a block's arrivals, or the earliest of each cell */
     int64_t *weight, *spare_weight;     /* FGC_CELLS: of the keys, */
@@ -57,13 +52,6 @@ typedef struct {
     double *basis;                      /* FGC_SPAN: of the rows that are spared, and one more */
     int64_t held;                       /* rows of it */
     int64_t *heap, *next, waiting;      /* workers by the arrival of their next message */
-    fgc_sieve *sieve;                   /* of the workers as their groups have them, or NULL; then */
-    double *drawn, *place;              /* of those in several rounds whose times matter, as sifted, */
-    double *start_at, *lasting;         /* when they begin, and how long they work, */
-    double *abreast;                    /* all keys of these rounds, 0 if early and Inf if late, */
-    double *apart;                      /* and what is selected from; and of each group */
-    int64_t *came, *kept;               /* how many are early, and where those begin; */
-    double *sieved_load;                /* as of the sieve, computations */
     uint64_t random;
 } fgc_rounds;
 
@@ -768,7 +756,7 @@ static void *take(char **at, int64_t count)
 }
 
 /* What is the same in all rounds. Returns the memory, to be freed. */
-static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_t drawn)
+static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan)
 {
     const int64_t n = plan->workers, all = plan->first[n], groups = plan->groups;
     const int64_t keys = (all > groups ? all : groups) + FEW;
@@ -776,7 +764,7 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_
     const int64_t vertices = plan->kind == FGC_EDGES ? plan->total : 0;
     const int64_t width = plan->kind == FGC_SPAN ? plan->width : 0;
     const int64_t size = sizeof(window) / 8, messages = points ? all : 0;
-    char *const memory = malloc((size_t)(2 * drawn + 5 * n + all + 7 * keys + 9 * messages +
+    char *const memory = malloc((size_t)(5 * n + all + 7 * keys + 9 * messages +
                                          (groups + 2) * (1 + size) + 3 * points + 5 * vertices +
                                          width * width) *
                                 8);
@@ -785,8 +773,6 @@ static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_
     char *at = memory;
     *r = (fgc_rounds){
         .plan = plan, .random = 1, .single = 1, .straight = 1, .many = all > MANY * n};
-    r->wait = take(&at, drawn);
-    r->whole = take(&at, drawn);
     r->begin = take(&at, n);
     r->load = take(&at, n);
     r->sent = take(&at, n);
@@ -893,16 +879,6 @@ static double find_ready(fgc_rounds *r, const double *whole)
     return ready < latest ? ready : latest;
 }
 
-/* What rounds are drawn from, and what becomes of them. */
-typedef struct {
-    const fgc_delays *delays;
-    int64_t first, step; /* the first of them, and how many are drawn at a time */
-    double *late, receive, overhead;
-    int interrupted;
-    double *usual; /* from when to when rounds were ready so far */
-    report to;
-} drawing;
-
 static void run_rounds(fgc_rounds *r, const double *delay, const double *work, double *late,
                        int64_t rounds, double receive, double overhead, int interrupted, report to)
 {
@@ -948,322 +924,6 @@ static void run_rounds(fgc_rounds *r, const double *delay, const double *work, d
     }
 }
 
-/* ------------------------------------------------------------------------------- sifted rounds */
-
-/* Of rounds that are ready from `low` to `high`, few times are drawn. What is found outside may be wrong:
- * then the round is done again with all of them. So no bit of a result depends on the bounds. */
-
-/* Keys that are kept in order of each round, at most. */
-enum { DEEP = 8 };
-
-/* Workers that are sifted, at most: of each there are six numbers for each round. */
-enum { SIFTED = 1 << 14 };
-
-static report from(report to, int64_t rounds)
-{
-    return (report){to.time + rounds, to.messages + rounds, to.workers + rounds,
-                    to.computations + rounds};
-}
-
-/* Whether all that is asked of these rounds can be told of the few. */
-static int can_sift(const fgc_rounds *r, const drawing *it)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int sorted = plan->kind == FGC_CELLS ? r->rank != 0 : plan->kind == FGC_TILING;
-    int can = it->interrupted && !(it->receive > 0) && !it->delays->given && r->single &&
-              plan->workers <= SIFTED && !plan->wait &&
-              (plan->kind == FGC_BLOCKS || (plan->total > 0 && sorted));
-    for (int64_t i = 0; i < plan->workers && can; i++)
-        can = it->late[i] == 0 && plan->share[i] == 1;
-    return can;
-}
-
-/* Returns the memory, to be freed. */
-static void *start_sieve(fgc_rounds *r, fgc_sieve *sieve, const fgc_delays *delays)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int64_t n = plan->workers, groups = plan->groups + 1;
-    const int64_t places = ((n > groups ? n : groups) + FEW) * FGC_ABREAST;
-    char *const memory =
-        malloc((size_t)(5 * n + 6 * places + groups * (1 + FGC_ABREAST) + 1) * 8);
-    if (!memory)
-        return NULL;
-    char *at = memory;
-    *sieve = (fgc_sieve){.delays = delays, .workers = n};
-    sieve->worker = take(&at, n);
-    sieve->step = take(&at, n);
-    sieve->early = take(&at, n);
-    sieve->late = take(&at, n);
-    r->drawn = take(&at, places);
-    r->place = take(&at, places);
-    r->start_at = take(&at, places);
-    r->lasting = take(&at, places);
-    r->abreast = take(&at, places);
-    r->apart = take(&at, places);
-    r->came = take(&at, groups * FGC_ABREAST);
-    r->kept = take(&at, groups + 1);
-    r->sieved_load = take(&at, n);
-    for (int64_t j = 0; j < n; j++) {
-        sieve->worker[j] = plan->kind == FGC_TILING ? j : r->order[j];
-        r->sieved_load[j] = r->load[sieve->worker[j]];
-    }
-    FGC_AT_LEVEL(fgc_start_sieve)(sieve);
-    r->sieve = sieve;
-    return memory;
-}
-
-static FGC_INLINE int64_t place_of(const fgc_rounds *r, int64_t j)
-{
-    int64_t place;
-    memcpy(&place, r->place + j, sizeof place);
-    return place;
-}
-
-/* The key of rank `need` of those given, which are overwritten, with room for FEW more. */
-static double select_of(fgc_rounds *r, double *key, int64_t count, int64_t need)
-{
-    if (need > count)
-        return INFINITY;
-    return count <= FEW ? select_few(key, count, need)
-                        : select_key(r, key, r->spare, NULL, NULL, count, count, need);
-}
-
-/* No sooner than the key of this rank, the `last` of the smallest, or of the largest, of each round
- * abreast: those that may be it are kept in order. */
-static void await_rank(const double *key, int64_t count, int64_t last, int largest, double *ready)
-{
-    for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-        vector kept[DEEP];
-        for (int64_t i = 0; i < last; i++)
-            kept[i] = spread(INFINITY);
-        for (int64_t j = 0; j < count; j++) {
-            vector x = load(key + j * FGC_ABREAST + t);
-            x = largest ? -x : x;
-            for (int64_t i = 0; i < last; i++) {
-                const vector y = kept[i];
-                const lanes before = ALL_BITS(x < y);
-                kept[i] = pick(before, x, y);
-                x = pick(before, y, x);
-            }
-        }
-        const vector found = largest ? -kept[last - 1] : kept[last - 1], so_far = load(ready + t);
-        store(ready + t, pick(found > so_far, found, so_far));
-    }
-}
-
-/* When the last block is ready, of each round abreast. Where ranks are deep, those that are early only
- * count. */
-static void sifted_blocks(fgc_rounds *r, double *ready)
-{
-    const fgc_completion_plan *plan = r->plan;
-    for (int64_t b = 0; b < plan->groups; b++) {
-        const int64_t lo = r->bound[b], all = r->bound[b + 1] - lo, room = all + FEW;
-        const int64_t least = plan->need[b], most = all - least + 1;
-        if (least > 0 && most > 0 && (least <= DEEP || most <= DEEP)) {
-            const int largest = most < least;
-            await_rank(r->abreast + lo * FGC_ABREAST, all, largest ? most : least, largest, ready);
-            continue;
-        }
-        int64_t count[FGC_ABREAST] = {0};
-        for (int64_t j = r->kept[b]; j < r->kept[b + 1]; j++) {
-            const int64_t t = place_of(r, j) % FGC_ABREAST;
-            r->apart[t * room + count[t]++] = r->start_at[j] + r->lasting[j];
-        }
-        for (int64_t t = 0; t < FGC_ABREAST; t++) {
-            const int64_t need = plan->need[b] - r->came[b * FGC_ABREAST + t];
-            const double found = need > 0 ? select_of(r, r->apart + t * room, count[t], need) : 0;
-            ready[t] = found > ready[t] ? found : ready[t];
-        }
-    }
-}
-
-/* The same of cells, by all keys. */
-static void sifted_cells(fgc_rounds *r, double *ready)
-{
-    const int64_t groups = r->plan->groups, room = groups + FEW, need = r->rank;
-    for (int64_t c = 0; c < groups; c++)
-        for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-            vector least = spread(INFINITY);
-            for (int64_t j = r->bound[c]; j < r->bound[c + 1]; j++)
-                least = earlier(load(r->abreast + j * FGC_ABREAST + t), least);
-            const vector last = load(ready + t);
-            store(ready + t, pick(least > last, least, last));
-            double each[LANES];
-            store(each, least);
-            for (int64_t lane = 0; lane < LANES && need != groups; lane++)
-                r->apart[(t + lane) * room + c] = each[lane];
-        }
-    for (int64_t t = 0; t < FGC_ABREAST && need != groups; t++)
-        ready[t] = select_of(r, r->apart + t * room, groups, need);
-}
-
-/* The same of intervals. */
-static void sifted_tiling(fgc_rounds *r, double *ready)
-{
-    double *const key = r->apart;
-    memcpy(key, r->abreast, (size_t)(r->plan->workers * FGC_ABREAST) * sizeof *key);
-    for (int64_t j = 0; j < r->steps; j++) {
-        const step s = r->step[j];
-        double *const to = key + s.to * FGC_ABREAST;
-        const double *const with = key + s.from * FGC_ABREAST;
-        for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-            const vector x = load(to + t), y = load(with + t);
-            store(to + t, s.serial ? pick(x < y, y, x) : pick(x < y, x, y));
-        }
-    }
-    for (int64_t t = 0; t < FGC_ABREAST; t++) {
-        for (int64_t j = 0; j < r->edges; j++)
-            r->key[r->edge[j]] = key[r->edge[j] * FGC_ABREAST + t];
-        ready[t] = graph_ready(r);
-    }
-}
-
-/* By when rounds are ready, the messages that came, and the computations of those who sent them. */
-static void count_sifted(const fgc_rounds *r, const double *ready, int64_t *heard, int64_t *done)
-{
-    const int64_t n = r->plan->workers, *const worker = r->sieve->worker;
-    for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-        const vector by = load(ready + t);
-        lanes messages = (lanes)spread(0), loads = messages;
-        for (int64_t j = 0; j < n; j++) {
-            const lanes came = ALL_BITS(load(r->abreast + j * FGC_ABREAST + t) <= by);
-            messages -= came;
-            loads += came & r->plan->loads[worker[j]];
-        }
-        memcpy(heard + t, &messages, sizeof messages);
-        memcpy(done + t, &loads, sizeof loads);
-    }
-}
-
-/* computed() of all. */
-static FGC_NOINLINE void compute(const double *restrict load, const double *restrict whole,
-                                 double *restrict since, int64_t count)
-{
-    for (int64_t j = 0; j < count; j++)
-        since[j] = computed(load[j], whole[j], since[j], 0);
-}
-
-/* And those of workers whose message is still to come. Returns how many these are. */
-static int64_t count_begun(const fgc_rounds *r, int64_t count, const double *ready, int64_t *done)
-{
-    double *const begin = r->start_at, *const whole = r->lasting, *const place = r->place;
-    double *const since = r->drawn, *const load_of = r->apart;
-    int64_t begun = 0, j = 0;
-    for (int64_t t = 0; t < LANES; t++) /* no time is before itself */
-        begin[count + t] = INFINITY;
-    for (; j < count; j += LANES) {
-        const vector b = load(begin + j), w = load(whole + j), p = load(place + j);
-        lanes index;
-        memcpy(&index, &p, sizeof index);
-        const vector at = of_eight(ready, index);
-        const lanes some = ALL_BITS(b < at) & ALL_BITS(b + w > at);
-        keep(since + begun, some, at - b);
-        keep(whole + begun, some, w);
-        begun += keep(place + begun, some, p);
-    }
-    for (j = 0; j < begun; j++)
-        load_of[j] = r->sieved_load[place_of(r, j) / FGC_ABREAST];
-    compute(load_of, whole, since, begun);
-    for (j = 0; j < begun; j++)
-        done[place_of(r, j) % FGC_ABREAST] += lower_bits(since[j]);
-    return begun;
-}
-
-/* FGC_ABREAST rounds from this one on. Returns how many workers were at work when they were ready. */
-static int64_t sift_rounds(fgc_rounds *r, int64_t round, double *ready, int64_t *heard, int64_t *done)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int64_t whole[] = {0, plan->workers};
-    const int tiling = plan->kind == FGC_TILING;
-    const int64_t groups = tiling ? 1 : plan->groups, *const bound = tiling ? whole : r->bound;
-    r->kept[0] = 0;
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t at = r->kept[g];
-        r->kept[g + 1] = at + FGC_AT_LEVEL(fgc_sift)(r->sieve, round, bound[g], bound[g + 1],
-                                                     r->drawn + at, r->place + at, r->abreast,
-                                                     r->came + g * FGC_ABREAST);
-    }
-    const int64_t count = r->kept[groups];
-    FGC_AT_LEVEL(fgc_draw_sifted)(r->sieve, count, r->drawn, r->place, r->start_at, r->lasting);
-    for (int64_t j = 0; j < count; j++)
-        r->abreast[place_of(r, j)] = r->start_at[j] + r->lasting[j];
-    memset(ready, 0, FGC_ABREAST * sizeof *ready);
-    if (tiling)
-        sifted_tiling(r, ready);
-    else if (plan->kind == FGC_CELLS)
-        sifted_cells(r, ready);
-    else
-        sifted_blocks(r, ready);
-    count_sifted(r, ready, heard, done);
-    return count_begun(r, count, ready, done);
-}
-
-/* Rounds at .. at+rounds-1 of them, with all times. */
-static void draw_rounds(fgc_rounds *r, const drawing *it, int64_t at, int64_t rounds)
-{
-    fgc_delays some = *it->delays;
-    for (const int64_t end = at + rounds; at < end; at += it->step) {
-        const int64_t count = end - at < it->step ? end - at : it->step;
-        some.given = it->delays->given ? it->delays->given + at * r->plan->workers : NULL;
-        FGC_AT_LEVEL(fgc_draw)(&some, it->first + at, count, r->wait, r->whole);
-        run_rounds(r, r->wait, r->whole, it->late, count, it->receive, it->overhead,
-                   it->interrupted, from(it->to, at));
-    }
-}
-
-static void extend(double *span, double ready)
-{
-    span[0] = ready < span[0] ? ready : span[0];
-    span[1] = ready > span[1] ? ready : span[1];
-}
-
-/* Interrupted rounds, of which those that are ready as usual are sifted. */
-static void run_sifted(fgc_rounds *r, const drawing *it, int64_t rounds)
-{
-    enum { FIRST = 8, LONG = 8 * EPOCH }; /* that tell what is usual: at first; where bounds are dear */
-    const int64_t epoch = r->sieve->alike ? EPOCH : LONG;
-    double *const usual = it->usual;
-    int64_t at = 0;
-    if (usual[0] == -INFINITY) { /* as was found before */
-        draw_rounds(r, it, 0, rounds);
-        return;
-    }
-    if (!(usual[0] <= usual[1])) {
-        at = FIRST < rounds ? FIRST : rounds;
-        draw_rounds(r, it, 0, at);
-        for (int64_t i = 0; i < at; i++)
-            extend(usual, it->to.time[i]);
-    }
-    while (at < rounds) {
-        FGC_AT_LEVEL(fgc_set_sieve)(r->sieve, usual[0], usual[1]);
-        const int64_t start = at, end = at + epoch < rounds ? at + epoch : rounds;
-        double next[] = {INFINITY, -INFINITY};
-        int64_t begun = 0;
-        while (at < end) {
-            double ready[FGC_ABREAST];
-            int64_t heard[FGC_ABREAST], done[FGC_ABREAST];
-            begun += sift_rounds(r, it->first + at, ready, heard, done);
-            for (int64_t t = 0; t < FGC_ABREAST && at < end; t++, at++) {
-                if (ready[t] < usual[0] || ready[t] > usual[1]) {
-                    draw_rounds(r, it, at, 1);
-                } else {
-                    it->to.time[at] = ready[t];
-                    it->to.messages[at] = it->to.workers[at] = heard[t];
-                    it->to.computations[at] = done[t];
-                }
-                extend(next, it->to.time[at]);
-            }
-        }
-        const int busy = 5 * begun > 2 * (at - start) * r->plan->workers;
-        usual[0] = busy ? -INFINITY : next[0];
-        usual[1] = busy ? INFINITY : next[1];
-        if (busy) { /* times of so many matter that it is faster to draw all, in order */
-            draw_rounds(r, it, at, rounds - at);
-            return;
-        }
-    }
-}
-
 fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, const double *delay,
                                         const double *work, double *late, int64_t rounds,
                                         double receive, double overhead, int interrupted,
@@ -1271,38 +931,11 @@ fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, co
                                         int64_t *computations)
 {
     fgc_rounds r;
-    void *const memory = start_rounds(&r, plan, 0);
+    void *const memory = start_rounds(&r, plan);
     if (!memory)
         return FGC_NO_MEMORY;
     run_rounds(&r, delay, work, late, rounds, receive, overhead, interrupted,
                (report){time, messages, workers, computations});
-    free(memory);
-    return FGC_OK;
-}
-
-fgc_status FGC_AT_LEVEL(fgc_simulate_part)(const fgc_completion_plan *plan, const fgc_delays *delays,
-                                      int64_t first, double *late, int64_t rounds, double receive,
-                                      double overhead, int interrupted, double *usual, double *time,
-                                      int64_t *messages, int64_t *workers, int64_t *computations)
-{
-    const int64_t n = plan->workers, step = n < DRAWN ? DRAWN / n : 1;
-    drawing it = {delays, first, step, late, receive, overhead, interrupted, usual,
-                  {time, messages, workers, computations}};
-    fgc_rounds r;
-    fgc_sieve sieve;
-    void *const memory = start_rounds(&r, plan, step * n);
-    if (!memory)
-        return FGC_NO_MEMORY;
-    void *sieve_memory = NULL;
-    if (!can_sift(&r, &it)) {
-        draw_rounds(&r, &it, 0, rounds);
-    } else if ((sieve_memory = start_sieve(&r, &sieve, delays))) {
-        run_sifted(&r, &it, rounds);
-    } else {
-        free(memory);
-        return FGC_NO_MEMORY;
-    }
-    free(sieve_memory);
     free(memory);
     return FGC_OK;
 }

@@ -226,17 +226,9 @@ MUTANTS = [
     M(
         "draw16",
         "draws simulation",
-        "some.given = it->delays->given ? it->delays->given + at * r->plan->workers : NULL;",
-        "some.given = it->delays->given;",
+        "delays.part(lo, hi), first + lo, hi - lo",
+        "delays.part(0, hi - lo), first + lo, hi - lo",
     ),
-    # sieved rounds: bounds, what is outside of them, ranks, and whose loads are whose
-    M("sieve1", "draws", "low * (1 - 0x1p-36)", "low * (1 + 0x1p-30)", "csrc"),
-    M("sieve2", "draws", "high * (1 + 0x1p-36)", "high * (1 - 0x1p-30)", "csrc"),
-    M("sieve3", "draws", "if (ready[t] < usual[0] || ", "if (", "csrc"),
-    M("sieve4", "draws", " || ready[t] > usual[1])", ")", "csrc"),
-    M("sieve5", "draws", "came & r->plan->loads[worker[j]]", "came & r->plan->loads[j]", "csrc"),
-    M("sieve6", "draws", "largest ? most : least, largest,", "largest ? most : least, 0,", "csrc"),
-    M("sieve7", "draws", "ALL_BITS(b < at) & ALL_BITS(b + w > at)", "ALL_BITS(b < at)", "csrc"),
     # ------------------------------------------------------------------ C: decoding vectors
     M("c28", "kernels", "exponent[i] += e;", "exponent[i] = e;"),
     M(

@@ -53,7 +53,7 @@ class Asking:
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        """Times of rounds, messages, workers and computations, as `fastgc.kernels.simulate`."""
+        """Times of rounds, messages, workers and computations, as `fastgc.kernels.completion`."""
         wait, work = kernels.draw(delays, first, rounds)
         # Who is late depends on the round before, if workers finish what they are at.
         step = max(1, _AT_ONCE // self._sender.size) if interrupted else 1

@@ -27,7 +27,8 @@ from .shared import Shared
 
 __all__ = ["Simulation", "simulate"]
 
-_DRAWN = 1 << 20  # delays drawn at a time: 8 MB
+_DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
+_CACHED = 1 << 16  # delays that kernels draw and use at a time: 512 KB
 
 # Works take this much of a usual time at least, which is less than any clock could tell: messages
 # of a worker come one by one, too, if their computation takes no time.
@@ -418,8 +419,11 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
 
 
 class _Kernel:
+    """Rounds by the kernels, a few at a time, so that what is drawn stays in the caches."""
+
     def __init__(self, rule: kernels.CompletionPlan, judge: _Judge | None = None) -> None:
         self._rule, self._judge = rule, judge
+        self._sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
 
     def __call__(
         self,
@@ -431,45 +435,25 @@ class _Kernel:
         overhead: float,
         interrupted: bool,
     ) -> tuple[NDArray[Any], ...]:
-        how = receive, overhead, interrupted
-        if self._judge is None or first >= self._judge.most:
-            return kernels.simulate(self._rule, delays, first, rounds, late, *how)
-        judged = min(rounds, self._judge.most - first)
-        done = [self._judged(self._judge, delays.part(0, judged), first, judged, late, *how)]
-        if judged < rounds:
-            rest = delays.part(judged, rounds), first + judged, rounds - judged
-            done.append(kernels.simulate(self._rule, *rest, late, *how))
-        return tuple(np.concatenate(each) for each in zip(*done, strict=True))
-
-    def _judged(
-        self,
-        judge: _Judge,
-        delays: kernels.DelayPlan,
-        first: int,
-        rounds: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> kernels.Completion:
-        """The same of rounds of which it is told what they are decoded from."""
         rule, out = self._rule, kernels.Completion.empty(rounds)
-        sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
-        wait, whole = kernels.draw(delays, first, rounds)
-        step = (
-            rounds if interrupted else 1
-        )  # workers that are not interrupted are late for the next
-        for at in range(0, rounds, step):
-            some = slice(at, at + step)
-            arrival = (late + wait[some])[:, sender] + whole[some][:, sender] * rule.share
-            done = out.part(at, at + step)
-            kernels.completion(
-                rule, wait[some], whole[some], late, receive, overhead, interrupted, done
-            )
-            for order, count in zip(
-                np.argsort(arrival, axis=1, kind="stable"), done.messages, strict=True
-            ):
-                judge.take(order[:count])
+        most = 0 if self._judge is None else self._judge.most - first
+        lo = 0
+        while lo < rounds:
+            judged = lo < most
+            step = max(1, _CACHED // late.size)
+            if judged:  # who is not interrupted is late for the next round
+                step = min(step, most - lo) if interrupted else 1
+            hi = min(lo + step, rounds)
+            wait, work = kernels.draw(delays.part(lo, hi), first + lo, hi - lo)
+            begin = late + wait if judged else wait
+            done = out.part(lo, hi)
+            kernels.completion(rule, wait, work, late, receive, overhead, interrupted, done)
+            if judged and self._judge is not None:
+                arrival = begin[:, self._sender] + work[:, self._sender] * rule.share
+                order = np.argsort(arrival, axis=1, kind="stable")
+                for came, count in zip(order, done.messages, strict=True):
+                    self._judge.take(came[:count])
+            lo = hi
         return out
 
 
