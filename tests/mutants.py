@@ -205,7 +205,12 @@ MUTANTS = [
     ),
     M("draw6", "completion", "(x < y) == s.serial ? y : x", "x < y ? x : y"),
     M("draw7", "completion", "which[next] ^= other ^ e;", "which[next] ^= other;"),
-    M("draw8", "completion", "if (ready > r->limit) {", "if (ready > 2 * r->limit) {"),
+    M(
+        "draw8",
+        "completion",
+        "if (ready > r->messages.limit) {",
+        "if (ready > 2 * r->messages.limit) {",
+    ),
     M(
         "draw5",
         "completion",
@@ -458,8 +463,8 @@ MUTANTS = [
     M(
         "cells2",
         "simulation",
-        "b = earlier(b, load(r->arrival + j + LANES));",
-        "b = earlier(b, load(r->arrival + j));",
+        "b = earlier(b, load(r->messages.arrival + j + LANES));",
+        "b = earlier(b, load(r->messages.arrival + j));",
     ),
     M(
         "c60",
