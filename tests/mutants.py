@@ -762,8 +762,8 @@ MUTANTS = [
     M(
         "sim4",
         "simulation",
-        "done = np.floor(self._loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)",
-        "done = np.floor(self._loads * np.clip(part, 0, 1))",
+        "np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)",
+        "np.floor(loads * np.clip(part, 0, 1))",
     ),
     M(
         "sim5",
@@ -2017,8 +2017,8 @@ MUTANTS = [
     M(
         "gate7",
         "lagrange simulation",
-        'elif method == "auto" and code.waits:',
-        "elif code.waits and False:",
+        'if method == "auto" and code.waits:',
+        "if code.waits and False:",
     ),
     M(
         "gate8",

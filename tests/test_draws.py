@@ -161,7 +161,7 @@ def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monke
             how = {"cost": 0.01, "rounds": rounds, "seed": 1, "interrupted": interrupted}
             monkeypatch.undo()
             whole = simulate(code, late, **how)
-            monkeypatch.setattr("fastgc.simulation.monte_carlo._CACHED", 9 * n)
+            monkeypatch.setattr("fastgc.simulation.rounds._CACHED", 9 * n)
             for _ in at_each_level():
                 cut = simulate(code, late, **how)
                 for each in ("times", "messages", "workers", "computations"):

@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels
 from .._arrays import check_real, check_reals
 from ..codes import Code
+from .rounds import Conditions, OneByOne, Seen
+from .rounds import through as link_times
 
-__all__ = ["Shared", "check_processors", "crowding"]
+__all__ = ["SharedProcessors", "check_processors", "crowding"]
+
+Array = NDArray[np.float64]
 
 
 def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], float]:
@@ -79,8 +81,8 @@ class _Machine:
             self.given += seconds * self._rate
 
 
-class Shared:
-    """Rounds of a code whose workers share processors; called as the others of `simulate` are.
+class SharedProcessors(OneByOne):
+    """Rounds of a code whose workers share processors.
 
     A worker sleeps while it is late, and then computes message after message. One that finishes
     leaves its share to the others. What a late worker of an earlier round still computes takes its
@@ -88,13 +90,10 @@ class Shared:
     """
 
     def __init__(
-        self,
-        code: Code,
-        processors: ArrayLike,
-        judge: Callable[[NDArray[np.int64]], None] | None = None,
+        self, code: Code, processors: ArrayLike, watch: Callable[[Seen], None] | None = None
     ) -> None:
-        self._code, self._tally = code, code.rule.tally()
-        self._judge = judge  # is told what each round is decoded from
+        super().__init__(code, watch)
+        self._tally = code.rule.tally()
         self._machine, self._power = check_processors(code.n, processors)
         first = code.first_messages
         self._first = [int(at) for at in first]
@@ -103,42 +102,19 @@ class Shared:
         self._loads = code.loads
         # of the message that each worker is at from an earlier round: to sleep, and to compute
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
-        self.moments: list[float] = []  # when each message of the last round came that was heard
-        self.order: list[int] = []  # their numbers
-
-    def __call__(
-        self,
-        delays: kernels.DelayPlan,
-        first: int,
-        rounds: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> tuple[NDArray[Any], ...]:
-        """Times, messages, workers and computations of rounds; `late` is not used."""
-        rows = [
-            self._one(wait.tolist(), work.tolist(), receive, overhead, interrupted)
-            for wait, work in zip(*kernels.draw(delays, first, rounds), strict=True)
-        ]
-        times, *counts = zip(*rows, strict=True)
-        return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
 
     def _one(
-        self,
-        wait: list[float],
-        work: list[float],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> tuple[float, int, int, int]:
+        self, delay: Array, working: Array, late: Array, how: Conditions
+    ) -> tuple[Seen, int, int]:
+        """A round; `late` is not used."""
+        wait, work = delay.tolist(), working.tolist()
         n = self._code.n
         machines = [_Machine(self._power) for _ in range(max(self._machine.tolist()) + 1)]
         of = [machines[at] for at in self._machine.tolist()]
         asleep: list[tuple[float, int]] = []
         at = [-1] * n  # the message that a worker is at; -1: that of an earlier round
         now, heard = 0.0, 0
-        self.order, self.moments = order, moments = list[int](), list[float]()
+        order, moments = list[int](), list[float]()  # of messages heard: numbers, and when
         through, ready, end = 0.0, math.inf, math.inf
         counted: NDArray[np.int64] | None = None
         self._tally.reset()
@@ -168,9 +144,9 @@ class Shared:
             following = min(now + step, wakes)
             if counted is None and following > ready:
                 counted = self._computed(at, of, work, ready - now)
-                if interrupted:
+                if how.interrupted:
                     break
-                end = through + overhead
+                end = through + how.overhead
             if following > end or following == math.inf:
                 break
             sleeping = wakes <= now + step
@@ -192,18 +168,19 @@ class Shared:
                 heard += 1
                 order.append(number)
                 moments.append(now)
-                through = max(through, now) + receive
+                through = max(through, now) + how.receive
                 if ready == math.inf and self._suffices(order):
                     ready = now
             compute(worker)
+        received = np.array(order, dtype=np.int64)
+        decoded: NDArray[np.int64] | None = received
         if counted is None:  # they never suffice
-            counted, through = self._computed(at, of, work, 0.0), math.inf
-        elif self._judge is not None:
-            self._judge(np.array(order))
-        if not interrupted:
+            counted, through, decoded = self._computed(at, of, work, 0.0), math.inf, None
+        if not how.interrupted:
             self._keep(asleep, machines, at, work, end, end - now)
         senders = {int(self._code.sender(number)[0]) for number in order}
-        return through, heard, len(senders), int(counted.sum())
+        times = link_times(np.array(moments), how.receive)
+        return Seen(through, decoded, received, times), len(senders), int(counted.sum())
 
     def _suffices(self, order: list[int]) -> bool:
         enough = self._tally.add(order[-1])
