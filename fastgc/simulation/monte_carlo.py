@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import as_array, at_least, check_cost, check_real, check_reals
+from .._arrays import at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
@@ -20,8 +20,8 @@ from ..coding.approximation import residual_of_each
 from ..coding.rules import Blocks, Cells, Tiling, Waiting
 from ..coding.span import SOLVED, Span
 from ..delays import DelayModel
-from ..delays.interface import check_model, described, per_of, tail_bounds, tails
-from ..delays.laws import law_of
+from ..delays.interface import check_model, tail_bounds, tails
+from .drawing import draw
 from .processors import SharedProcessors
 from .rounds import (
     Awaiting,
@@ -38,10 +38,6 @@ from .rounds import (
 __all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
 
 _DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
-
-# Works take this much of a usual time at least, which is less than any clock could tell: messages
-# of a worker come one by one, too, if their computation takes no time.
-_LEAST = 2.0**-40
 
 # Rounds, at most, of which it is computed what their gradients leave out.
 _JUDGED = 1000
@@ -245,7 +241,7 @@ def simulate(
 
         shown = task_bar("simulating", -(-rounds // step))
     with shown as advance:
-        for first, count, drawn in _draw(code, delays, work, how.receive, rounds, seed, step):
+        for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, step):
             parts.append(run(drawn, first, count, late, how))
             advance()
     times, messages, workers, computations = (
@@ -354,7 +350,7 @@ def follow(
     if processors is not None:
         run = SharedProcessors(code, processors, seen.append)
     late, found, now = np.zeros(code.n), list[FollowedRound](), 0.0
-    for first, count, drawn in _draw(code, delays, work, how.receive, rounds, seed, rounds):
+    for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, late, how)
     for number, each in enumerate(seen, 1):
         now += each.time + how.overhead
@@ -448,66 +444,6 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
         )
     exists = least[:needed].sum() > 1 and (interrupted or least[needed - 1] > 1)
     return True if exists else None
-
-
-def _draw(
-    code: Code,
-    delays: DelayModel | None,
-    work: NDArray[np.float64],
-    receive: float,
-    rounds: int,
-    seed: int,
-    step: int,
-) -> Iterator[tuple[int, int, kernels.DelayPlan]]:
-    """The first of some rounds, their number, and how late workers are in them.
-
-    Where the law of the delays is known, kernels draw them; else the model does, `step` rounds at a
-    time, and kernels draw only who of those that answer at the same moment is first.
-    """
-    n = code.n
-    law = law_of(delays, n)
-    onset, load = 1.0, np.zeros(n)
-    if per_of(delays) == "computation":
-        onset, load = 0.0, code.loads.astype(np.float64)
-    key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-    if law is not None:
-        usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
-        least = _LEAST * (receive + usual / n or 1.0)
-        plan = kernels.DelayPlan.of(key, onset, *law, load, work + least)
-        for first in range(0, rounds, step):
-            yield first, min(step, rounds - first), plan
-        return
-    zeros = np.zeros(n)
-    assert delays is not None
-    for first, drawn in _given(delays, rounds, n, seed, step):
-        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
-        plan = kernels.DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
-        yield first, len(drawn), plan._replace(given=drawn)
-
-
-def _given(
-    delays: DelayModel, rounds: int, n: int, seed: int, step: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The delays of all rounds as the model draws them, `step` rounds at a time, with the first."""
-    rng = np.random.default_rng(seed)
-    draw = getattr(delays, "draw", None)
-    for at in range(0, rounds, step):
-        count = min(step, rounds - at)
-        if draw is not None:
-            drawn = as_array("delays", draw(rng, count, n))
-        else:
-            rows = [as_array("delays", delays.sample(r, n, seed)) for r in range(at, at + count)]
-            try:
-                drawn = check_reals("delays", np.array(rows))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"delays must be {n} real numbers in each round, from {described(delays)}"
-                ) from None
-        if drawn.shape != (count, n):
-            raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
-        if not ((drawn >= 0) & (drawn < np.inf)).all():
-            raise ValueError("delays must be finite and not negative")
-        yield at, np.ascontiguousarray(drawn, dtype=np.float64)
 
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
