@@ -686,8 +686,8 @@ MUTANTS = [
     M(
         "stab5",
         "stability",
-        "for value, _, lost in known if s else []:",
-        "for value, _, lost in []:",
+        "for start in known if s else []:",
+        "for start in []:",
     ),
     M(
         "stab6",
@@ -1825,8 +1825,8 @@ MUTANTS = [
     M(
         "plan7",
         "plan",
-        "receive=8 * p * code.message_weight / bandwidth,",
-        "receive=p / bandwidth,",
+        "receive = 8 * self.p * code.message_weight / self.bandwidth",
+        "receive = self.p / self.bandwidth",
     ),
     M("plan8", "plan", "best.setdefault(choice.name, choice)", "best[choice.name] = choice"),
     M(

@@ -76,9 +76,68 @@ class _Machine:
     def add(self, worker: int, work: float) -> None:
         heappush(self.jobs, (self.given + work, worker))
 
-    def pass_time(self, seconds: float) -> None:
-        if self.jobs:
-            self.given += seconds * self._rate
+    def gains(self, seconds: float) -> float:
+        """What `given` grows by, if no job ends or begins."""
+        return seconds * self._rate if self.jobs else 0.0
+
+
+class _Crowd:
+    """Workers on their machines, from one event of a round to the next.
+
+    Attributes
+    ----------
+    at : list of int
+        The message that each worker is at; -1: that of an earlier round.
+    asleep : list of (float, int)
+        When those who sleep wake up: a heap.
+    """
+
+    def __init__(
+        self,
+        machine_of: list[int],
+        power: float,
+        ends: list[list[float]],
+        work: list[float],
+        left: list[float],
+    ) -> None:
+        self.machines = [_Machine(power) for _ in range(max(machine_of) + 1)]
+        self._of = [self.machines[at] for at in machine_of]
+        self._ends, self.work, self._left = ends, work, left
+        self.at = [-1] * len(work)
+        self.asleep: list[tuple[float, int]] = []
+        self.now = 0.0
+
+    def turn_to_round(self, worker: int, delay: float) -> None:
+        self.at[worker] = 0
+        heappush(self.asleep, (self.now + delay, worker))
+
+    def compute(self, worker: int) -> None:
+        """Begin the message that it is at."""
+        ends, index = self._ends[worker], self.at[worker]
+        if index < 0:
+            self._of[worker].add(worker, self._left[worker])
+        elif index < len(ends):
+            begun = ends[index - 1] if index else 0.0
+            self._of[worker].add(worker, self.work[worker] * (ends[index] - begun))
+
+    def next(self) -> float:
+        """When the next event is: somebody wakes up, or has computed a message."""
+        self._steps = [machine.next() for machine in self.machines]
+        wakes = self.asleep[0][0] if self.asleep else math.inf
+        self._wakes = wakes <= self.now + min(self._steps)
+        return min(self.now + min(self._steps), wakes)
+
+    def advance(self, following: float) -> int | None:
+        """Let time pass until that event. Returns who has computed a message; None: one woke up."""
+        for machine in self.machines:
+            machine.given += machine.gains(following - self.now)
+        self.now = following
+        if self._wakes:
+            self.compute(heappop(self.asleep)[1])
+            return None
+        machine = self.machines[self._steps.index(min(self._steps))]
+        machine.given = max(machine.given, machine.jobs[0][0])  # whatever rounding left of it
+        return heappop(machine.jobs)[1]
 
 
 class SharedProcessors(OneByOne):
@@ -103,81 +162,48 @@ class SharedProcessors(OneByOne):
         # of the message that each worker is at from an earlier round: to sleep, and to compute
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
-    def _one(
-        self, delay: Array, working: Array, late: Array, how: Conditions
-    ) -> tuple[Seen, int, int]:
+    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> tuple[Seen, int, int]:
         """A round; `late` is not used."""
-        wait, work = delay.tolist(), working.tolist()
-        n = self._code.n
-        machines = [_Machine(self._power) for _ in range(max(self._machine.tolist()) + 1)]
-        of = [machines[at] for at in self._machine.tolist()]
-        asleep: list[tuple[float, int]] = []
-        at = [-1] * n  # the message that a worker is at; -1: that of an earlier round
-        now, heard = 0.0, 0
+        it = _Crowd(self._machine.tolist(), self._power, self._ends, work.tolist(), self._left)
+        ready, through, end = math.inf, 0.0, math.inf
         order, moments = list[int](), list[float]()  # of messages heard: numbers, and when
-        through, ready, end = 0.0, math.inf, math.inf
         counted: NDArray[np.int64] | None = None
         self._tally.reset()
-
-        def compute(worker: int) -> None:
-            """Begin the message that it is at."""
-            ends, index = self._ends[worker], at[worker]
-            if index < 0:
-                of[worker].add(worker, self._left[worker])
-            elif index < len(ends):
-                begun = ends[index - 1] if index else 0.0
-                of[worker].add(worker, work[worker] * (ends[index] - begun))
-
-        def turn_to_round(worker: int) -> None:
-            at[worker] = 0
-            heappush(asleep, (now + wait[worker], worker))
-
-        for worker in range(n):
+        for worker, delay in enumerate(wait.tolist()):
             if self._sleep[worker] > 0 or self._left[worker] > 0:
-                heappush(asleep, (self._sleep[worker], worker))
+                heappush(it.asleep, (self._sleep[worker], worker))
             else:
-                turn_to_round(worker)
+                it.turn_to_round(worker, delay)
         while True:
-            steps = [machine.next() for machine in machines]
-            step = min(steps)
-            wakes = asleep[0][0] if asleep else math.inf
-            following = min(now + step, wakes)
+            following = it.next()
             if counted is None and following > ready:
-                counted = self._computed(at, of, work, ready - now)
+                counted = self._computed(it, ready - it.now)
                 if how.interrupted:
                     break
                 end = through + how.overhead
             if following > end or following == math.inf:
                 break
-            sleeping = wakes <= now + step
-            for machine in machines:
-                machine.pass_time(following - now)
-            now = following
-            if sleeping:
-                compute(heappop(asleep)[1])
+            computed = it.advance(following)
+            if computed is None:  # one woke up
                 continue
-            machine = machines[steps.index(step)]
-            machine.given = max(machine.given, machine.jobs[0][0])  # whatever rounding left of it
-            worker = heappop(machine.jobs)[1]
-            if at[worker] < 0:
-                turn_to_round(worker)
+            worker = computed
+            if it.at[worker] < 0:
+                it.turn_to_round(worker, float(wait[worker]))
                 continue
-            number = self._first[worker] + at[worker]
-            at[worker] += 1
-            if now <= ready:
-                heard += 1
-                order.append(number)
-                moments.append(now)
-                through = max(through, now) + how.receive
+            if it.now <= ready:
+                order.append(self._first[worker] + it.at[worker])
+                moments.append(it.now)
+                through = max(through, it.now) + how.receive
                 if ready == math.inf and self._suffices(order):
-                    ready = now
-            compute(worker)
+                    ready = it.now
+            it.at[worker] += 1
+            it.compute(worker)
         received = np.array(order, dtype=np.int64)
         decoded: NDArray[np.int64] | None = received
         if counted is None:  # they never suffice
-            counted, through, decoded = self._computed(at, of, work, 0.0), math.inf, None
+            counted, through, decoded = self._computed(it, 0.0), math.inf, None
         if not how.interrupted:
-            self._keep(asleep, machines, at, work, end, end - now)
+            self._keep(it, end)
         senders = {int(self._code.sender(number)[0]) for number in order}
         times = link_times(np.array(moments), how.receive)
         return Seen(through, decoded, received, times), len(senders), int(counted.sum())
@@ -188,43 +214,34 @@ class SharedProcessors(OneByOne):
             return bool(enough)
         return not self._code.awaits_more(np.array(order))
 
-    def _computed(
-        self, at: list[int], of: list[_Machine], work: list[float], later: float
-    ) -> NDArray[np.int64]:
+    def _computed(self, it: _Crowd, later: float) -> NDArray[np.int64]:
         """Partial gradients that each worker has computed so many seconds later."""
-        part = np.zeros(len(at))
-        for worker, index in enumerate(at):
+        part = np.zeros(len(it.at))
+        for worker, index in enumerate(it.at):
             part[worker] = self._ends[worker][index - 1] if index > 0 else 0.0
-        for machine in set(of):
-            gained = later * machine._rate if machine.jobs else 0.0
+        for machine in it.machines:
+            gained = machine.gains(later)
             for until, worker in machine.jobs:
-                index = at[worker]
-                if index >= 0 and work[worker] > 0:
+                index = it.at[worker]
+                if index >= 0 and it.work[worker] > 0:
                     left = until - machine.given - gained
-                    part[worker] = self._ends[worker][index] - left / work[worker]
+                    part[worker] = self._ends[worker][index] - left / it.work[worker]
         done: NDArray[np.int64] = np.floor(self._loads * part + 1e-9).astype(np.int64)
         return done
 
-    def _keep(
-        self,
-        asleep: list[tuple[float, int]],
-        machines: list[_Machine],
-        at: list[int],
-        work: list[float],
-        end: float,
-        later: float,
-    ) -> None:
-        """What workers are at when the next round begins, so many seconds after the last event."""
-        self._sleep, self._left, before = [0.0] * len(at), [0.0] * len(at), self._left
+    def _keep(self, it: _Crowd, end: float) -> None:
+        """What workers are at when the next round begins."""
+        before, n = self._left, self._code.n
+        self._sleep, self._left = [0.0] * n, [0.0] * n
         if end == math.inf:
             return
-        for until, worker in asleep:
-            if at[worker] < 0:
+        for until, worker in it.asleep:
+            if it.at[worker] < 0:
                 self._left[worker] = before[worker]
             elif self._ends[worker]:
-                self._left[worker] = work[worker] * self._ends[worker][0]
+                self._left[worker] = it.work[worker] * self._ends[worker][0]
             self._sleep[worker] = until - end
-        for machine in machines:
-            machine.pass_time(later)
+        for machine in it.machines:
+            machine.given += machine.gains(end - it.now)
             for ends_at, worker in machine.jobs:
                 self._left[worker] = max(ends_at - machine.given, 0.0)
