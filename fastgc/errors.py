@@ -4,6 +4,10 @@ Bad arguments raise Python's own ``ValueError`` and ``TypeError``; the classes h
 caller may want to tell apart and handle.
 """
 
+import sys
+import warnings
+from types import FrameType
+
 __all__ = [
     "CheckpointError",
     "CorruptMessageError",
@@ -104,3 +108,16 @@ class LeftOutError(RuntimeError):
 
 class CheckpointError(ValueError):
     """A checkpoint is damaged, of another run, or in use."""
+
+
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn of the line that called fastgc, from however deep inside it."""
+    level, frame = 1, sys._getframe()
+    while _is_ours(frame) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] == __name__.partition(".")[0]
