@@ -6,7 +6,6 @@ caller may want to tell apart and handle.
 
 import sys
 import warnings
-from types import FrameType
 
 __all__ = [
     "CheckpointError",
@@ -113,11 +112,7 @@ class CheckpointError(ValueError):
 def warn_caller(text: str, category: type[Warning]) -> None:
     """Warn of the line that called fastgc, from however deep inside it."""
     level, frame = 1, sys._getframe()
-    while _is_ours(frame) and frame.f_back is not None:
+    ours = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == ours:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] == __name__.partition(".")[0]

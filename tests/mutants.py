@@ -1936,7 +1936,7 @@ MUTANTS = [
     ),
     M("direct2", "direct", "[*map(_dtype_of, arrays)].count(first.dtype) == count", "True"),
     M("direct3", "direct", "[*map(_shape_of, arrays)].count((first.size,)) == count", "True"),
-    M("direct4", "direct", "if plan.plain and coef.all():", "if plan.plain:"),
+    M("direct4", "direct", "if plan.whole and coef.all():", "if plan.whole:"),
     M("direct5", "direct", "and out.flags.carray:", "and out.flags.c_contiguous:"),
     M("direct7", "direct", "shared = not self._direct and", "shared = False and"),
     M("direct8", "direct", " and type(worker) is int and type(index) is int:", ":"),

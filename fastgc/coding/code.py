@@ -16,7 +16,7 @@ from .._arrays import (
 from ..errors import NotDecodableError
 from .approximation import Approximate, Partial
 from .format import unit_of
-from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, combine, decode, encode
+from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
 from .precision import Precise, Watch
 from .recovery import Recoverable, Recovery
 from .round import DeviceRound, Round
@@ -411,7 +411,9 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
             As `decode`.
         """
         checked = self.check_survivors(survivors)
-        found: NDArray[Any] = combine(self, vector, checked, messages, out, p, check_finite)
+        plan, given = Plan.of_thread(self, checked, messages, out, p, check_finite)
+        coef = plan.checked_vector(vector, checked.size)
+        found: NDArray[Any] = plan.combine(coef, checked, given, out)
         return found
 
     def bind(

@@ -35,7 +35,6 @@ from .._arrays import (
 )
 from ..errors import InstabilityWarning, warn_caller
 from .approximation import check_partial, nearest_vector
-from .cache import VectorFunction
 from .format import Format, real_of, scaled_vector
 from .rounding import DOUBLE
 from .scheme import FORMATS_KEPT, Scheme
@@ -49,7 +48,6 @@ __all__ = [
     "Encoder",
     "EncodingPlan",
     "Plan",
-    "combine",
     "decode",
     "encode",
     "fitting",
@@ -79,53 +77,106 @@ class Plan:
     run : Combinations or None
         Combines messages that lie anywhere by ``vector[:f]``. None where decoding takes more than
         one combination, or a warning: use `combine`.
+    at_once : tuple or None
+        Of a plan that a thread keeps, where `run` is enough: a memoryview of survivors, what fills
+        the vector of so many of them, `run`, and dtype and shape of gradients.
     """
 
-    __slots__ = ("at_once", "check", "form", "run", "scheme")
+    __slots__ = ("at_once", "check", "form", "run", "scheme", "shape")
 
     def __init__(
         self, scheme: Scheme, form: Format, vector: NDArray[Any], check_finite: bool
     ) -> None:
         self.scheme, self.form, self.check = scheme, form, check_finite
+        self.at_once: Any = None
+        self.shape = (form.gradient_size,)
         self.run: kernels.Combinations | None = None
-        whole = form.message_dtype, form.length
-        gradient = form.gradient_dtype, form.gradient_size
-        direct = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
-        if direct and not (form.scaled or form.paired or form.pieces > 1 or scheme.gated):
-            self.run = _bind(form, form.decode_mode, vector, whole, gradient, check_finite)
-        self.at_once: _AtOnce | None = None
+        whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
+        if whole and not (form.scaled or form.paired or form.pieces > 1 or scheme.gated):
+            row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
+            self.run = _bind(form, form.decode_mode, vector, row, gradient, check_finite)
 
     @classmethod
     def of_thread(
-        cls, scheme: Scheme, messages: Any, out: Output | None, p: int | None, check_finite: bool
-    ) -> Plan:
-        """The plan that this thread keeps for messages like these."""
-        first = messages[0]
-        if type(messages) is not np.ndarray:
-            first = next(filter(lies_elsewhere, messages), first)
+        cls,
+        scheme: Scheme,
+        survivors: NDArray[np.int64],
+        messages: Any,
+        out: Output | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> tuple[Plan, Any]:
+        """The plan that this thread keeps for messages like these, and these as rows."""
+        given = as_rows("the messages", messages)
+        if len(given) != survivors.size:
+            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
+        if not survivors.size:
+            scheme.raise_too_few(survivors)
+        first = given[0]
+        if type(given) is not np.ndarray:
+            first = next(filter(lies_elsewhere, given), first)
         kind, size = kind_of("a message", first), _size_of(out, p)
+        if kind.ndim != 1:
+            raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
+        device = first.device if lies_elsewhere(first) else None
         active = kernels.choice.active or kernels.choice.load()
         key: Any = active, kind.dtype, kind.size, size, check_finite
-        if device := lies_elsewhere(first):
-            key += (first.device,)
+        if device is not None:
+            key += (device,)
         own = scheme._thread_own
-        known = vars(own).setdefault("plans", {})
-        if kind.ndim == 1 and key in known:
-            return known[key]  # type: ignore[no-any-return]
-        form = _format_of(scheme, kind, size)
-        if getattr(own, "backend", None) is not active or form.unit not in own.bound:
-            scheme._bind_own(own, form.unit)
-        _, survivors, vector, fill = own.bound[form.unit]
-        if device:
-            form = TensorFormat.on(first.device, form)
-        plan = cls(scheme, form, vector, check_finite)
-        if plan.run is not None:
-            shape = (form.gradient_size,)
-            plan.at_once = survivors, fill, plan.run, form.gradient_dtype, shape
-        if len(known) >= FORMATS_KEPT:
-            known.clear()
-        known[key] = plan
-        return plan
+        known: dict[Any, Plan] = vars(own).setdefault("plans", {})
+        if key not in known:
+            form = _format_of(scheme, kind, size)
+            if getattr(own, "backend", None) is not active or form.unit not in own.bound:
+                scheme._bind_own(own, form.unit)
+            if len(known) >= FORMATS_KEPT:
+                known.clear()
+            _, survivors, vector, fill = own.bound[form.unit]
+            if device is not None:
+                form = TensorFormat.on(device, form)
+            known[key] = plan = cls(scheme, form, vector, check_finite)
+            if plan.run is not None:
+                plan.at_once = survivors, fill, plan.run, form.gradient_dtype, plan.shape
+        return known[key], given
+
+    def decode(
+        self,
+        survivors: NDArray[np.int64],
+        messages: Any,
+        out: Output | None,
+        method: str,
+        partial: Any,
+        tracker: Any,
+    ) -> Any:
+        """`Code.decode`, whatever there is to do."""
+        scheme, form = self.scheme, self.form
+        residual, mean = 0.0, 1.0
+        if partial is None:
+            vector = scheme._vector_by(survivors, method, form.unit)
+            warn_of_doubt(scheme, survivors, vector, form)
+        else:
+            checked = scheme.check_survivors(survivors)
+            vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
+        if tracker is not None:
+            predicted = residual
+            if not scheme.rule.missing(survivors):
+                kinds = form.gradient_dtype, form.message_dtype
+                predicted = expected_trust(scheme, survivors, *kinds).relative_error
+            tracker.record(scheme, survivors, vector, form, predicted)
+        gradient = self.combine(vector, survivors, messages, out)
+        return gradient if partial is None else Approximation(gradient, residual, mean)
+
+    def checked_vector(self, vector: ArrayLike, size: int) -> NDArray[Any]:
+        """A copy of a vector for so many messages, or an error."""
+        wanted = self.scheme._empty_vector(size, self.form.unit)
+        given = as_array("vector", vector)
+        if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            raise ValueError(
+                f"vector must be {wanted.dtype} of shape {wanted.shape}, not {given.dtype} of "
+                f"shape {given.shape}"
+            )
+        wanted[:] = given
+        return wanted
 
     def combine(
         self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
@@ -152,12 +203,6 @@ class Plan:
         return gradient if out is None else out
 
 
-# What decodes at once: a memoryview of survivors, what fills the vector of so many of them, what
-# combines by it, and dtype and shape of the gradient.
-_SIZES = int, type(None)
-_AtOnce = tuple[memoryview, VectorFunction, kernels.Combinations, np.dtype[Any], tuple[int, ...]]
-
-
 def decode(
     scheme: Scheme,
     survivors: ArrayLike,
@@ -169,39 +214,40 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """`Code.decode`: at once, where arrays fit as they are; else looking closely."""
-    survivors = check_workers("survivors", survivors, scheme.message_count)
-    f = survivors.size
-    layout, size, at_once = _layout_of(messages), p, None
+    """`Code.decode`: at once, where arrays fit as they are and the thread's plan is known."""
+    came: NDArray[np.int64]
+    if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
+        came = survivors
+    else:
+        came = check_workers("survivors", survivors, scheme.message_count)
+    dtype, size, stacked = None, p, type(messages) is np.ndarray
+    if stacked:
+        if messages.ndim == 2 and messages.flags.c_contiguous:
+            dtype, length = messages.dtype, messages.shape[1]
+    elif type(messages) is list and messages and type(messages[0]) is np.ndarray:
+        dtype, length = messages[0].dtype, messages[0].size
     if out is not None:
         size = out.size if p is None and type(out) is np.ndarray else -1
-    if layout is not None and partial is None and tracker is None and type(size) in _SIZES:
+    if dtype is not None and (size is None or type(size) is int) and partial is tracker is None:
         try:
-            key = kernels.choice.active, *layout, size, check_finite
+            key = kernels.choice.active, dtype, length, size, check_finite
             at_once = scheme._thread_own.plans[key].at_once
         except (AttributeError, KeyError):
-            pass
-    if at_once is not None and len(messages) == f <= scheme.message_count:
-        buffer, fill, run, dtype, shape = at_once
-        if (target := fitting(out, dtype, shape)) is not None:
-            buffer[:f] = survivors
-            fill(f, method)
-            run_on = run.stacked if type(messages) is np.ndarray else run.objects
-            if not run_on(messages, target, f):
-                return target
-    return _decode_closely(
-        scheme, survivors, messages, out, p, method, partial, check_finite, tracker
-    )
-
-
-def _layout_of(arrays: Any) -> tuple[np.dtype[Any], int] | None:
-    """Dtype and length of rows that kernels may take as they are, by the first of them."""
-    if type(arrays) is np.ndarray:
-        if arrays.ndim == 2 and arrays.flags.c_contiguous:
-            return arrays.dtype, arrays.shape[1]
-    elif type(arrays) is list and arrays and type(arrays[0]) is np.ndarray:
-        return arrays[0].dtype, arrays[0].size
-    return None
+            at_once = None
+        f = came.size
+        if at_once is not None and len(messages) == f <= scheme.message_count:
+            buffer, fill, run, kind, shape = at_once
+            target = fitting(out, kind, shape)
+            if target is not None:
+                buffer[:f] = came
+                fill(f, method)
+                if not (run.stacked if stacked else run.objects)(messages, target, f):
+                    return target
+    check_partial(partial, None)
+    if partial is not None and not came.size:
+        raise ValueError("there is no approximation without any message")
+    plan, given = Plan.of_thread(scheme, came, messages, out, p, check_finite)
+    return plan.decode(came, given, out, method, partial, tracker)
 
 
 def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
@@ -211,69 +257,6 @@ def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[A
     if type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray:
         return out
     return None
-
-
-def _decode_closely(
-    scheme: Scheme,
-    survivors: NDArray[np.int64],
-    messages: Any,
-    out: Output | None,
-    p: int | None,
-    method: str,
-    partial: Any,
-    check_finite: bool,
-    tracker: Any,
-) -> Any:
-    given = as_rows("the messages", messages)
-    if len(given) != survivors.size:
-        raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-    check_partial(partial, None)
-    if survivors.size == 0:
-        if partial is None:
-            scheme._vector_by(survivors, method)  # says how many are needed
-        raise ValueError("there is no approximation without any message")
-    plan = Plan.of_thread(scheme, given, out, p, check_finite)
-    form = plan.form
-    residual, mean = 0.0, 1.0
-    if partial is None:
-        vector = scheme._vector_by(survivors, method, form.unit)
-        warn_of_doubt(scheme, survivors, vector, form)
-    else:
-        checked = scheme.check_survivors(survivors)
-        vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
-    if tracker is not None:
-        predicted = residual
-        if not scheme.rule.missing(survivors):
-            kinds = form.gradient_dtype, form.message_dtype
-            predicted = expected_trust(scheme, survivors, *kinds).relative_error
-        tracker.record(scheme, survivors, vector, form, predicted)
-    gradient = plan.combine(vector, survivors, given, out)
-    return gradient if partial is None else Approximation(gradient, residual, mean)
-
-
-def combine(
-    scheme: Scheme,
-    vector: ArrayLike,
-    survivors: NDArray[np.int64],
-    messages: Any,
-    out: Output | None,
-    p: int | None,
-    check_finite: bool,
-) -> Any:
-    """`Code.combine` of checked survivors."""
-    given = as_rows("the messages", messages)
-    if len(given) != survivors.size or not survivors.size:
-        raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-    plan = Plan.of_thread(scheme, given, out, p, check_finite)
-    wanted = scheme._empty_vector(survivors.size, plan.form.unit)
-    coef = as_array("vector", vector)
-    if coef.shape != wanted.shape or coef.dtype != wanted.dtype:
-        raise ValueError(
-            f"vector must be {wanted.dtype} of shape {wanted.shape}, not {coef.dtype} of shape "
-            f"{coef.shape}"
-        )
-    wanted[:] = coef
-    return plan.combine(wanted, survivors, given, out)
 
 
 class Decoder:
@@ -352,8 +335,9 @@ class BoundDecoder:
         "_coefficients",
         "_decoder",
         "_once",
+        "_passes",
         "_rows",
-        "_simple",
+        "_sums",
         "_target",
         "_whole",
         "code",
@@ -387,15 +371,23 @@ class BoundDecoder:
         self.gradient: Any = target if out is None else out
         self._rows, self._whole, self._target = rows, whole, target
         self._decoder = decoder = Decoder(code, form.unit)
+        # The last piece may be longer than what is left of the gradient.
+        padded = device is None and form.pieces > 1 and form.pieces * form.length > target.size
+        self._sums = form.empty(form.pieces * form.length, target.dtype) if padded else target
         # What messages are multiplied by: of those that are scaled, not the vector itself.
         self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
-        self._once: Callable[[int], int] | None = None
-        if not (form.paired or form.pieces > 1 or device is not None):
-            mode, sums = form.decode_mode, form.reals(target, form.decode_mode)
-            self._once = kernels.bind_combine(
-                mode, rows, decoder.survivors, self._coefficients, sums, check=check_finite
-            )
-        self._simple = self._once is not None and not (code.gated or form.scaled)
+        self._passes: list[Callable[[int], int]] = []
+        if not (form.paired or device is not None):
+            mode, pieces = form.decode_mode, self._sums.reshape(form.pieces, -1)
+            columns = self._coefficients.reshape(len(decoder.vector), -1).T
+            self._passes = [
+                kernels.bind_combine(
+                    mode, rows, decoder.survivors, coef, form.reals(piece, mode), check=check_finite
+                )
+                for coef, piece in zip(columns, pieces, strict=True)
+            ]
+        simple = len(self._passes) == 1 and not (code.gated or form.scaled)
+        self._once = self._passes[0] if simple else None
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -427,12 +419,11 @@ class BoundDecoder:
             If a survivor is named twice or does not exist. In every other case nothing has been
             written.
         """
-        decoder = self._decoder
-        f = decoder._compute(survivors, method)
-        if status := self._once(f) if self._simple else self._step_by_step(f):  # type: ignore[misc]
+        f = self._decoder._compute(survivors, method)
+        if status := self._step_by_step(f) if self._once is None else self._once(f):
             if status == kernels.Status.NO_MEMORY:
                 raise MemoryError("no memory for the addresses of what is combined")
-            numbers, vector = decoder.survivors[:f], decoder.vector[:f]
+            numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
             blame(self.code, self.form, numbers, self._rows.select(numbers).arrays, vector)
         return self.gradient  # type: ignore[no-any-return]
 
@@ -440,21 +431,26 @@ class BoundDecoder:
         """A call where there is more to do than one combination; its status."""
         form, code, target = self.form, self.code, self._target
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
-        warn_of_doubt(code, numbers, vector, form)
+        if code.gated:
+            warn_of_doubt(code, numbers, vector, form)
         scales, unit = None, 1.0
         if form.scaled:
             ends = form.ends(self._whole, numbers)
             scales = form.scales(ends, vector, lambda at: code.sender(int(numbers[at]))[0])
-        if self._once is None:
+        if not self._passes:
             rows = self._rows.select(numbers)
             finite = form.combine(rows, vector, target, self._check, scales)
             return kernels.Status.OK if finite else kernels.Status.NOT_FINITE
         if scales is not None:
             self._coefficients[:f], unit = scaled_vector(vector, scales)
-        status = self._once(f)
+        for combine_piece in self._passes:
+            if status := combine_piece(f):
+                return status
         if unit != 1.0:
-            form.rescale(target, unit)
-        return status
+            form.rescale(self._sums, unit)
+        if self._sums is not target:
+            target[:] = self._sums[: target.size]
+        return kernels.Status.OK
 
 
 def _size_of(out: Output | None, p: int | None) -> int | None:
@@ -467,8 +463,6 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
 
 def _format_of(scheme: Scheme, message: NDArray[Any], p: int | None) -> Format:
     """Format of messages like this one, for a gradient of p elements."""
-    if message.ndim != 1:
-        raise ValueError(f"a message must be a vector, not of shape {message.shape}")
     dtype, sent = message.dtype, None
     if is_pairs(dtype):
         dtype, sent = np.dtype(np.float64), dtype
@@ -527,41 +521,81 @@ class EncodingPlan:
     Attributes
     ----------
     coef : (w,) or (w, pieces) array
+    pairs : (w, 2) array or None
+        The same, for messages of float64x2.
     form : Format
-    plain : bool
+    whole : bool
         Whether that takes one combination of partial gradients as they are, into the message.
+    run : Combinations or None
+        That combination, of partial gradients that lie anywhere; None where there is more to do, or
+        a coefficient is 0, so that what a partial gradient holds would not be seen: use `encode`.
     """
 
-    __slots__ = ("coef", "form", "pairs", "plain")
+    __slots__ = ("coef", "form", "pairs", "run", "shape", "whole")
 
     def __init__(self, scheme: Scheme, worker: int, coef: NDArray[Any], form: Format) -> None:
-        self.coef, self.form = coef, form
+        self.coef, self.form = np.ascontiguousarray(coef), form
         self.pairs = scheme.pair_row(worker) if form.paired else None
-        narrow = form.sum_dtype != form.message_dtype or form.row_dtype != form.partial_dtype
-        self.plain = not (narrow or form.paired or form.pieces > 1)
+        self.shape = (form.message_size,)
+        same = form.sum_dtype == form.message_dtype and form.row_dtype == form.partial_dtype
+        self.whole = same and not (form.paired or form.pieces > 1)
+        self.run: kernels.Combinations | None = None
 
-    def combine(self, rows: kernels.Rows, given: Any, message: NDArray[Any]) -> None:
-        """Write the message of checked rows, which were `given`."""
+    @classmethod
+    def of(
+        cls, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
+    ) -> EncodingPlan:
+        """The plan for partial gradients like these, which `encode` finds next time."""
+        scheme.message_number(worker, index)
+        coef = scheme.coefficients(worker, index)
+        if len(given) != len(coef):
+            what = "" if scheme.message_counts[worker] == 1 else f" for message {index}"
+            raise ValueError(
+                f"worker {worker} computes {len(coef)} partial gradients{what}, but "
+                f"{len(given)} were given"
+            )
+        first = as_array("a partial gradient", given[0])
+        if first.ndim != 1:
+            raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
+        dtype = check_dtype(first.dtype, halves=True, integers=True)
+        if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
+            dtype = real_of(dtype, "partial gradients")
+        form = scheme.format(first.size, dtype, message_dtype)
+        plan = cls(scheme, worker, coef, form)
+        row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
+        if plan.whole and coef.all():
+            plan.run = _bind(form, form.encode_mode, plan.coef, row, message)
+        known = scheme._made_encodings
+        if len(known) >= FORMATS_KEPT:
+            known.clear()
+        known[kernels.choice.active, worker, index, len(coef), *row, message_dtype] = plan
+        return plan
+
+    def encode(self, given: Any, out: Output | None) -> Any:
+        """`Code.encode`, whatever there is to do."""
         form, coef, mode = self.form, self.coef, self.form.encode_mode
-        wide = form.row_dtype != form.partial_dtype
+        what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
+        rows = form.rows(what, range(len(coef)), given, kind, size, mode)
+        if out is None:
+            message = np.empty(self.shape, dtype=form.message_dtype)
+        else:
+            message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+            if rows.overlap(message):
+                raise ValueError("out shares memory with a partial gradient")
+        wide = form.row_dtype != kind
         if form.pieces > 1 or wide:
-            kind, size = form.partial_dtype, form.gradient_size
-            checked = [check_vector("partial gradient", row, kind, size) for row in given]
+            checked = [check_vector(what, row, kind, size) for row in given]
             if wide:
                 checked = [row.astype(form.row_dtype) for row in checked]
             pieces = [form.reals(piece, mode) for row in checked for piece in form.cut(row)]
             rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
-            coef = coef.ravel()
         sums = form.sums(message)
         if self.pairs is not None:
             kernels.combine_pairs(rows, self.pairs, form.reals(sums, mode), paired=False)
         else:
-            kernels.combine(mode, rows, coef, form.reals(sums, mode))
+            kernels.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
         form.finish(sums, message)
-
-
-# What encodes at once: what combines partial gradients, and dtype and shape of the message.
-_EncodeAtOnce = tuple[kernels.Combinations, np.dtype[Any], tuple[int, ...]]
+        return message if out is None else out
 
 
 def encode(
@@ -572,74 +606,30 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """`Code.encode`: at once, where arrays fit as they are; else looking closely."""
-    layout = _layout_of(partials)
-    if layout is not None and type(worker) is int and type(index) is int:
+    """`Code.encode`: at once, where arrays fit as they are and the plan is known."""
+    dtype, stacked = None, type(partials) is np.ndarray
+    if stacked:
+        if partials.ndim == 2 and partials.flags.c_contiguous:
+            dtype, length = partials.dtype, partials.shape[1]
+    elif type(partials) is list and partials and type(partials[0]) is np.ndarray:
+        dtype, length = partials[0].dtype, partials[0].size
+    if dtype is not None and type(worker) is int and type(index) is int:
         count = len(partials)
         try:
-            key = kernels.choice.active, worker, index, count, *layout, message_dtype
-            run, dtype, shape = scheme._made_encodings[key]
+            key = kernels.choice.active, worker, index, count, dtype, length, message_dtype
+            plan = scheme._made_encodings[key]
         except (KeyError, TypeError):  # the latter: of what is no dtype
-            pass
-        else:
-            if (message := fitting(out, dtype, shape)) is not None:
-                run_on = run.stacked if type(partials) is np.ndarray else run.objects
-                if not run_on(partials, message, count):
+            plan = None
+        if plan is not None and plan.run is None:
+            return plan.encode(partials, out)
+        if plan is not None:
+            message = fitting(out, plan.form.message_dtype, plan.shape)
+            if message is not None:
+                run = plan.run.stacked if stacked else plan.run.objects
+                if not run(partials, message, count):
                     return message
-    return _encode_closely(scheme, worker, partials, out, index, message_dtype)
-
-
-def _encode_closely(
-    scheme: Scheme,
-    worker: int,
-    partials: ArrayLike,
-    out: Output | None,
-    index: int,
-    message_dtype: DTypeLike | None,
-) -> Any:
-    scheme.message_number(worker, index)
-    coef = scheme._whole_row(worker)[1]
-    if scheme.message_counts[worker] > 1:
-        coef = coef[scheme._part_of(worker, index)]
     given = as_rows("the partial gradients", partials)
-    if len(given) != len(coef):
-        what = "" if scheme.message_counts[worker] == 1 else f" for message {index}"
-        raise ValueError(
-            f"worker {worker} computes {len(coef)} partial gradients{what}, but "
-            f"{len(given)} were given"
-        )
-    form = _format_of_partials(scheme, as_array("a partial gradient", given[0]), message_dtype)
-    size, kind = form.gradient_size, form.partial_dtype
-    rows = form.rows("partial gradient", range(len(coef)), given, kind, size, form.encode_mode)
-    if out is None:
-        message = np.empty(form.message_size, dtype=form.message_dtype)
-    else:
-        message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-        if rows.overlap(message):
-            raise ValueError("out shares memory with a partial gradient")
-    plan = EncodingPlan(scheme, worker, coef, form)
-    plan.combine(rows, given, message)
-    # rows whose coefficient is 0 would not be read, and what they hold not be found
-    if plan.plain and coef.all():
-        whole = form.message_dtype, form.message_size
-        run = _bind(form, form.encode_mode, np.ascontiguousarray(coef), (kind, size), whole)
-        known = scheme._made_encodings
-        if len(known) >= FORMATS_KEPT:
-            known.clear()
-        key = kernels.choice.active, worker, index, len(coef), kind, size, message_dtype
-        known[key] = run, whole[0], (whole[1],)
-    return message if out is None else out
-
-
-def _format_of_partials(
-    scheme: Scheme, partial: NDArray[Any], message_dtype: DTypeLike | None
-) -> Format:
-    if partial.ndim != 1:
-        raise ValueError(f"a partial gradient must be a vector, not of shape {partial.shape}")
-    dtype = check_dtype(partial.dtype, halves=True, integers=True)
-    if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
-        dtype = real_of(dtype, "partial gradients")
-    return scheme.format(partial.size, dtype, message_dtype)
+    return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
 
 
 def _bind(
@@ -687,19 +677,15 @@ class BoundEncoder:
         rows = view_of("the partial gradients", partials)
         self.partials, self.worker = partials, worker
         self.message: Any = encode(code, worker, rows, out, index, message_dtype)  # or says why not
-        form = _format_of_partials(code, rows[0], message_dtype)
+        plan = EncodingPlan.of(code, worker, index, rows, message_dtype)
         written = self.message if out is None else view_of("out", out)
-        there = rows.strides[1] == rows.itemsize and rows.flags.aligned
-        self._run: Callable[[], object] = partial(
-            encode, code, worker, rows, written, index, message_dtype
-        )
-        coef = np.ascontiguousarray(code.coefficients(worker, index))
-        if there and EncodingPlan(code, worker, coef, form).plain:
-            mode = form.encode_mode
-            reals = form.reals(rows, mode)
+        self._run: Callable[[], object] = partial(plan.encode, rows, written)
+        if plan.whole and rows.strides[1] == rows.itemsize and rows.flags.aligned:
+            mode = plan.form.encode_mode
+            reals = plan.form.reals(rows, mode)
             listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
-            message, numbers = form.reals(written, mode), np.arange(len(rows))
-            run = kernels.bind_combine(mode, listed, numbers, coef, message)
+            message, numbers = plan.form.reals(written, mode), np.arange(len(rows))
+            run = kernels.bind_combine(mode, listed, numbers, plan.coef, message)
             self._run = partial(run, len(rows))
 
     def __repr__(self) -> str:
