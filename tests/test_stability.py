@@ -33,7 +33,7 @@ from fastgc import (
     stability,
 )
 from fastgc._twofold import exact_sum, two_product
-from fastgc.coding.decoding import trust_by_rows
+from fastgc.coding.trust import trust_by_rows
 from fastgc.models import least_squares_gradient
 from fastgc.stability import measured, search, survey
 from fastgc.stability.measured import Experiment, relative_error

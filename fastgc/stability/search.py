@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
 from ..codes import Code
-from ..coding.decoding import trust_by_rows
+from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
 from .bounds import amplification
 
