@@ -305,13 +305,7 @@ def plan(
     overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
-    least = -(-k // n)
-    memory = k if memory is None else check_integer("memory", memory)
-    if memory < least:
-        raise ValueError(
-            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
-            f"{least} for some of them"
-        )
+    memory = k if memory is None else _checked_memory(memory, n, k)
     codes = _checked(codes, n, k)
     check_cost(n, cost)
     if processors is not None:
@@ -350,6 +344,16 @@ def plan(
     return Plan(_ranked(within) + _ranked(beyond), refused)
 
 
+def _checked_memory(memory: int, n: int, k: int) -> int:
+    least = -(-k // n)
+    if check_integer("memory", memory) < least:
+        raise ValueError(
+            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
+            f"{least} for some of them"
+        )
+    return memory
+
+
 def _checked(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
     """Each code once."""
     if isinstance(codes, str):
@@ -383,12 +387,8 @@ class _Trials:
 
     def make(self, name: str | Code, stragglers: int) -> Code:
         """The code; ValueError if it does not fit."""
-        if isinstance(name, Code):
-            code = name
-        else:
-            with warnings.catch_warnings(), unasked():
-                warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
-                code = catalogue.make(name, self.n, self.k, stragglers, self.how["seed"])
+        seed = self.how["seed"]
+        code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
         if code.load > self.memory:
             raise ValueError(
                 f"a worker must hold {code.load} partitions, and memory is {self.memory}"
@@ -414,6 +414,13 @@ class _Trials:
             return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
 
         return simulated
+
+
+def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
+    """The code by this name, without warnings: what is said of it tells whether it is stable."""
+    with warnings.catch_warnings(), unasked():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        return catalogue.make(name, n, k, stragglers, seed)
 
 
 def _by_speed(name: str, speeds: list[float] | None) -> list[str]:

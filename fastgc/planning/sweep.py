@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,13 +12,12 @@ import numpy as np
 from .._arrays import at_least, check_integer, check_real
 from .._shown import duration, plural, short
 from ..codes import Code, catalogue
-from ..coding.arguments import unasked
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
-from ..errors import InstabilityWarning
 from ..history import APPROXIMATE
 from ..panels import Line, Panel, Style
 from ..simulation import follow, simulate
+from .plan import made
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -218,7 +216,6 @@ def sweep(
         (name, workers, s, at)
         for at, workers, name, s in product(range(len(laws)), sizes, names, tolerate)
     ]
-
     how = {"receive": receive, "seed": seed, "interrupted": bool(interrupted)}
 
     def found(code: Code, law: DelayModel | None) -> dict[str, Any]:
@@ -232,9 +229,7 @@ def sweep(
             told, law = laws[at]
             cell = Cell(name, workers, workers if k is None else k, s, told)
             try:
-                with warnings.catch_warnings(), unasked():
-                    warnings.simplefilter("ignore", InstabilityWarning)  # the cell will tell
-                    code = catalogue.make(name, workers, k, s, seed)
+                code = made(name, workers, k, s, seed)
                 cell = cell._replace(k=code.k, load=code.load, tolerated=code.stragglers)
                 if law is not None:
                     sample(law, 0, workers, seed)  # raises where it is of other workers
