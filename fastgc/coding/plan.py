@@ -228,15 +228,18 @@ def decode(
         dtype, length = messages[0].dtype, messages[0].size
     if out is not None:
         size = out.size if p is None and type(out) is np.ndarray else -1
-    if dtype is not None and (size is None or type(size) is int) and partial is tracker is None:
+    fits = dtype is not None and (size is None or type(size) is int)
+    if fits and partial is None and tracker is None:
         try:
             key = kernels.choice.active, dtype, length, size, check_finite
-            at_once = scheme._thread_own.plans[key].at_once
+            plan = scheme._thread_own.plans[key]
         except (AttributeError, KeyError):
-            at_once = None
-        f = came.size
-        if at_once is not None and len(messages) == f <= scheme.message_count:
-            buffer, fill, run, kind, shape = at_once
+            plan = None
+        f = len(messages)
+        if plan is not None and 0 < f == came.size <= scheme.message_count:
+            if plan.at_once is None:
+                return plan.decode(came, messages, out, method, None, None)
+            buffer, fill, run, kind, shape = plan.at_once
             target = fitting(out, kind, shape)
             if target is not None:
                 buffer[:f] = came
@@ -334,6 +337,7 @@ class BoundDecoder:
         "_check",
         "_coefficients",
         "_decoder",
+        "_gated",
         "_once",
         "_passes",
         "_rows",
@@ -386,7 +390,8 @@ class BoundDecoder:
                 )
                 for coef, piece in zip(columns, pieces, strict=True)
             ]
-        simple = len(self._passes) == 1 and not (code.gated or form.scaled)
+        self._gated = code.gated
+        simple = len(self._passes) == 1 and not (self._gated or form.scaled)
         self._once = self._passes[0] if simple else None
 
     def __repr__(self) -> str:
@@ -431,7 +436,7 @@ class BoundDecoder:
         """A call where there is more to do than one combination; its status."""
         form, code, target = self.form, self.code, self._target
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
-        if code.gated:
+        if self._gated:
             warn_of_doubt(code, numbers, vector, form)
         scales, unit = None, 1.0
         if form.scaled:
