@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial as bind
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,7 @@ from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
 from .engines.worker import partial_gradient
-from .errors import CheckpointError
+from .errors import CheckpointError, warn_caller
 from .history import (
     MISCLASSIFIED,
     History,
@@ -40,7 +39,8 @@ from .optimizers.schedules import Schedule
 from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
-    from .stability import StabilityTracker
+    from .coding.format import Format
+    from .stability import StabilityTracker, TrackedRound
 
 __all__ = [
     "ENGINES",
@@ -180,47 +180,121 @@ def train(
     """
     own = train.__kwdefaults__ or {}
     check_names(keywords, [*own, *TrainingKeywords.__annotations__], "train")
-    rounds = at_least("rounds", rounds, 1)
-    every = at_least("every", every, 1)
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    evaluate_every = at_least("evaluate_every", evaluate_every, 1)
-    check_methods("model", model, "partial_gradient", "loss", "error")
-    check_methods("optimizer", optimizer, "step", "reset")
-    if not isinstance(data, datasets.Dataset | str | os.PathLike):
-        raise TypeError(
-            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
-            f"path of a file, not {type(data).__name__}"
+    return Training(
+        code,
+        data,
+        model,
+        optimizer,
+        rounds,
+        theta0,
+        schedule,
+        evaluate_every,
+        name,
+        progress,
+        callback,
+        batch,
+        until,
+        engine,
+        checkpoint,
+        every,
+        options,
+        keywords,
+    ).run()
+
+
+@dataclass(eq=False)
+class Training:
+    """A run of `train`, whose arguments it has, those given by keyword in a mapping.
+
+    They are checked when it is made, except against the data, against which `prepare` checks them.
+    So several runs can be refused before the first one starts.
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        As `train` does.
+    """
+
+    code: Code
+    data: datasets.Dataset | str | os.PathLike[str] = "digits"
+    model: Model | None = None
+    optimizer: Optimizer | None = None
+    rounds: int = 150
+    theta0: ArrayLike | None = None
+    schedule: str | Schedule | None = None
+    evaluate_every: int = 1
+    name: str | None = None
+    progress: bool = False
+    callback: Callable[[Record], object] | None = None
+    batch: int | None = None
+    until: float | None = None
+    engine: str | Callable[..., Cluster] = "local"
+    checkpoint: str | os.PathLike[str] | None = None
+    every: int = 10
+    options: RoundOptions | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        code, optimizer = self.code, self.optimizer
+        self.rounds = at_least("rounds", self.rounds, 1)
+        self.every = at_least("every", self.every, 1)
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        self.evaluate_every = at_least("evaluate_every", self.evaluate_every, 1)
+        check_methods("model", self.model, "partial_gradient", "loss", "error")
+        check_methods("optimizer", optimizer, "step", "reset")
+        check_data(self.data)
+        check_callback(self.callback)
+        if self.until is not None:
+            _check_loss(self.until)
+        self.how = _options(
+            code, self.options, self.keywords, self.rounds if self.until is None else 1
         )
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, not {callback!r}")
-    if until is not None:
-        _check_loss(until)
-    run = _options(code, options, keywords, rounds if until is None else 1)
-    tracker, delays, seed = run.tracker, run.delays, run.seed
-    if isinstance(optimizer, GCADA):
-        _check_groups(code, optimizer, tracker)
-        if code.approximate:
-            raise ValueError(
-                f"{type(optimizer).__name__} keeps gradients for later rounds and needs them "
-                f"exact, which those of {code!r} need not be"
-            )
-        check_partial(type(optimizer).__name__, run.partial)
-        if run.ask:
-            raise ValueError(
-                f"suspects cannot be asked in rounds of groups, as {type(optimizer).__name__}'s "
-                "are: leave ask=True out"
-            )
-    if checkpoint is not None:
-        _check_kept(optimizer, tracker)
-    start_cluster = find_engine(engine)
-    name = name or type(code).__name__
-    serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
-    if serve is not None and serve():  # without the data, which the master sends what is needed of
-        return History(name, repr(code), getattr(data, "name", str(data)), described(delays), seed)
-    dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
-    X, y = dataset.X_train, dataset.y_train
-    model = _default_model(code, dataset) if model is None else model
+        if isinstance(optimizer, GCADA):
+            _check_groups(code, optimizer, self.how)
+        if self.checkpoint is not None:
+            _check_kept(optimizer, self.how.tracker)
+        self.start_cluster = find_engine(self.engine)
+        # where all processes run the same program
+        self.serve: Callable[[], bool] | None = getattr(self.start_cluster, "serve", None)
+        self.called = self.name or type(code).__name__
+        self._prepared: _Prepared | None = None
+
+    def prepare(self) -> _Prepared:
+        """Read the data, choose what was left open, and check all of it; at the first call only."""
+        if self._prepared is None:
+            self._prepared = _prepare(self)
+        return self._prepared
+
+    def run(self) -> History:
+        """Train."""
+        if self.serve is not None and self.serve():
+            # without the data, of which the master sends what is needed
+            named = getattr(self.data, "name", str(self.data))
+            about = described(self.how.delays), self.how.seed
+            return History(self.called, repr(self.code), named, *about)
+        return _Run(self, self.prepare()).train()
+
+
+class _Prepared(NamedTuple):
+    """What a run trains: its data, and what was chosen for them where nothing was said."""
+
+    dataset: datasets.Dataset
+    model: Model
+    optimizer: Optimizer
+    measure: str
+    batches: datasets.MiniBatches | None
+    rate: _Rate | None
+    start: NDArray[np.floating[Any]]  # parameters
+    form: Format
+
+
+def _prepare(asked: Training) -> _Prepared:
+    code, how = asked.code, asked.how
+    given = asked.data
+    dataset = given if isinstance(given, datasets.Dataset) else datasets.load(given, seed=how.seed)
+    X = dataset.X_train
+    model = _default_model(code, dataset) if asked.model is None else asked.model
     measure = measure_of(model, dataset)
     if code.codes_data and not getattr(model, "quadratic", False):
         raise ValueError(
@@ -228,162 +302,231 @@ def train(
             f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
         )
     batches = None
-    if batch is not None:
-        check_batch(code, batch, len(X))
-        batches = datasets.MiniBatches(batch, seed)
-        run = replace(run, batch=batches)
-    optimizer = default_optimizer(model, X) if optimizer is None else optimizer
-    rate = None if schedule is None else _Rate(optimizer, schedule, rounds)
-    start_at = start_of(model, theta0, X.dtype, seed)
-    form = code.format(model.size, X.dtype, run.message_dtype)
-    whole = prepared(model, X, y)
-    shards = code.encode_data(*whole)
-    optimizer.reset(start_at)
-    gradient = np.empty(model.size, dtype=X.dtype)
-    add_regularisation = getattr(model, "add_regularisation", None)
-    history = History(
-        name,
-        repr(code),
-        dataset.name,
-        described(delays),
-        seed,
-        measure=measure,
-        message_counts=tuple(code.message_counts),
-        load=float(np.mean(code.loads)) * code.n / code.k,
-    )
-    computed = [len(shard[0]) if batch is None else batch for shard in shards]
-    samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
+    if asked.batch is not None:
+        check_batch(code, asked.batch, len(X))
+        batches = datasets.MiniBatches(asked.batch, how.seed)
+    optimizer = default_optimizer(model, X) if asked.optimizer is None else asked.optimizer
+    rate = None if asked.schedule is None else _Rate(optimizer, asked.schedule, asked.rounds)
+    start = start_of(model, asked.theta0, X.dtype, how.seed)
+    form = code.format(model.size, X.dtype, how.message_dtype)
+    datasets.partition(X, dataset.y_train, code.k)  # raises where there are too few samples
+    return _Prepared(dataset, model, optimizer, measure, batches, rate, start, form)
 
-    def start(first_round: int = 0) -> Cluster:
-        given = replace(run, first_round=first_round).given()
-        return start_cluster(
-            code, shards, model.partial_gradient, model.size, dtype=X.dtype, **given
+
+class _Run:
+    """A run of training from its first round, or a checkpoint, to its last one."""
+
+    def __init__(self, asked: Training, found: _Prepared) -> None:
+        self.asked, self.found = asked, found
+        self.tracker = asked.how.tracker
+        code, dataset, model = asked.code, found.dataset, found.model
+        self.X, self.y = dataset.X_train, dataset.y_train
+        self.whole = prepared(model, self.X, self.y)
+        self.shards = code.encode_data(*self.whole)
+        found.optimizer.reset(found.start)
+        self.gradient = np.empty(model.size, dtype=self.X.dtype)
+        self.history = History(
+            asked.called,
+            repr(code),
+            dataset.name,
+            described(asked.how.delays),
+            asked.how.seed,
+            measure=found.measure,
+            message_counts=tuple(code.message_counts),
+            load=float(np.mean(code.loads)) * code.n / code.k,
+        )
+        held = [len(shard[0]) if asked.batch is None else asked.batch for shard in self.shards]
+        self.samples = [sum(held[j] for j in code.partitions(i)) for i in range(code.n)]
+        self.elapsed, self.deaths = 0.0, 0  # the latter before this cluster was started
+        self.tracked: TrackedRound | None = None  # of the last round
+
+    def train(self) -> History:
+        """Train, and end what was started."""
+        asked, rate, history = self.asked, self.found.rate, self.history
+        rounds, until = asked.rounds, asked.until
+        with ExitStack() as stack:
+            if rate is not None:
+                stack.callback(rate.reset)
+            kept = None if asked.checkpoint is None else self._resumed(stack, asked.checkpoint)
+            done = len(history.rounds)
+            over = until is not None and any(record.loss <= until for record in history.rounds)
+            first = rounds + 1 if over else done + 1
+            show: Callable[[Record], object] = _ignore
+            if asked.progress and first <= rounds:
+                from .progress import training_bar
+
+                about = (asked.called, rounds, asked.code.n, done, self.found.measure)
+                show = stack.enter_context(training_bar(*about))
+            if first > rounds and asked.serve is None:
+                return self._ended()
+            # even without a round to come: other processes would wait for a cluster
+            cluster = stack.enter_context(self._cluster(done))
+            step = self._steps(cluster)
+            if done:
+                self.elapsed, self.deaths = history.rounds[-1].time, history.rounds[-1].deaths
+            for number in range(first, rounds + 1):
+                record = self._round(cluster, step, number)
+                show(record)
+                if asked.callback is not None:
+                    asked.callback(record)
+                over = until is not None and record.loss <= until
+                if kept is not None:
+                    kept.add([asdict(record), self.tracked])
+                    if over or number == rounds or number % asked.every == 0:
+                        kept.save(_state(self.found.optimizer))
+                if over:
+                    break
+        return self._ended()
+
+    def _cluster(self, first_round: int = 0) -> Cluster:
+        """Start the workers."""
+        asked, model = self.asked, self.found.model
+        how = replace(asked.how, first_round=first_round, batch=self.found.batches)
+        return asked.start_cluster(
+            asked.code,
+            self.shards,
+            model.partial_gradient,
+            model.size,
+            dtype=self.X.dtype,
+            **how.given(),
         )
 
-    def evaluated(record: Record) -> Record:
-        theta = optimizer.theta
+    def _resumed(self, stack: ExitStack, folder: str | os.PathLike[str]) -> Checkpoint:
+        """The folder that the run is kept in; the run goes on from what it holds."""
+        asked, found = self.asked, self.found
+        what: dict[str, Any] = {
+            "batch": asked.batch,
+            "messages": found.form.message_dtype,
+            "tracked": self.tracker is not None,
+        }
+        if asked.theta0 is not None:  # else said by the model and the seed
+            what["start"] = f"digest {digest([found.start])}"
+        if found.rate is not None:
+            what["schedule"] = found.rate.schedule
+        how = asked.how.delays, asked.how.seed
+        this = describe(asked.code, found.model, found.optimizer, found.dataset, *how, **what)
+        try:
+            kept = stack.enter_context(Checkpoint(folder, this))
+            _resume(kept, asked.rounds, self.history, found.optimizer, self.tracker)
+        except BaseException:
+            if asked.serve is not None:  # other processes wait for a cluster, and its end
+                self._cluster().close()
+            raise
+        return kept
+
+    def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
+        """What writes the next gradient, and says how the round went and who was to compute."""
+        code, optimizer, form = self.asked.code, self.found.optimizer, self.found.form
+        if not isinstance(optimizer, GCADA):
+            return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
+        assert isinstance(code, Grouped)
+        rnd = code.group_round(
+            self.gradient.size,
+            form.gradient_dtype,
+            form.message_dtype,
+            verify=self.asked.how.verify,
+        )
+        same = form.gradient_dtype == self.gradient.dtype
+        decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)
+        return bind(_step_selected, cluster, optimizer, rnd, decoded, self.gradient)
+
+    def _round(
+        self,
+        cluster: Cluster,
+        step: Callable[[], tuple[RoundReport, Sequence[int]]],
+        number: int,
+    ) -> Record:
+        """One round, which the history has then."""
+        asked, model = self.asked, self.found.model
+        tracker, rate = self.tracker, self.found.rate
+        if rate is not None:
+            rate.set(number - 1)
+        began = cluster.clock()
+        known = 0 if tracker is None else len(tracker.rounds)
+        report, workers = step()
+        self.tracked = None
+        # what was made do with, for want of messages, is not tracked
+        if tracker is not None and len(tracker.rounds) > known:
+            self.tracked = tracker.rounds[-1]
+        if tracker is not None and self.tracked is not None and tracker.due:
+            paused = cluster.clock()
+            self._measure(tracker, report.round)
+            began += cluster.clock() - paused
+        self._update()
+        self.elapsed += cluster.clock() - began
+        if number == 1 and asked.theta0 is None and not hasattr(model, "initial"):
+            _warn_of_saddle(model, self.gradient, self.shards[0], asked.how.seed)
+        record = self._record(number, report, workers)
+        if number == asked.rounds or number % asked.evaluate_every == 0:
+            record = self._evaluated(record)
+        self.history.rounds.append(record)
+        return record
+
+    def _measure(self, tracker: StabilityTracker, round: int) -> None:
+        """Compare the gradient with all partial gradients, computed here."""
+        batches, model = self.found.batches, self.found.model
+        drawn = None if batches is None else bind(batches, round=round)
+        point = self.found.optimizer.point
+        tracker.measure(
+            self.gradient, _partials(model, point, self.whole, self.asked.code.k, round, drawn)
+        )
+        self.tracked = tracker.rounds[-1]
+
+    def _update(self) -> None:
+        """Make the gradient that of the mean loss, and step along it."""
+        batch, code, optimizer = self.asked.batch, self.asked.code, self.found.optimizer
+        gradient, X = self.gradient, self.X
+        if batch is not None:
+            gradient *= len(X) / (batch * code.k)
+        add_regularisation = getattr(self.found.model, "add_regularisation", None)
+        if add_regularisation is not None:
+            add_regularisation(optimizer.point, gradient)
+        gradient /= len(X)
+        optimizer.step(gradient)
+
+    def _record(self, number: int, report: RoundReport, asked: Sequence[int]) -> Record:
+        """How a round went that was not evaluated; `asked` are the workers that were to compute."""
+        return Record(
+            number,
+            self.elapsed,
+            report.wait_seconds,
+            report.decode_seconds,
+            tuple(report.survivors.tolist()),
+            report.messages,
+            report.stale,
+            loss=math.nan,
+            test_error=math.nan,
+            rounding=math.nan if self.tracked is None else self.tracked.predicted,
+            received=tuple(report.received.tolist()),
+            arrivals=tuple(report.arrivals.tolist()),
+            downloads=len(asked),
+            uploads=report.received.size,
+            samples=sum(self.samples[worker] for worker in asked),
+            deaths=self.deaths + report.deaths,
+            residual=report.residual,
+            corrupt=report.corrupt,
+            verified=report.verified,
+            evaluated=False,
+            selected=() if len(asked) == self.asked.code.n else tuple(asked),
+            asks=report.asks,
+            computed=report.computed,
+        )
+
+    def _evaluated(self, record: Record) -> Record:
+        model, dataset, theta = self.found.model, self.found.dataset, self.found.optimizer.theta
         return replace(
             record,
-            loss=model.loss(theta, X, y),
+            loss=model.loss(theta, self.X, self.y),
             test_error=model.error(theta, dataset.X_test, dataset.y_test),
             evaluated=True,
         )
 
-    def trained() -> History:
-        history.theta = optimizer.theta.copy()
+    def _ended(self) -> History:
+        history = self.history
+        history.theta = self.found.optimizer.theta.copy()
         if not history.rounds[-1].evaluated:  # of a run that was ended there, and was to go on
-            history.rounds[-1] = evaluated(history.rounds[-1])
+            history.rounds[-1] = self._evaluated(history.rounds[-1])
         return history
-
-    with ExitStack() as stack:
-        if rate is not None:
-            stack.callback(rate.reset)
-        kept = None
-        if checkpoint is not None:
-            what: dict[str, Any] = {
-                "batch": batch,
-                "messages": form.message_dtype,
-                "tracked": tracker is not None,
-            }
-            if theta0 is not None:  # else said by the model and the seed
-                what["start"] = f"digest {digest([start_at])}"
-            if rate is not None:
-                what["schedule"] = rate.schedule
-            this = describe(code, model, optimizer, dataset, delays, seed, **what)
-            try:
-                kept = stack.enter_context(Checkpoint(checkpoint, this))
-                _resume(kept, rounds, history, optimizer, tracker)
-            except BaseException:
-                if serve is not None:  # other processes wait for a cluster, and its end
-                    start().close()
-                raise
-        done = len(history.rounds)
-        over = until is not None and any(record.loss <= until for record in history.rounds)
-        first = rounds + 1 if over else done + 1
-        show: Callable[[Record], object] = _ignore
-        if progress and first <= rounds:
-            from .progress import training_bar
-
-            show = stack.enter_context(training_bar(history.name, rounds, code.n, done, measure))
-        if first > rounds and serve is None:  # or other processes would wait for a cluster
-            return trained()
-        cluster = stack.enter_context(start(done))
-        step: Callable[[], tuple[RoundReport, Sequence[int]]]
-        if isinstance(optimizer, GCADA):
-            assert isinstance(code, Grouped)
-            rnd = code.group_round(
-                model.size, form.gradient_dtype, form.message_dtype, verify=run.verify
-            )
-            same = form.gradient_dtype == gradient.dtype
-            decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
-            step = bind(_step_selected, cluster, optimizer, rnd, decoded, gradient)
-        else:
-            step = bind(_step_all, cluster, optimizer, gradient, range(code.n))
-        elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
-        for number in range(first, rounds + 1):
-            if rate is not None:
-                rate.set(number - 1)
-            began = cluster.clock()
-            known = 0 if tracker is None else len(tracker.rounds)
-            report, asked = step()
-            # what was made do with, for want of messages, is not tracked
-            tracked = tracker is not None and len(tracker.rounds) > known
-            if tracker is not None and tracked and tracker.due:
-                paused = cluster.clock()
-                drawn = None if batches is None else bind(batches, round=report.round)
-                tracker.measure(
-                    gradient, _partials(model, optimizer.point, whole, code.k, report.round, drawn)
-                )
-                began += cluster.clock() - paused
-            if batch is not None:
-                gradient *= len(X) / (batch * code.k)
-            if add_regularisation is not None:
-                add_regularisation(optimizer.point, gradient)
-            gradient /= len(X)
-            optimizer.step(gradient)
-            elapsed += cluster.clock() - began
-            if number == 1 and theta0 is None and not hasattr(model, "initial"):
-                _warn_of_saddle(model, gradient, shards[0], seed)
-            record = Record(
-                number,
-                elapsed,
-                report.wait_seconds,
-                report.decode_seconds,
-                tuple(report.survivors.tolist()),
-                report.messages,
-                report.stale,
-                math.nan,
-                math.nan,
-                tracker.rounds[-1].predicted if tracker is not None and tracked else math.nan,
-                tuple(report.received.tolist()),
-                tuple(report.arrivals.tolist()),
-                len(asked),
-                report.received.size,
-                sum(samples[worker] for worker in asked),
-                deaths + report.deaths,
-                report.residual,
-                report.corrupt,
-                report.verified,
-                evaluated=False,
-                selected=() if len(asked) == code.n else tuple(asked),
-                asks=report.asks,
-                computed=report.computed,
-            )
-            if number == rounds or number % evaluate_every == 0:
-                record = evaluated(record)
-            history.rounds.append(record)
-            show(record)
-            if callback is not None:
-                callback(record)
-            over = until is not None and record.loss <= until
-            if kept is not None:
-                row = tracker.rounds[-1] if tracker is not None and tracked else None
-                kept.add([asdict(record), row])
-                if over or number == rounds or number % every == 0:
-                    kept.save(_state(optimizer))
-            if over:
-                break
-    return trained()
 
 
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
@@ -439,11 +582,11 @@ def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int)
     partial_gradient(model.partial_gradient, nearby, shard, partial, partition=0, round=0)
     stuck = np.count_nonzero(idle & (partial != 0))
     if 2 * stuck > gradient.size:
-        warnings.warn(
+        warn_caller(
             f"training starts at zero, where {stuck} of {gradient.size} elements of the gradient "
             f"are zero, and near it they are not: give theta0=, or {type(model).__name__} a "
             "method initial(rng), for networks cannot start there",
-            stacklevel=3,
+            UserWarning,
         )
 
 
@@ -518,6 +661,21 @@ def check_methods(what: str, given: object, *methods: str) -> None:
             raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
 
 
+def check_data(data: object) -> None:
+    """Raise TypeError unless it is a Dataset, or a name or path of one."""
+    if not isinstance(data, datasets.Dataset | str | os.PathLike):
+        raise TypeError(
+            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
+            f"path of a file, not {type(data).__name__}"
+        )
+
+
+def check_callback(callback: object) -> None:
+    """Raise TypeError unless it is None or callable."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, not {callback!r}")
+
+
 def check_partial(method: str, partial: str) -> None:
     """Raise if an adaptive method were to make do with approximations."""
     if partial != "raise":
@@ -527,7 +685,7 @@ def check_partial(method: str, partial: str) -> None:
 
 
 def _options(
-    code: Code, options: RoundOptions | None, keywords: TrainingKeywords, rounds: int
+    code: Code, options: RoundOptions | None, keywords: Mapping[str, Any], rounds: int
 ) -> RoundOptions:
     """How rounds are run; of a run to decode as, so many rounds at least are needed."""
     given: dict[str, Any] = {**keywords}
@@ -635,16 +793,27 @@ def _check_loss(until: Any) -> None:
         raise ValueError("until is NaN: no training loss is that low")
 
 
-def _check_groups(code: Code, method: GCADA, tracker: StabilityTracker | None) -> None:
+def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
+    """Raise unless an adaptive method can select among the groups of a code."""
+    name = type(method).__name__
     if not isinstance(code, Grouped) or code.groups != method.groups:
         has = f"has {code.groups}" if isinstance(code, Grouped) else "is none"
         raise ValueError(
-            f"{type(method).__name__} selects among {method.groups} groups and needs a Grouped "
-            f"code of as many, such as fastgc.Grouped.repetition(n, {method.groups}); "
-            f"{type(code).__name__} {has}"
+            f"{name} selects among {method.groups} groups and needs a Grouped code of as many, "
+            f"such as fastgc.Grouped.repetition(n, {method.groups}); {type(code).__name__} {has}"
         )
-    if tracker is not None:
-        raise ValueError(f"trackers follow gradients decoded in one, not {type(method).__name__}'s")
+    if how.tracker is not None:
+        raise ValueError(f"trackers follow gradients decoded in one, not {name}'s")
+    if code.approximate:
+        raise ValueError(
+            f"{name} keeps gradients for later rounds and needs them exact, which those of "
+            f"{code!r} need not be"
+        )
+    check_partial(name, how.partial)
+    if how.ask:
+        raise ValueError(
+            f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
+        )
 
 
 def _step_all(

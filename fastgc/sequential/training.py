@@ -22,7 +22,14 @@ from ..errors import CheckpointError
 from ..history import History, Record, record_of
 from ..models import Model, prepared
 from ..optimizers import GCADA, Optimizer
-from ..training import check_methods, default_optimizer, measure_of, start_of
+from ..training import (
+    check_callback,
+    check_data,
+    check_methods,
+    default_optimizer,
+    measure_of,
+    start_of,
+)
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
 
@@ -157,13 +164,8 @@ def train_models(
     if names is None:
         names = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
     names = _several("names", names, len(models))
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, not {callback!r}")
-    if not isinstance(data, datasets.Dataset | str | os.PathLike):
-        raise TypeError(
-            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
-            f"path of a file, not {type(data).__name__}"
-        )
+    check_callback(callback)
+    check_data(data)
     delays = keywords.get("delays")
     start_cluster = find_engine(engine)
     serve = getattr(start_cluster, "serve", None)
