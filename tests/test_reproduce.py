@@ -22,7 +22,7 @@ from fastgc.cli import app
 from fastgc.codes import Costs
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
-from fastgc.panels import Line
+from fastgc.plotting.panels import Line
 from fastgc.reproduce import (
     FIGURES,
     charalambides,

@@ -17,9 +17,12 @@ from .curves import (
     tracking_curves,
 )
 from .frames import check_path, save
+from .panels import Line, Panel
 from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [
+    "Line",
+    "Panel",
     "approximation_panels",
     "assignment",
     "check_path",

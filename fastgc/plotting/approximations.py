@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..history import MISCLASSIFIED
-from ..panels import Line, Panel
+from .panels import Line, Panel
 
 if TYPE_CHECKING:
     from ..history import History, Record
@@ -35,7 +35,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
     Returns
     -------
-    list of fastgc.panels.Panel
+    list of fastgc.plotting.Panel
         Four, which `fastgc.plotting.save_panels` draws.
 
     Raises

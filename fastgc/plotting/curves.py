@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from .._arrays import at_least
 from ..history import MISCLASSIFIED
-from ..panels import Line, Panel
 from .frames import (
     COLOURS,
     DASHES,
@@ -32,6 +31,7 @@ from .frames import (
     plain_frame,
     save,
 )
+from .panels import Line, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,7 @@ from ..codes import (
     RaptorCode,
 )
 from ..codes.raptor import degrees
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._arrays import at_least
 from .._extras import one_thread_of_blas
 from ..codes import BernoulliCode, Code, GraphCode
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["curves", "isolated_first", "left_by_components", "variance_of_blocks"]

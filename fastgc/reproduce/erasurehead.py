@@ -11,7 +11,7 @@ import numpy as np
 from .._arrays import at_least
 from ..codes import FractionalRepetition
 from ..delays import Exponential
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import simulate
 from .figure import ROUNDS, Figure, Row, Track
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..panels import Panel
+from ..plotting.panels import Panel
 
 __all__ = ["ROUNDS", "TOLERANCE", "Figure", "Row", "Track"]
 

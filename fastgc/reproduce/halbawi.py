@@ -18,7 +18,6 @@ from .._arrays import at_least, check_real
 from .._extras import one_thread_of_blas
 from ..codes import CyclicRepetition, ReedSolomon, Uncoded
 from ..errors import InstabilityWarning
-from ..panels import Line, Panel
 from ..planning.optimum import (
     DecodeCost,
     Optimum,
@@ -26,6 +25,7 @@ from ..planning.optimum import (
     optimal_fraction,
     optimal_threshold,
 )
+from ..plotting.panels import Line, Panel
 from ..simulation import simulate
 from .clocked import CHECKED, DELAYS, WORK, N, Ran, Scheme, Training, drawn
 from .figure import ROUNDS, Figure, Row, Track

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..codes import FractionalRepetition, ReedSolomon, Uncoded
 from ..delays import Empirical
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..sequential import MSGC, SRSGC, Independent, simulate_sequential
 from ..sequential.scheme import SequentialScheme
 from .figure import Figure, Row, Track

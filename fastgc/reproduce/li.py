@@ -12,8 +12,8 @@ from .._arrays import at_least
 from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
-from ..panels import Line, Panel
 from ..planning.loads import Allocation, balanced_loads, generalised_bcc
+from ..plotting.panels import Line, Panel
 from ..simulation import Simulation, closed_forms, simulate
 from .figure import ROUNDS, Figure, Row, Track
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from ..codes import AskingRound, Code, FractionalRepetition, Round
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, Figure, Row, Track
 
 __all__ = ["liars"]

@@ -13,7 +13,7 @@ from ..codes import Code, catalogue
 from ..coding.arguments import unasked
 from ..delays import Empirical
 from ..errors import InstabilityWarning
-from ..panels import Line, Panel, Style
+from ..plotting.panels import Line, Panel, Style
 from ..simulation import simulate
 from .figure import Row
 

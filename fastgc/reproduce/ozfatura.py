@@ -17,7 +17,7 @@ from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
 from ..delays import ShiftedExponential
 from ..errors import InstabilityWarning
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import (
     Simulation,
     closed_forms,

@@ -14,7 +14,7 @@ from .._arrays import at_least
 from .._extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import simulate
 from .figure import ROUNDS, Figure, Row, Track
 
