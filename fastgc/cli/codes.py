@@ -11,18 +11,10 @@ import typer
 
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
-from .common import CHOOSING, command
-from .options import (
-    Output,
-    Sizes,
-    codes_argument,
-    explain_codes,
-    json_option,
-    markdown_option,
-    rounds_option,
-    seed_option,
-    tolerated,
-)
+from . import options
+from .common import CHOOSING, command, tolerated
+from .options import Sizes
+from .output import Output, explain_codes
 
 if TYPE_CHECKING:
     from ..planning.costs import Figures
@@ -35,17 +27,17 @@ APPROXIMATIONS = "Codes whose gradients may be approximations"
 class Compared(Sizes):
     """What is compared."""
 
-    names: str = codes_argument("A list such as rs,bcc:load=5. Default: all codes.")
-    trials: int = rounds_option(200, "Rounds to average over.")
-    seed: int = seed_option("Seed of data, orders and random codes.")
+    names: str = options.codes("A list such as rs,bcc:load=5. Default: all codes.")
+    trials: int = options.rounds(200, "Rounds to average over.")
+    seed: int = options.seed("Seed of data, orders and random codes.")
 
 
 @dataclass(frozen=True)
 class Table(Output):
     """Figures as a table, or as JSON."""
 
-    markdown: bool = markdown_option()
-    json_file: Path | None = json_option()
+    markdown: bool = options.markdown()
+    json_file: Path | None = options.json()
 
 
 @command(CHOOSING)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
@@ -22,22 +22,6 @@ from ..errors import (
     NotDecodableError,
     WorkerFailedError,
 )
-
-__all__ = [
-    "CHOOSING",
-    "MORE",
-    "PRECISION",
-    "TRAINING",
-    "Options",
-    "app",
-    "argument",
-    "check_one_of",
-    "clear_errors",
-    "command",
-    "is_given",
-    "option",
-    "status_of",
-]
 
 # Panels of the commands' list.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
@@ -174,17 +158,22 @@ def _declares(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Options)
 
 
-def _parameters(group: type[Options]) -> list[Parameter]:
-    """The options that a class declares, as Typer reads them from a signature."""
+def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Parameter]:
+    """The options that a class and its bases declare, as Typer reads them from a signature.
+
+    Those of its bases come first. They stand in its panel, unless they have one of their own.
+    """
     hints = get_type_hints(group)
-    found = []
-    for each in fields(group):  # type: ignore[arg-type]
-        told = copy(each.metadata["told"])
-        told.rich_help_panel = group.panel
-        found.append(
-            Parameter(each.name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[each.name])
-        )
-    return found
+    panel = group.panel or panel
+    for base in filter(_declares, group.__bases__):
+        yield from _parameters(base, panel)
+    if is_dataclass(group) and "__dataclass_fields__" in vars(group):
+        for each in fields(group):
+            if each.name in group.__annotations__:
+                told = copy(each.metadata["told"])
+                told.rich_help_panel = panel
+                kind = hints[each.name]
+                yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=told, annotation=kind)
 
 
 class _Command(TyperCommand):
@@ -243,6 +232,36 @@ def is_given(context: typer.Context, name: str) -> bool:
     """Whether the command line says an option, by the name of its field."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
+    """Raise ValueError if the command line says what recorded times tell, whatever its value."""
+    for name in names:
+        if is_given(context, name):
+            raise ValueError(f"--{name} and {instead} exclude each other: the times tell it")
+
+
+def check_unrecorded(context: typer.Context) -> None:
+    """Raise ValueError if the command line says what a table is of, and there is none."""
+    for name in ("per", "unit"):
+        if is_given(context, name):
+            raise ValueError(f"--{name} is of a table: name it by --recorded")
+
+
+def numbers(option: str, text: str, expected: str) -> list[float]:
+    """Numbers with slashes between them, or ValueError that says what an option expects."""
+    try:
+        return [float(part) for part in text.split("/")]
+    except ValueError:
+        raise ValueError(f"{option} must be {expected}, not {text!r}") from None
+
+
+def tolerated(n: int, stragglers: int | None) -> int:
+    """Stragglers to tolerate of n workers, a fifth unless said; ValueError if they are too many."""
+    s = n // 5 if stragglers is None else stragglers
+    if not 0 <= s < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
+    return s
 
 
 def check_one_of(option: str, value: str, choices: Any) -> None:

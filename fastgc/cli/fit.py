@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import typer
 
+from . import options
 from .common import CHOOSING, Options, argument, command
-from .options import JsonOutput, check_pictures, draw_panels, picture_option, unit_option
+from .output import JsonOutput, check_pictures, draw_panels
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Times(Options):
     file: Path = argument(
         ..., "Times (csv, txt, npy, npz, json, parquet), or what fastgc plan --record wrote."
     )
-    unit: str = unit_option()
-    plot: Path | None = picture_option("Plot the times and the models to this file.")
+    unit: str = options.unit()
+    plot: Path | None = options.picture("Plot the times and the models to this file.")
 
 
 @command(CHOOSING)

@@ -12,7 +12,7 @@ import typer
 from .. import __version__, kernels
 from ..kernels import crossover
 from .common import MORE, command
-from .options import JsonOutput
+from .output import JsonOutput
 
 
 @command(MORE)

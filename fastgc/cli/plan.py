@@ -14,31 +14,19 @@ import typer
 
 from ..codes import LagrangeCode, catalogue
 from ..delays.interface import check_per
-from .common import CHOOSING, Options, command, is_given, option
-from .options import (
-    DELAYS,
-    Tables,
-    check_files,
-    check_pictures,
+from . import options
+from .common import (
+    CHOOSING,
+    Options,
     check_unrecorded,
-    codes_argument,
-    cost_option,
-    delays_option,
-    draw_panels,
-    explain_codes,
-    finish_option,
-    milliseconds,
+    command,
+    is_given,
     numbers,
-    partitions_option,
-    per_option,
-    picture_option,
-    processors_option,
+    option,
     refuse_recorded,
-    rounds_option,
-    seed_option,
-    unit_option,
-    workers_option,
 )
+from .options import DELAYS
+from .output import Tables, check_files, check_pictures, draw_panels, explain_codes, milliseconds
 from .simulate import left_out, processors_of, processors_said, say_unknown
 
 if TYPE_CHECKING:
@@ -52,14 +40,14 @@ COMPARED = 3  # codes that --live runs
 class Search(Options):
     """What is planned for."""
 
-    names: str = codes_argument(
+    names: str = options.codes(
         "Codes to choose among, as in rs,binary. Default: those that give the exact gradient of "
         "any model."
     )
-    workers: int = workers_option()
-    partitions: int | None = partitions_option()
-    delays: str = delays_option(DELAYS)
-    cost: float = cost_option()
+    workers: int = options.workers()
+    partitions: int | None = options.partitions()
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost()
     size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
     bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
     memory: int | None = option(None, "Partitions that a worker can hold.", min=1)
@@ -69,23 +57,23 @@ class Search(Options):
         "approximate codes.",
         min=0.0,
     )
-    rounds: int = rounds_option(2000, "Rounds to simulate of each code.")
-    seed: int = seed_option()
-    finish: bool = finish_option()
+    rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
+    seed: int = options.seed()
+    finish: bool = options.finish()
     speeds: str = option(
         "",
         "Relative speeds of the workers, as in 4/4/2/1: binary and rs-clustered are tried with "
         "them, too. --cost is then that of a worker of speed 1, unless times are measured.",
     )
-    processors: str = processors_option("--live measures it. ")
+    processors: str = options.processors("--live measures it. ")
     recorded: Path | None = option(
         None,
         "Plan for the times in this file: what --record wrote, or a table of rounds and workers "
         "(csv, txt, npy, npz, json, parquet), of which --cost says how many seconds of each time "
         "one partition takes.",
     )
-    unit: str = unit_option()
-    per: str = per_option()
+    unit: str = options.unit()
+    per: str = options.per()
     live: int = option(
         0,
         "Run worker processes here for so many rounds, with --delays added; plan for their times; "
@@ -94,7 +82,7 @@ class Search(Options):
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     every: bool = option(False, "Show every load of every code.", "--all")
-    plot: Path | None = picture_option("Plot time and amplification against load to this file.")
+    plot: Path | None = options.picture("Plot time and amplification against load to this file.")
 
 
 class _Source(NamedTuple):

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from . import options
 from .common import MORE, Options, argument, command, option
-from .options import (
-    Output,
-    csv_option,
-    draw_panels,
-    json_option,
-    markdown_option,
-    rounds_option,
-    seed_option,
-)
+from .output import Output, draw_panels
 
 if TYPE_CHECKING:
     from ..reproduce import Figure, Row
@@ -34,8 +27,8 @@ class Chosen(Options):
         "all, or a list of figures and tables such as halbawi-3,li-tables. krishnan2023 and "
         "bytedance2025, on times that others recorded, are not among all: they need --data.",
     )
-    rounds: int = rounds_option(100_000, "Rounds simulated for each point of a figure.")
-    seed: int = seed_option("Seed of all that is random.")
+    rounds: int = options.rounds(100_000, "Rounds simulated for each point of a figure.")
+    seed: int = options.seed("Seed of all that is random.")
     data: str | None = option(
         None,
         'What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a folder with '
@@ -50,9 +43,9 @@ class Chosen(Options):
 class Written(Output):
     """Rows as tables, JSON or CSV."""
 
-    markdown: bool = markdown_option("Print Markdown tables.")
-    json_file: Path | None = json_option()
-    csv_file: Path | None = csv_option()
+    markdown: bool = options.markdown("Print Markdown tables.")
+    json_file: Path | None = options.json()
+    csv_file: Path | None = options.csv()
 
 
 @command(MORE)

@@ -10,28 +10,19 @@ import numpy as np
 import typer
 
 from ..codes import catalogue
-from .common import CHOOSING, Options, command, is_given, option
-from .options import (
-    DELAYS,
-    Tables,
-    check_pictures,
+from . import options
+from .common import (
+    CHOOSING,
+    Options,
     check_unrecorded,
-    codes_argument,
-    completes,
-    cost_option,
-    delays_option,
-    draw_panels,
-    finish_option,
-    milliseconds,
+    command,
+    is_given,
     numbers,
-    per_option,
-    picture_option,
+    option,
     refuse_recorded,
-    rounds_option,
-    seed_option,
-    unit_option,
-    workers_option,
 )
+from .options import DELAYS, completes
+from .output import Tables, check_pictures, draw_panels, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -50,13 +41,13 @@ def _names() -> list[str]:
 class Schemes(Options):
     """What is compared."""
 
-    names: str = codes_argument(
+    names: str = options.codes(
         "A list of m-sgc, sr-sgc, codes, and module:Class, such as "
         "m-sgc:burst=1,window=2,stragglers=3,binary. What a name leaves open is chosen by the "
         "first rounds. (default: these two and five codes)",
         complete=completes(_names),
     )
-    workers: int = workers_option()
+    workers: int = options.workers()
     models: int = option(
         4,
         "Models that are trained in turn: each step must be done by the next one of the same "
@@ -68,27 +59,27 @@ class Schemes(Options):
         "A round waits (1 + mu) times as long as the fastest worker takes, at least: one number or "
         "several, as in 0/0.2/1, to choose among. Codes go on as soon as they can.",
     )
-    delays: str = delays_option(DELAYS)
-    cost: float = cost_option(
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost(
         "Seconds to compute one of n partitions; with --recorded: of each time in a table."
     )
-    rounds: int = rounds_option(400, "Rounds to simulate.")
+    rounds: int = options.rounds(400, "Rounds to simulate.")
     probe: int | None = option(
         None,
         "The first so many rounds choose what names leave open, the others tell the times. "
         "(default: half, at most 100)",
         min=1,
     )
-    seed: int = seed_option()
-    finish: bool = finish_option("what")
+    seed: int = options.seed()
+    finish: bool = options.finish("what")
     recorded: Path | None = option(
         None,
         "Use the rounds in this file, in their order: what plan --record wrote, or a table of "
         "rounds and workers (csv, txt, npy, npz, json, parquet).",
     )
-    unit: str = unit_option()
-    per: str = per_option()
-    plot: Path | None = picture_option(
+    unit: str = options.unit()
+    per: str = options.per()
+    plot: Path | None = options.picture(
         "Plot how many gradients are done when, and seconds per gradient of all that was tried, to "
         "this file."
     )

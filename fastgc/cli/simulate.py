@@ -13,30 +13,18 @@ import typer
 
 from ..codes import catalogue
 from ..delays.interface import described, sample
-from .common import CHOOSING, command, option
-from .options import (
-    DELAYS,
+from . import options
+from .common import CHOOSING, command, numbers, option, tolerated
+from .options import DELAYS, Sizes
+from .output import (
     DRAWN,
-    Sizes,
     Tables,
     check_drawn,
     check_pictures,
-    codes_argument,
-    cost_option,
-    delays_option,
     draw_panels,
     draw_timelines,
     explain_codes,
-    finish_option,
     milliseconds,
-    numbers,
-    picture_option,
-    processors_option,
-    receive_option,
-    rounds_option,
-    seed_option,
-    timeline_option,
-    tolerated,
 )
 
 if TYPE_CHECKING:
@@ -50,22 +38,22 @@ __all__ = ["left_out", "processors_of", "processors_said", "say_unknown"]
 class Rounds(Sizes):
     """What is simulated."""
 
-    names: str = codes_argument("A list such as rs,bcc:load=5. Default: all codes.")
-    delays: str = delays_option(DELAYS)
-    cost: float = cost_option()
-    receive: float = receive_option()
-    rounds: int = rounds_option(10_000, "Rounds to simulate of each code.")
-    seed: int = seed_option()
-    finish: bool = finish_option()
-    processors: str = processors_option()
+    names: str = options.codes("A list such as rs,bcc:load=5. Default: all codes.")
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost()
+    receive: float = options.receive()
+    rounds: int = options.rounds(10_000, "Rounds to simulate of each code.")
+    seed: int = options.seed()
+    finish: bool = options.finish()
+    processors: str = options.processors()
     request: float = option(
         0.0,
         "Seconds that it takes to ask workers for sums, of codes that send them on request "
         "(partial-work).",
         min=0.0,
     )
-    plot: Path | None = picture_option("Plot how many rounds are over when to this file.")
-    timeline: Path | None = timeline_option("code")
+    plot: Path | None = options.picture("Plot how many rounds are over when to this file.")
+    timeline: Path | None = options.timeline("code")
 
 
 @command(CHOOSING)

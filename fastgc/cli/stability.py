@@ -14,16 +14,9 @@ import typer
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
+from . import options
 from .common import PRECISION, Options, command, option
-from .options import (
-    Report,
-    check_pictures,
-    codes_argument,
-    explain_codes,
-    picture_option,
-    rounds_option,
-    seed_option,
-)
+from .output import Report, check_pictures, explain_codes
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -35,7 +28,7 @@ STABILITY_CODES = (
 class Measured(Options):
     """What is measured."""
 
-    names: str = codes_argument(
+    names: str = options.codes(
         "A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the method "
         "solve, rs@spread exact ones, rs near-exact ones where they are more precise.",
         STABILITY_CODES,
@@ -60,9 +53,9 @@ class Measured(Options):
         "Which workers straggle: random, contiguous (in number), neighbouring (on the circle of a "
         "code's evaluation points), adversarial.",
     )
-    trials: int = rounds_option(200, "Sets of survivors of each kind.")
-    seed: int = seed_option("Seed of data, sets and random codes.")
-    plot: Path | None = picture_option(
+    trials: int = options.rounds(200, "Sets of survivors of each kind.")
+    seed: int = options.seed("Seed of data, sets and random codes.")
+    plot: Path | None = options.picture(
         "Plot the errors for these sizes, patterns and dtypes to this file."
     )
     circle: Path | None = option(

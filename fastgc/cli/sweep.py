@@ -12,26 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from . import options
 from .common import CHOOSING, Options, command, option
-from .options import (
-    DELAYS,
-    PRINTED,
-    Tables,
-    check_pictures,
-    complete_codes,
-    cost_option,
-    csv_line,
-    delays_option,
-    draw_panels,
-    explain_codes,
-    finish_option,
-    json_text,
-    partitions_option,
-    picture_option,
-    receive_option,
-    rounds_option,
-    seed_option,
-)
+from .options import DELAYS, complete_codes
+from .output import PRINTED, Tables, check_pictures, csv_line, draw_panels, explain_codes, json_text
 
 if TYPE_CHECKING:
     from ..planning import Cell
@@ -60,27 +44,27 @@ class Grid(Options, panel="The grid"):
     stragglers: str = option(
         "0:8", "Stragglers tolerated, s, written as workers are.", "--stragglers", "--s", "-s"
     )
-    delays: list[str] | None = delays_option(
+    delays: list[str] | None = options.delays(
         None,
         "How late workers are, in seconds; may be given several times",
         f" (default: {DELAYS})",
     )
-    partitions: int | None = partitions_option(min=1)
+    partitions: int | None = options.partitions(min=1)
 
 
 @dataclass(frozen=True)
 class Rounds(Options, panel="Rounds"):
     """What is simulated in each cell."""
 
-    cost: float = cost_option()
-    work: float = cost_option(
+    cost: float = options.cost()
+    work: float = options.cost(
         "In its place, seconds to compute all of them, which the partitions share: so do numbers "
         "of workers compare."
     )
-    receive: float = receive_option()
-    rounds: int = rounds_option(2000, "Rounds to simulate in each cell.")
-    seed: int = seed_option()
-    finish: bool = finish_option()
+    receive: float = options.receive()
+    rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
+    seed: int = options.seed()
+    finish: bool = options.finish()
     live: int = option(
         0,
         "Measure so many rounds in each cell, too: of worker processes on this machine, which "
@@ -96,7 +80,7 @@ RESULTS = "What is shown and written"
 class Picture(Options, panel=RESULTS):
     """What is drawn."""
 
-    plot: Path | None = picture_option(
+    plot: Path | None = options.picture(
         "Plot times and errors against stragglers, or workers, to this file."
     )
 
@@ -106,8 +90,13 @@ class Figures(Tables, panel=RESULTS):
     """What is written."""
 
 
+@dataclass(frozen=True)
+class Asked(Grid, Rounds, Picture, Figures):
+    """All of these."""
+
+
 @command(CHOOSING)
-def sweep(grid: Grid, rounds: Rounds, picture: Picture, output: Figures) -> None:
+def sweep(asked: Asked) -> None:
     """Simulate a grid of codes, workers, stragglers and delays, and measure it, if asked to.
 
     Cells that cannot be are named and left out, with the reason in CSV and JSON. What was computed
@@ -115,34 +104,34 @@ def sweep(grid: Grid, rounds: Rounds, picture: Picture, output: Figures) -> None
     """
     from .. import planning
 
-    output.check()
-    check_pictures(picture.plot)
-    asked = planning.sweep(
-        grid.codes,
-        _numbers("--workers", grid.workers),
-        _numbers("--stragglers", grid.stragglers),
-        grid.delays or [DELAYS],
-        k=grid.partitions,
-        cost=rounds.cost,
-        work=rounds.work,
-        receive=rounds.receive,
-        rounds=rounds.rounds,
-        seed=rounds.seed,
-        interrupted=not rounds.finish,
-        live=rounds.live,
+    asked.check()
+    check_pictures(asked.plot)
+    grid = planning.sweep(
+        asked.codes,
+        _numbers("--workers", asked.workers),
+        _numbers("--stragglers", asked.stragglers),
+        asked.delays or [DELAYS],
+        k=asked.partitions,
+        cost=asked.cost,
+        work=asked.work,
+        receive=asked.receive,
+        rounds=asked.rounds,
+        seed=asked.seed,
+        interrupted=not asked.finish,
+        live=asked.live,
     )
     cells: list[Cell] = []
-    with _written(cells, output, len(asked)) as take:
-        for cell in asked:
+    with _written(cells, asked, len(grid)) as take:
+        for cell in grid:
             take(cell)
     found = [cell for cell in cells if not math.isnan(cell.seconds)]
     if not found:
         raise ValueError("no cell of the grid can be: " + "; ".join(_reasons(cells)))
-    if picture.plot is not None:
-        draw_panels(planning.sweep_panels(cells), picture.plot)
-    if not output.printed:
-        how = f"{rounds.rounds} rounds each, seed {rounds.seed}"
-        _show(found, output, how, live=rounds.live > 0)
+    if asked.plot is not None:
+        draw_panels(planning.sweep_panels(cells), asked.plot)
+    if not asked.printed:
+        how = f"{asked.rounds} rounds each, seed {asked.seed}"
+        _show(found, asked, how, live=asked.live > 0)
     for line in _reasons(cells):
         typer.echo(line, err=True)
 
@@ -167,12 +156,12 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 @contextmanager
-def _written(cells: list[Any], output: Figures, total: int) -> Iterator[Any]:
+def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Any]:
     """Show a bar, and write cells as they come; what there is by then, if interrupted."""
     from ..planning import Cell
     from ..progress import task_bar
 
-    csv_file, json_file = output.csv_file, output.json_file
+    csv_file, json_file = asked.csv_file, asked.json_file
     stream: Any = None
     if csv_file is not None and csv_file != PRINTED:
         stream = csv_file.open("w", encoding="utf-8", newline="")
@@ -224,7 +213,7 @@ def _few(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _show(cells: Sequence[Cell], output: Figures, how: str, live: bool) -> None:
+def _show(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
     """Print cells, a table for each of the delays."""
 
     def times(*seconds: float) -> list[str]:
@@ -251,8 +240,8 @@ def _show(cells: Sequence[Cell], output: Figures, how: str, live: bool) -> None:
 
     for delays in dict.fromkeys(cell.delays for cell in cells):
         rows = [line(cell) for cell in cells if cell.delays == delays]
-        output.show(f"{delays}; {how}", short, rows, long, several=True)
-    if output.markdown:
+        asked.show(f"{delays}; {how}", short, rows, long, several=True)
+    if asked.markdown:
         return
     typer.echo(
         "time: of a round, ms, mean, with ± half of its 95% interval"

@@ -18,27 +18,18 @@ from rich.console import Console
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.inspection import MOST_LIARS
-from .common import TRAINING, Options, check_one_of, command, option, status_of
-from .options import (
+from . import options
+from .common import TRAINING, Options, check_one_of, command, option, status_of, tolerated
+from .options import Sizes, complete_codes
+from .output import (
     PRINTED,
     Output,
-    Sizes,
     check_drawn,
     check_files,
     check_pictures,
-    complete_codes,
-    cost_option,
-    csv_option,
-    delays_option,
     draw_panels,
     draw_timelines,
-    json_option,
     json_text,
-    picture_option,
-    rounds_option,
-    seed_option,
-    timeline_option,
-    tolerated,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +144,7 @@ class Method(Options, panel="Optimizer"):
         "gradients from those workers, or groups, only whose last one may be too old.",
         autocompletion=_complete_methods,
     )
-    rounds: int = rounds_option(150, "Gradient steps.")
+    rounds: int = options.rounds(150, "Gradient steps.")
     lr: float | None = option(
         None, "Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
     )
@@ -190,13 +181,13 @@ class Engine(Options, panel="Engine, delays and messages"):
         '"simulated": workers whose time is simulated, their delays and nothing else.',
         autocompletion=_complete_engines,
     )
-    delays: str = delays_option(
+    delays: str = options.delays(
         "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
     )
-    cost: float = cost_option(
+    cost: float = options.cost(
         "Seconds that simulated workers take for one partial gradient. (default: 0, only delays)"
     )
-    seed: int = seed_option("Seed of the data's split, the delays, random codes and networks.")
+    seed: int = options.seed("Seed of the data's split, the delays, random codes and networks.")
     message_dtype: str | None = option(
         None,
         "Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: the data's)",
@@ -247,25 +238,25 @@ class Shown(Options, panel=RESULTS):
         "reach)",
         min=0.0,
     )
-    evaluate_every: int = rounds_option(
+    evaluate_every: int = options.rounds(
         1,
         "Rounds from one to the next whose loss and test error are computed; the last is one of "
         "them.",
     )
-    plot: Path | None = picture_option(
+    plot: Path | None = options.picture(
         "Plot test error or RMSE against time to this file; with codes that wait for some workers "
         "only: also losses, and what is left out, against load; with cada, gcada or methods "
         "compared: loss, communication and computation."
     )
-    timeline: Path | None = timeline_option("run")
+    timeline: Path | None = options.timeline("run")
 
 
 @dataclass(frozen=True)
 class Histories(Output, panel=RESULTS):
     """What is written."""
 
-    json_file: Path | None = json_option("Write the history of every round to this file")
-    csv_file: Path | None = csv_option(
+    json_file: Path | None = options.json("Write the history of every round to this file")
+    csv_file: Path | None = options.csv(
         "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
 
@@ -304,19 +295,9 @@ class Tracking(Options, panel="Precision of gradients"):
     on_error: str = option("warn", 'What to do then: "warn", "raise", or "wait" for more messages.')
 
 
-class _Asked(NamedTuple):
-    """All options."""
-
-    codes: Codes
-    workers: Workers
-    data: Data
-    method: Method
-    engine: Engine
-    faults: Faults
-    shown: Shown
-    output: Histories
-    repeating: Repeating
-    tracking: Tracking
+@dataclass(frozen=True)
+class Asked(Codes, Workers, Data, Method, Engine, Faults, Shown, Histories, Repeating, Tracking):
+    """All of these."""
 
 
 EXAMPLE = (
@@ -327,51 +308,35 @@ EXAMPLE = (
 
 
 @command(TRAINING, epilog=EXAMPLE)
-def train(
-    codes: Codes,
-    workers: Workers,
-    data: Data,
-    method: Method,
-    engine: Engine,
-    faults: Faults,
-    shown: Shown,
-    output: Histories,
-    repeating: Repeating,
-    tracking: Tracking,
-) -> None:
+def train(asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
-    asked = _Asked(codes, workers, data, method, engine, faults, shown, output, repeating, tracking)
     trackers: dict[str, StabilityTracker] = {}
-    with _written_at_last(trackers, tracking.track), _ranks(engine.engine) as serve:
+    with _written_at_last(trackers, asked.track), _ranks(asked.engine) as serve:
         _check_files(asked)
         runs = _runs(asked)
         if all(serve() for _ in runs):  # what follows is for the master
             return
         _check(asked, runs)
-        dataset = _dataset(data, engine.seed)
-        model, trained = _model(data, dataset, runs)
-        target = _target(shown.target, dataset)
-        prepared = _prepared(asked, runs, dataset, trained)
-        _introduce(asked, runs, dataset, model)
+        dataset = _dataset(asked)
+        name, model = _model(asked, dataset, runs)
+        target = _target(asked.target, dataset)
+        prepared = _prepared(asked, runs, dataset, model)
+        _introduce(asked, runs, dataset, name)
         histories = []
         for name, run in prepared.items():
             if run.how.tracker is not None:
                 trackers[name] = run.how.tracker
             histories.append(run.run())
-        approximate = any(each.code.wait is not None for each in runs.values())
-        methods = _differ_in_method(runs)
-        _show(asked, histories, target, methods, approximate)
-        _write(output, histories)
-        if shown.plot is not None:
-            least = _optimum(trained, dataset) if approximate and not methods else None
-            title = f"{dataset.name}; delays {engine.delays.strip()}"
-            _plot(shown.plot, histories, title, methods, approximate, least)
-        if shown.timeline is not None:
-            draw_timelines({_shown(each.name): each for each in histories}, shown.timeline)
-        if shown.plot is not None and tracking.track is not None:
+        _show(asked, runs, histories, target)
+        _write(asked, histories)
+        if asked.plot is not None:
+            _plot(asked, asked.plot, runs, histories, model, dataset)
+        if asked.timeline is not None:
+            draw_timelines({_shown(each.name): each for each in histories}, asked.timeline)
+        if asked.plot is not None and asked.track is not None:
             from .. import plotting
 
-            beside = shown.plot.with_stem(f"{shown.plot.stem}-precision")
+            beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)
             typer.echo(f"plot written to {beside}", err=True)
 
@@ -417,58 +382,56 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
 # ------------------------------------------------------------------------------- what is refused
 
 
-def _check_files(asked: _Asked) -> None:
+def _check_files(asked: Asked) -> None:
     """Raise ValueError unless all that is asked for can be written."""
-    output, shown = asked.output, asked.shown
-    for path in (output.json_file, asked.tracking.track):
+    for path in (asked.json_file, asked.track):
         if path != PRINTED:
             check_files(path)
     # the history of earlier versions may have any name
-    replace(output, json_file=PRINTED if output.json_file == PRINTED else None).check()
-    check_pictures(shown.plot, shown.timeline)
+    replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
+    check_pictures(asked.plot, asked.timeline)
 
 
-def _check(asked: _Asked, runs: Mapping[str, _Run]) -> None:
+def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     """Raise ValueError where options do not go together, as the library does not have them."""
-    shown, output, tracking, method = asked.shown, asked.output, asked.tracking, asked.method
-    named = (shown.plot, shown.timeline, output.json_file, output.csv_file, tracking.track)
+    named = (asked.plot, asked.timeline, asked.json_file, asked.csv_file, asked.track)
     files = [each.resolve() for each in named if each is not None]
     if len(set(files)) < len(files):
         raise ValueError("--plot, --timeline, --json, --csv and --track must name different files")
-    if shown.timeline is not None:
+    if asked.timeline is not None:
         check_drawn(list(runs), "compare fewer")
-    if tracking.measure_every and tracking.track is None:
+    if asked.measure_every and asked.track is None:
         raise ValueError("--measure-every needs --track, a file to write the errors to")
-    if tracking.on_error != "warn" and tracking.max_error is None:
+    if asked.on_error != "warn" and asked.max_error is None:
         raise ValueError("--on-error needs --max-error, the error that is too much")
-    if tracking.on_error not in ("warn", "raise", "wait"):
-        raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {tracking.on_error!r}')
-    if asked.repeating.every is not None and asked.repeating.checkpoint is None:
+    if asked.on_error not in ("warn", "raise", "wait"):
+        raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {asked.on_error!r}')
+    if asked.every is not None and asked.checkpoint is None:
         raise ValueError("--every needs --checkpoint, a folder to keep the run in")
     adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
-    kind = asked.data.model.partition(":")[0]
+    kind = asked.model.partition(":")[0]
     if kind not in ("auto", "softmax", "least-squares", "mlp"):
         raise ValueError(
-            f'--model must be "auto", "softmax", "least-squares" or "mlp", not {asked.data.model!r}'
+            f'--model must be "auto", "softmax", "least-squares" or "mlp", not {asked.model!r}'
         )
-    if _needs_quadratic(runs) and asked.data.model not in ("auto", "least-squares"):
+    if _needs_quadratic(runs) and asked.model not in ("auto", "least-squares"):
         raise ValueError(
             "Lagrange codes decode only gradients that are quadratic in the data: use "
             "--model least-squares"
         )
-    if _is_tracked(tracking) and adaptive:
+    if _is_tracked(asked) and adaptive:
         raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
     for name in adaptive:
         from ..training import check_partial
 
         check_partial(name, runs[name].partial)
-    for text, value in (("--c", method.c), ("--max-age", method.max_age)):
+    for text, value in (("--c", asked.c), ("--max-age", asked.max_age)):
         if value is not None and not adaptive:
             raise ValueError(f"{text} is for the methods cada and gcada")
 
 
-def _is_tracked(tracking: Tracking) -> bool:
-    return tracking.track is not None or tracking.max_error is not None
+def _is_tracked(asked: Asked) -> bool:
+    return asked.track is not None or asked.max_error is not None
 
 
 def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
@@ -476,6 +439,11 @@ def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
     return len({each.method for each in runs.values()}) > 1 or any(
         each.method in ADAPTIVE for each in runs.values()
     )
+
+
+def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
+    """Whether gradients may be approximations."""
+    return any(each.code.wait is not None for each in runs.values())
 
 
 # -------------------------------------------------------------------------------- what is trained
@@ -487,23 +455,18 @@ class _Run(NamedTuple):
     partial: Any
 
 
-def _runs(asked: _Asked) -> dict[str, _Run]:
+def _runs(asked: Asked) -> dict[str, _Run]:
     """What to train with, by name: the main run, then what it is compared with."""
-    n, k, s = asked.workers.workers, asked.workers.partitions, asked.workers.stragglers
-    code, method, groups, seed = (
-        asked.codes.code,
-        asked.method.method,
-        asked.workers.groups,
-        asked.engine.seed,
-    )
-    partials = [each.strip() for each in asked.faults.partial.split(",")]
+    n, k, s, groups = asked.workers, asked.partitions, asked.stragglers, asked.groups
+    code, method, seed = asked.code, asked.method, asked.seed
+    partials = [each.strip() for each in asked.partial.split(",")]
     for each in partials:
         if each not in PARTIALS:
             raise ValueError(
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
     check_one_of("--method", method, METHODS)
-    compare = asked.codes.compare
+    compare = asked.compare
     if compare is None:
         compare = "adam" if method in ADAPTIVE else ""
     others = catalogue.split(compare)
@@ -550,20 +513,20 @@ def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
     return any(each.code.codes_data for each in runs.values())
 
 
-def _dataset(data: Data, seed: int) -> Dataset:
-    from .. import data as datasets
+def _dataset(asked: Asked) -> Dataset:
+    from .. import data
 
-    check_one_of("--task", data.task, datasets.TASKS)
-    task: Any = data.task
-    dataset = datasets.load(data.data, seed=seed, task=task)
-    return dataset.by_label() if data.by_label else dataset
+    check_one_of("--task", asked.task, data.TASKS)
+    task: Any = asked.task
+    dataset = data.load(asked.data, seed=asked.seed, task=task)
+    return dataset.by_label() if asked.by_label else dataset
 
 
-def _model(data: Data, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
+def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
     """The model, and what it is called."""
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
-    text, bias = data.model, data.bias
+    text, bias = asked.model, asked.bias
     if text == "auto":
         squares = _needs_quadratic(runs) or dataset.task == "regression"
         text = "least-squares" if squares else "softmax"
@@ -596,81 +559,80 @@ def _target(target: float | None, dataset: Dataset) -> float | None:
 
 
 def _prepared(
-    asked: _Asked, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
+    asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
 ) -> dict[str, Training]:
     """Runs that can start: what does not suit one of them is refused before any does."""
     from ..stability import StabilityTracker
     from ..training import Training
 
-    method, repeating, tracking = asked.method, asked.repeating, asked.tracking
-    options = _round_options(asked)
-    engine = _engine(asked.engine)
-    earlier = _earlier(repeating.replay, runs)
-    folders = _folders(repeating.checkpoint, runs)
-    action: Any = tracking.on_error
+    how = _round_options(asked)
+    engine = _engine(asked)
+    earlier = _earlier(asked.replay, runs)
+    folders = _folders(asked.checkpoint, runs)
+    action: Any = asked.on_error
     made = {}
     for name, each in runs.items():
         tracker = None
-        if _is_tracked(tracking):
-            tracker = StabilityTracker(tracking.max_error, action, tracking.measure_every)
+        if _is_tracked(asked):
+            tracker = StabilityTracker(asked.max_error, action, asked.measure_every)
         made[name] = Training(
             each.code,
             dataset,
             model=model,
-            optimizer=_optimizer(each, model, dataset, method),
-            rounds=method.rounds,
-            schedule=method.schedule,
-            evaluate_every=asked.shown.evaluate_every,
+            optimizer=_optimizer(each, model, dataset, asked),
+            rounds=asked.rounds,
+            schedule=asked.schedule,
+            evaluate_every=asked.evaluate_every,
             name=name,
             progress=True,
-            batch=asked.data.batch,
-            until=method.loss,
+            batch=asked.batch,
+            until=asked.loss,
             engine=engine,
             checkpoint=folders.get(name),
-            every=10 if repeating.every is None else repeating.every,
-            options=replace(options, partial=each.partial, tracker=tracker),
+            every=10 if asked.every is None else asked.every,
+            options=replace(how, partial=each.partial, tracker=tracker),
             keywords={"survivors": earlier.get(name)},
         )
         made[name].prepare()
-    if repeating.checkpoint is not None and len(runs) > 1:
-        repeating.checkpoint.mkdir(exist_ok=True)
+    if asked.checkpoint is not None and len(runs) > 1:
+        asked.checkpoint.mkdir(exist_ok=True)
     return made
 
 
-def _round_options(asked: _Asked) -> RoundOptions:
+def _round_options(asked: Asked) -> RoundOptions:
     from .. import delays
     from ..engines import RoundOptions
 
     return RoundOptions(
-        delays=delays.parse(asked.engine.delays),
-        seed=asked.engine.seed,
-        message_dtype=asked.engine.message_dtype,
-        patience=asked.faults.patience,
-        verify=asked.faults.verify,
-        ask=asked.faults.ask,
+        delays=delays.parse(asked.delays),
+        seed=asked.seed,
+        message_dtype=asked.message_dtype,
+        patience=asked.patience,
+        verify=asked.verify,
+        ask=asked.ask,
     )
 
 
-def _engine(engine: Engine) -> Any:
+def _engine(asked: Asked) -> Any:
     """What makes the workers."""
-    if not engine.cost:
-        return engine.engine
-    if engine.engine != "simulated":
+    if not asked.cost:
+        return asked.engine
+    if asked.engine != "simulated":
         raise ValueError(
-            f"--cost is for --engine simulated: workers of {engine.engine!r} take the time that "
+            f"--cost is for --engine simulated: workers of {asked.engine!r} take the time that "
             "they take"
         )
     from ..engines import SimulatedCluster
 
-    return bind(SimulatedCluster, cost=engine.cost)
+    return bind(SimulatedCluster, cost=asked.cost)
 
 
-def _optimizer(run: _Run, model: Trained, dataset: Dataset, method: Method) -> Optimizer:
+def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Optimizer:
     from ..data import partition
     from ..models import MLP
     from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
-    X, lr = dataset.X_train, method.lr
+    X, lr = dataset.X_train, asked.lr
     if run.method in ("nesterov", "sgd"):
         rate = model.learning_rate(X) if lr is None else lr
         return Nesterov(rate) if run.method == "nesterov" else SGD(rate)
@@ -679,7 +641,7 @@ def _optimizer(run: _Run, model: Trained, dataset: Dataset, method: Method) -> O
         return adam
     assert isinstance(run.code, Grouped)
     kind = CADA if run.method == "cada" else GCADA
-    given = {"c": method.c, "max_age": method.max_age}
+    given = {"c": asked.c, "max_age": asked.max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
     if not isinstance(model, MLP):  # of which there is no bound
         shards = partition(X, dataset.y_train, run.code.k)
@@ -723,17 +685,16 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
 # ----------------------------------------------------------------------------------- what is told
 
 
-def _introduce(asked: _Asked, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
+def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
     """Say what is about to be trained on what."""
-    engine = asked.engine
     typer.echo(
         f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
-        f"{_labels(dataset)}; model {model}{'' if asked.data.bias else ' without a bias'}; "
-        f"delays {engine.delays.strip()}, seed {engine.seed}",
+        f"{_labels(dataset)}; model {model}{'' if asked.bias else ' without a bias'}; "
+        f"delays {asked.delays.strip()}, seed {asked.seed}",
         err=True,
     )
     few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
-    if few and asked.data.task == "auto":
+    if few and asked.task == "auto":
         typer.echo("if y are numbers to predict, say --task regression", err=True)
     for name, (_, scheme, _) in runs.items():
         typer.echo(
@@ -770,55 +731,53 @@ def _optimum(model: Trained, dataset: Dataset) -> float | None:
 
 
 def _show(
-    asked: _Asked,
-    histories: list[History],
-    target: float | None,
-    methods: bool,
-    approximate: bool,
+    asked: Asked, runs: Mapping[str, _Run], histories: list[History], target: float | None
 ) -> None:
     """Print how runs went, unless their figures are printed."""
     from ..history import equal_error, equal_loss
     from ..progress import comparison_table, loss_table, spending_table
 
-    if asked.output.printed:
+    if asked.printed:
         return
     reached = equal_error(histories) if target is None else target
     Console().print(comparison_table(histories, reached))
-    if methods:
-        loss = asked.method.loss
-        Console().print(spending_table(histories, equal_loss(histories) if loss is None else loss))
-    elif approximate and len(histories) > 1:
+    if _differ_in_method(runs):
+        loss = equal_loss(histories) if asked.loss is None else asked.loss
+        Console().print(spending_table(histories, loss))
+    elif _wait_for_some(runs) and len(histories) > 1:
         Console().print(loss_table(histories))
 
 
-def _write(output: Histories, histories: list[History]) -> None:
+def _write(asked: Asked, histories: list[History]) -> None:
     """Write or print the figures of all rounds."""
     from ..history import round_rows, write_json
 
-    if output.json_file == PRINTED:
+    if asked.json_file == PRINTED:
         typer.echo(json_text([each.to_dict() for each in histories]), nl=False)
-    elif output.json_file is not None:
-        write_json(histories, output.json_file)
-        typer.echo(f"history written to {output.json_file}", err=True)
-    if output.csv_file is not None:
-        replace(output, json_file=None).write(None, list(round_rows(histories)))
+    elif asked.json_file is not None:
+        write_json(histories, asked.json_file)
+        typer.echo(f"history written to {asked.json_file}", err=True)
+    if asked.csv_file is not None:
+        replace(asked, json_file=None).write(None, list(round_rows(histories)))
 
 
 def _plot(
+    asked: Asked,
     path: Path,
+    runs: Mapping[str, _Run],
     histories: list[History],
-    title: str,
-    methods: bool,
-    approximate: bool,
-    least: float | None,
+    model: Trained,
+    dataset: Dataset,
 ) -> None:
     from .. import plotting
 
     named = [replace(each, name=_shown(each.name)) for each in histories]
-    if methods:
+    title = f"{dataset.name}; delays {asked.delays.strip()}"
+    if _differ_in_method(runs):
         draw_panels(plotting.spending_panels(histories, True), path, title)
-    elif approximate:
-        draw_panels(plotting.approximation_panels(named, least), path, title)
+    elif _wait_for_some(runs):
+        panels = plotting.approximation_panels(named, _optimum(model, dataset))
+        draw_panels(panels, path, title)
     else:
         plotting.save_error_curves(named, path)
         typer.echo(f"plot written to {path}", err=True)

@@ -14,8 +14,9 @@ import typer
 
 from ..codes import Code, catalogue
 from ..errors import NotDecodableError
+from . import options
 from .common import PRECISION, Options, command, option
-from .options import Report, codes_argument, explain_codes, rounds_option, seed_option
+from .output import Report, explain_codes
 from .stability import check_scheme, pairs_of, scheme_of
 
 CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
@@ -30,14 +31,14 @@ def _dtype_option() -> Any:
 
 
 def _seed_option() -> Any:
-    return seed_option("Seed of sets, data and random codes.")
+    return options.seed("Seed of sets, data and random codes.")
 
 
 @dataclass(frozen=True)
 class Searched(Options):
     """What is searched for."""
 
-    names: str = codes_argument(
+    names: str = options.codes(
         "Codes, as of fastgc stability; rs@near-exact names a method.", CODES
     )
     sizes: str = _sizes_option("64/16,256/32")
@@ -51,12 +52,12 @@ class Searched(Options):
 class Spared(Options):
     """What there is to be more of."""
 
-    names: str = codes_argument("Codes, as of fastgc worst.", "rs")
+    names: str = options.codes("Codes, as of fastgc worst.", "rs")
     sizes: str = _sizes_option("256/32")
     dtype: str = _dtype_option()
     more: str = option("0,1,2,4,8,16", "Stragglers to tolerate beyond s, or messages to wait for.")
     error: float | None = option(None, "Say what reaches this error, for the worst set found.")
-    sets: int = rounds_option(100, "Random sets, and steps of the search.")
+    sets: int = options.rounds(100, "Random sets, and steps of the search.")
     seed: int = _seed_option()
 
 
