@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial as bind
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,6 @@ from .optimizers.schedules import Schedule
 from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
-    from .coding.format import Format
     from .stability import StabilityTracker, TrackedRound
 
 __all__ = [
@@ -178,28 +177,7 @@ def train(
     As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
     script.
     """
-    own = train.__kwdefaults__ or {}
-    check_names(keywords, [*own, *TrainingKeywords.__annotations__], "train")
-    return Training(
-        code,
-        data,
-        model,
-        optimizer,
-        rounds,
-        theta0,
-        schedule,
-        evaluate_every,
-        name,
-        progress,
-        callback,
-        batch,
-        until,
-        engine,
-        checkpoint,
-        every,
-        options,
-        keywords,
-    ).run()
+    return Training(**locals()).run()  # its fields are the parameters
 
 
 @dataclass(eq=False)
@@ -236,6 +214,8 @@ class Training:
 
     def __post_init__(self) -> None:
         code, optimizer = self.code, self.optimizer
+        own = [each.name for each in fields(self)][2:-1]
+        check_names(self.keywords, [*own, *TrainingKeywords.__annotations__], "train")
         self.rounds = at_least("rounds", self.rounds, 1)
         self.every = at_least("every", self.every, 1)
         if not isinstance(code, Code):
@@ -258,107 +238,90 @@ class Training:
         # where all processes run the same program
         self.serve: Callable[[], bool] | None = getattr(self.start_cluster, "serve", None)
         self.called = self.name or type(code).__name__
-        self._prepared: _Prepared | None = None
+        self.tracker, self.seed = self.how.tracker, self.how.seed
+        self.tracked: TrackedRound | None = None  # of the last round
+        self.elapsed, self.deaths = 0.0, 0  # the latter before this cluster was started
+        self._is_prepared = False
 
-    def prepare(self) -> _Prepared:
-        """Read the data, choose what was left open, and check all of it; at the first call only."""
-        if self._prepared is None:
-            self._prepared = _prepare(self)
-        return self._prepared
+    def prepare(self) -> None:
+        """Read the data, choose what was left open, and check all of it."""
+        code, data = self.code, self.data
+        self.dataset = (
+            data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=self.seed)
+        )
+        self.X, self.y = X, y = self.dataset.X_train, self.dataset.y_train
+        self.learner = _default_model(code, self.dataset) if self.model is None else self.model
+        self.measure = measure_of(self.learner, self.dataset)
+        if code.codes_data and not getattr(self.learner, "quadratic", False):
+            raise ValueError(
+                f"{type(code).__name__} decodes only gradients that are quadratic in the data: "
+                "train LeastSquares or LinearRegression with it, not "
+                f"{type(self.learner).__name__}"
+            )
+        self.batches = None
+        if self.batch is not None:
+            check_batch(code, self.batch, len(X))
+            self.batches = datasets.MiniBatches(self.batch, self.seed)
+        given = self.optimizer
+        self.method = default_optimizer(self.learner, X) if given is None else given
+        self.rate = None
+        if self.schedule is not None:
+            self.rate = _Rate(self.method, self.schedule, self.rounds)
+        self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
+        self.form = code.format(self.learner.size, X.dtype, self.how.message_dtype)
+        datasets.partition(X, y, code.k)  # raises where there are too few samples
+        self._is_prepared = True
 
     def run(self) -> History:
-        """Train."""
+        """Train, and end what was started."""
+        about = described(self.how.delays), self.seed
         if self.serve is not None and self.serve():
             # without the data, of which the master sends what is needed
             named = getattr(self.data, "name", str(self.data))
-            about = described(self.how.delays), self.how.seed
             return History(self.called, repr(self.code), named, *about)
-        return _Run(self, self.prepare()).train()
-
-
-class _Prepared(NamedTuple):
-    """What a run trains: its data, and what was chosen for them where nothing was said."""
-
-    dataset: datasets.Dataset
-    model: Model
-    optimizer: Optimizer
-    measure: str
-    batches: datasets.MiniBatches | None
-    rate: _Rate | None
-    start: NDArray[np.floating[Any]]  # parameters
-    form: Format
-
-
-def _prepare(asked: Training) -> _Prepared:
-    code, how = asked.code, asked.how
-    given = asked.data
-    dataset = given if isinstance(given, datasets.Dataset) else datasets.load(given, seed=how.seed)
-    X = dataset.X_train
-    model = _default_model(code, dataset) if asked.model is None else asked.model
-    measure = measure_of(model, dataset)
-    if code.codes_data and not getattr(model, "quadratic", False):
-        raise ValueError(
-            f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
-            f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
-        )
-    batches = None
-    if asked.batch is not None:
-        check_batch(code, asked.batch, len(X))
-        batches = datasets.MiniBatches(asked.batch, how.seed)
-    optimizer = default_optimizer(model, X) if asked.optimizer is None else asked.optimizer
-    rate = None if asked.schedule is None else _Rate(optimizer, asked.schedule, asked.rounds)
-    start = start_of(model, asked.theta0, X.dtype, how.seed)
-    form = code.format(model.size, X.dtype, how.message_dtype)
-    datasets.partition(X, dataset.y_train, code.k)  # raises where there are too few samples
-    return _Prepared(dataset, model, optimizer, measure, batches, rate, start, form)
-
-
-class _Run:
-    """A run of training from its first round, or a checkpoint, to its last one."""
-
-    def __init__(self, asked: Training, found: _Prepared) -> None:
-        self.asked, self.found = asked, found
-        self.tracker = asked.how.tracker
-        code, dataset, model = asked.code, found.dataset, found.model
-        self.X, self.y = dataset.X_train, dataset.y_train
-        self.whole = prepared(model, self.X, self.y)
+        if not self._is_prepared:
+            self.prepare()
+        code = self.code
+        self.whole = prepared(self.learner, self.X, self.y)
         self.shards = code.encode_data(*self.whole)
-        found.optimizer.reset(found.start)
-        self.gradient = np.empty(model.size, dtype=self.X.dtype)
+        self.method.reset(self.start)
+        self.gradient = np.empty(self.learner.size, dtype=self.X.dtype)
         self.history = History(
-            asked.called,
+            self.called,
             repr(code),
-            dataset.name,
-            described(asked.how.delays),
-            asked.how.seed,
-            measure=found.measure,
+            self.dataset.name,
+            *about,
+            measure=self.measure,
             message_counts=tuple(code.message_counts),
             load=float(np.mean(code.loads)) * code.n / code.k,
         )
-        held = [len(shard[0]) if asked.batch is None else asked.batch for shard in self.shards]
+        held = [len(shard[0]) if self.batch is None else self.batch for shard in self.shards]
         self.samples = [sum(held[j] for j in code.partitions(i)) for i in range(code.n)]
-        self.elapsed, self.deaths = 0.0, 0  # the latter before this cluster was started
-        self.tracked: TrackedRound | None = None  # of the last round
+        self._train()
+        self.history.theta = self.method.theta.copy()
+        last = self.history.rounds[-1]
+        if not last.evaluated:  # of a run that was ended there, and was to go on
+            self.history.rounds[-1] = self._evaluated(last)
+        return self.history
 
-    def train(self) -> History:
-        """Train, and end what was started."""
-        asked, rate, history = self.asked, self.found.rate, self.history
-        rounds, until = asked.rounds, asked.until
+    def _train(self) -> None:
+        """Train from the first round, or a checkpoint, to the last one."""
+        rounds, until, history = self.rounds, self.until, self.history
         with ExitStack() as stack:
-            if rate is not None:
-                stack.callback(rate.reset)
-            kept = None if asked.checkpoint is None else self._resumed(stack, asked.checkpoint)
+            if self.rate is not None:
+                stack.callback(self.rate.reset)
+            kept = None if self.checkpoint is None else self._resumed(stack, self.checkpoint)
             done = len(history.rounds)
             over = until is not None and any(record.loss <= until for record in history.rounds)
             first = rounds + 1 if over else done + 1
             show: Callable[[Record], object] = _ignore
-            if asked.progress and first <= rounds:
+            if self.progress and first <= rounds:
                 from .progress import training_bar
 
-                about = (asked.called, rounds, asked.code.n, done, self.found.measure)
+                about = (self.called, rounds, self.code.n, done, self.measure)
                 show = stack.enter_context(training_bar(*about))
-            if first > rounds and asked.serve is None:
-                return self._ended()
+            if first > rounds and self.serve is None:
+                return
             # even without a round to come: other processes would wait for a cluster
             cluster = stack.enter_context(self._cluster(done))
             step = self._steps(cluster)
@@ -367,56 +330,53 @@ class _Run:
             for number in range(first, rounds + 1):
                 record = self._round(cluster, step, number)
                 show(record)
-                if asked.callback is not None:
-                    asked.callback(record)
+                if self.callback is not None:
+                    self.callback(record)
                 over = until is not None and record.loss <= until
                 if kept is not None:
                     kept.add([asdict(record), self.tracked])
-                    if over or number == rounds or number % asked.every == 0:
-                        kept.save(_state(self.found.optimizer))
+                    if over or number == rounds or number % self.every == 0:
+                        kept.save(_state(self.method))
                 if over:
                     break
-        return self._ended()
 
     def _cluster(self, first_round: int = 0) -> Cluster:
         """Start the workers."""
-        asked, model = self.asked, self.found.model
-        how = replace(asked.how, first_round=first_round, batch=self.found.batches)
-        return asked.start_cluster(
-            asked.code,
+        how = replace(self.how, first_round=first_round, batch=self.batches)
+        return self.start_cluster(
+            self.code,
             self.shards,
-            model.partial_gradient,
-            model.size,
+            self.learner.partial_gradient,
+            self.learner.size,
             dtype=self.X.dtype,
             **how.given(),
         )
 
     def _resumed(self, stack: ExitStack, folder: str | os.PathLike[str]) -> Checkpoint:
         """The folder that the run is kept in; the run goes on from what it holds."""
-        asked, found = self.asked, self.found
         what: dict[str, Any] = {
-            "batch": asked.batch,
-            "messages": found.form.message_dtype,
+            "batch": self.batch,
+            "messages": self.form.message_dtype,
             "tracked": self.tracker is not None,
         }
-        if asked.theta0 is not None:  # else said by the model and the seed
-            what["start"] = f"digest {digest([found.start])}"
-        if found.rate is not None:
-            what["schedule"] = found.rate.schedule
-        how = asked.how.delays, asked.how.seed
-        this = describe(asked.code, found.model, found.optimizer, found.dataset, *how, **what)
+        if self.theta0 is not None:  # else said by the model and the seed
+            what["start"] = f"digest {digest([self.start])}"
+        if self.rate is not None:
+            what["schedule"] = self.rate.schedule
+        how = self.how.delays, self.seed
+        this = describe(self.code, self.learner, self.method, self.dataset, *how, **what)
         try:
             kept = stack.enter_context(Checkpoint(folder, this))
-            _resume(kept, asked.rounds, self.history, found.optimizer, self.tracker)
+            _resume(kept, self.rounds, self.history, self.method, self.tracker)
         except BaseException:
-            if asked.serve is not None:  # other processes wait for a cluster, and its end
+            if self.serve is not None:  # other processes wait for a cluster, and its end
                 self._cluster().close()
             raise
         return kept
 
     def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
         """What writes the next gradient, and says how the round went and who was to compute."""
-        code, optimizer, form = self.asked.code, self.found.optimizer, self.found.form
+        code, optimizer, form = self.code, self.method, self.form
         if not isinstance(optimizer, GCADA):
             return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
         assert isinstance(code, Grouped)
@@ -424,7 +384,7 @@ class _Run:
             self.gradient.size,
             form.gradient_dtype,
             form.message_dtype,
-            verify=self.asked.how.verify,
+            verify=self.how.verify,
         )
         same = form.gradient_dtype == self.gradient.dtype
         decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)
@@ -437,10 +397,9 @@ class _Run:
         number: int,
     ) -> Record:
         """One round, which the history has then."""
-        asked, model = self.asked, self.found.model
-        tracker, rate = self.tracker, self.found.rate
-        if rate is not None:
-            rate.set(number - 1)
+        tracker = self.tracker
+        if self.rate is not None:
+            self.rate.set(number - 1)
         began = cluster.clock()
         known = 0 if tracker is None else len(tracker.rounds)
         report, workers = step()
@@ -454,31 +413,29 @@ class _Run:
             began += cluster.clock() - paused
         self._update()
         self.elapsed += cluster.clock() - began
-        if number == 1 and asked.theta0 is None and not hasattr(model, "initial"):
-            _warn_of_saddle(model, self.gradient, self.shards[0], asked.how.seed)
+        if number == 1 and self.theta0 is None and not hasattr(self.learner, "initial"):
+            _warn_of_saddle(self.learner, self.gradient, self.shards[0], self.seed)
         record = self._record(number, report, workers)
-        if number == asked.rounds or number % asked.evaluate_every == 0:
+        if number == self.rounds or number % self.evaluate_every == 0:
             record = self._evaluated(record)
         self.history.rounds.append(record)
         return record
 
     def _measure(self, tracker: StabilityTracker, round: int) -> None:
         """Compare the gradient with all partial gradients, computed here."""
-        batches, model = self.found.batches, self.found.model
-        drawn = None if batches is None else bind(batches, round=round)
-        point = self.found.optimizer.point
+        drawn = None if self.batches is None else bind(self.batches, round=round)
+        point = self.method.point
         tracker.measure(
-            self.gradient, _partials(model, point, self.whole, self.asked.code.k, round, drawn)
+            self.gradient, _partials(self.learner, point, self.whole, self.code.k, round, drawn)
         )
         self.tracked = tracker.rounds[-1]
 
     def _update(self) -> None:
         """Make the gradient that of the mean loss, and step along it."""
-        batch, code, optimizer = self.asked.batch, self.asked.code, self.found.optimizer
-        gradient, X = self.gradient, self.X
-        if batch is not None:
-            gradient *= len(X) / (batch * code.k)
-        add_regularisation = getattr(self.found.model, "add_regularisation", None)
+        gradient, X, optimizer = self.gradient, self.X, self.method
+        if self.batch is not None:
+            gradient *= len(X) / (self.batch * self.code.k)
+        add_regularisation = getattr(self.learner, "add_regularisation", None)
         if add_regularisation is not None:
             add_regularisation(optimizer.point, gradient)
         gradient /= len(X)
@@ -507,26 +464,19 @@ class _Run:
             corrupt=report.corrupt,
             verified=report.verified,
             evaluated=False,
-            selected=() if len(asked) == self.asked.code.n else tuple(asked),
+            selected=() if len(asked) == self.code.n else tuple(asked),
             asks=report.asks,
             computed=report.computed,
         )
 
     def _evaluated(self, record: Record) -> Record:
-        model, dataset, theta = self.found.model, self.found.dataset, self.found.optimizer.theta
+        model, dataset, theta = self.learner, self.dataset, self.method.theta
         return replace(
             record,
             loss=model.loss(theta, self.X, self.y),
             test_error=model.error(theta, dataset.X_test, dataset.y_test),
             evaluated=True,
         )
-
-    def _ended(self) -> History:
-        history = self.history
-        history.theta = self.found.optimizer.theta.copy()
-        if not history.rounds[-1].evaluated:  # of a run that was ended there, and was to go on
-            history.rounds[-1] = self._evaluated(history.rounds[-1])
-        return history
 
 
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
@@ -167,13 +167,11 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
     panel = group.panel or panel
     for base in filter(_declares, group.__bases__):
         yield from _parameters(base, panel)
-    if is_dataclass(group) and "__dataclass_fields__" in vars(group):
-        for each in fields(group):
-            if each.name in group.__annotations__:
-                told = copy(each.metadata["told"])
-                told.rich_help_panel = panel
-                kind = hints[each.name]
-                yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=told, annotation=kind)
+    declared = vars(group).get("__dataclass_fields__", {})
+    for name in filter(declared.__contains__, group.__annotations__):
+        told = copy(declared[name].metadata["told"])
+        told.rich_help_panel = panel
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
 class _Command(TyperCommand):
