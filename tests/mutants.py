@@ -1853,7 +1853,7 @@ MUTANTS = [
     ),
     M("boolean1", "codes", "return np.flatnonzero(array)", "return np.flatnonzero(~array)"),
     M("boolean2", "codes", "if array.size != count:", "if array.size > count:"),
-    M("halbawi1", "reproduce", "sums *= scale", "pass", "clocked"),
+    M("halbawi1", "reproduce", "sums *= scale", "pass", "halbawi"),
     M("halbawi2", "reproduce", "    lowest += [min(errors)", "    [min(errors)", "halbawi"),
     M(
         "halbawi3",
