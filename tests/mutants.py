@@ -479,8 +479,8 @@ MUTANTS = [
     M(
         "c61",
         "memory",
-        "rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 0);\n    free(work);",
-        "rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 0);",
+        "rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);\n    free(work);",
+        "rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);",
     ),
     # ------------------------------------------------------------------ kernels in Numba
     M(

@@ -23,7 +23,19 @@ def _fault(survivors: NDArray[np.int64], messages: int) -> Status:
 def bind_cells(
     plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_cells`."""
+    """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
+    or what the plan multiplies by, for the first message of each cell, and 0 for others. Its status
+    may be `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, and `out` means nothing
+    then. Pointers are taken once, here.
+
+    Parameters
+    ----------
+    plan : CellsPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
 
     def fill(f: int) -> int:
         if fault := _fault(survivors[:f], plan.cell.size):
@@ -62,7 +74,18 @@ def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | 
 def bind_tiling(
     plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_tiling`."""
+    """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` as of `bind_cells`. It writes 1 for the fewest
+    messages that add up to the whole; where none do, 1 and -1 for the fewest that do if some are
+    subtracted; and 0 for others. Of equally few it takes those found first, in breadth, by number.
+
+    Parameters
+    ----------
+    plan : TilingPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
 
     def fill(f: int) -> int:
         if fault := _fault(survivors[:f], plan.messages):
