@@ -205,7 +205,12 @@ MUTANTS = [
     ),
     M("draw6", "completion", "(x < y) == s.serial ? y : x", "x < y ? x : y"),
     M("draw7", "completion", "which[next] ^= other ^ e;", "which[next] ^= other;"),
-    M("draw8", "completion", "if (ready > r->limit) {", "if (ready > 2 * r->limit) {"),
+    M(
+        "draw8",
+        "completion",
+        "if (ready > r->messages.limit) {",
+        "if (ready > 2 * r->messages.limit) {",
+    ),
     M(
         "draw5",
         "completion",
@@ -226,17 +231,9 @@ MUTANTS = [
     M(
         "draw16",
         "draws simulation",
-        "some.given = it->delays->given ? it->delays->given + at * r->plan->workers : NULL;",
-        "some.given = it->delays->given;",
+        "delays.part(lo, hi).draw(first + lo",
+        "delays.part(0, hi - lo).draw(first + lo",
     ),
-    # sieved rounds: bounds, what is outside of them, ranks, and whose loads are whose
-    M("sieve1", "draws", "low * (1 - 0x1p-36)", "low * (1 + 0x1p-30)", "csrc"),
-    M("sieve2", "draws", "high * (1 + 0x1p-36)", "high * (1 - 0x1p-30)", "csrc"),
-    M("sieve3", "draws", "if (ready[t] < usual[0] || ", "if (", "csrc"),
-    M("sieve4", "draws", " || ready[t] > usual[1])", ")", "csrc"),
-    M("sieve5", "draws", "came & r->plan->loads[worker[j]]", "came & r->plan->loads[j]", "csrc"),
-    M("sieve6", "draws", "largest ? most : least, largest,", "largest ? most : least, 0,", "csrc"),
-    M("sieve7", "draws", "ALL_BITS(b < at) & ALL_BITS(b + w > at)", "ALL_BITS(b < at)", "csrc"),
     # ------------------------------------------------------------------ C: decoding vectors
     M("c28", "kernels", "exponent[i] += e;", "exponent[i] = e;"),
     M(
@@ -466,8 +463,8 @@ MUTANTS = [
     M(
         "cells2",
         "simulation",
-        "b = earlier(b, load(r->arrival + j + LANES));",
-        "b = earlier(b, load(r->arrival + j));",
+        "b = earlier(b, load(r->messages.arrival + j + LANES));",
+        "b = earlier(b, load(r->messages.arrival + j));",
     ),
     M(
         "c60",
@@ -479,8 +476,8 @@ MUTANTS = [
     M(
         "c61",
         "memory",
-        "rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);\n    free(work);",
-        "rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);",
+        "out, out_ndim == 1, l, 0);\n    free(work);",
+        "out, out_ndim == 1, l, 0);",
     ),
     # ------------------------------------------------------------------ kernels in Numba
     M(
@@ -689,8 +686,8 @@ MUTANTS = [
     M(
         "stab5",
         "stability",
-        "for value, _, lost in known if s else []:",
-        "for value, _, lost in []:",
+        "for start in known if s else []:",
+        "for start in []:",
     ),
     M(
         "stab6",
@@ -765,8 +762,8 @@ MUTANTS = [
     M(
         "sim4",
         "simulation",
-        "done = np.floor(self._loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)",
-        "done = np.floor(self._loads * np.clip(part, 0, 1))",
+        "np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)",
+        "np.floor(loads * np.clip(part, 0, 1))",
     ),
     M(
         "sim5",
@@ -1828,8 +1825,8 @@ MUTANTS = [
     M(
         "plan7",
         "plan",
-        "receive=8 * p * code.message_weight / bandwidth,",
-        "receive=p / bandwidth,",
+        "receive = 8 * self.p * code.message_weight / self.bandwidth",
+        "receive = self.p / self.bandwidth",
     ),
     M("plan8", "plan", "best.setdefault(choice.name, choice)", "best[choice.name] = choice"),
     M(
@@ -2020,8 +2017,8 @@ MUTANTS = [
     M(
         "gate7",
         "lagrange simulation",
-        'elif method == "auto" and code.waits:',
-        "elif code.waits and False:",
+        'if method == "auto" and code.waits:',
+        "if code.waits and False:",
     ),
     M(
         "gate8",

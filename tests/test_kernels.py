@@ -935,8 +935,7 @@ def test_backends_take_what_the_oracle_takes(name):
         assert [(each.name, each.kind) for each in own] == [
             (each.name, each.kind) for each in oracle
         ]
-        if backend == "c" or name not in ("completion", "draw"):
-            assert [each.default for each in own] == [each.default for each in oracle]
+        assert [each.default for each in own] == [each.default for each in oracle]
 
 
 def test_kernels_are_those_of_the_backend_in_use():

@@ -23,8 +23,6 @@ from . import choice, threads
 from . import numpy as plain
 from .arrivals import Arrivals, Enough
 from .choice import backend, backends, kernel, use_backend
-from .completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
-from .cover import CellsPlan, TilingPlan, tiling_plan
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -37,25 +35,24 @@ from .cyclic import (
     Where,
     cyclic_stream,
 )
-from .delays import DelayPlan
-from .edges import EdgesPlan
-from .facade import completion as completion
-from .facade import draw as draw
-from .facade import simulate as simulate
 from .fourier import Fourier, bind_fourier, fourier_rebuild
 from .near_exact import locator_pairs, near_exact, near_exact_pairs
+from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
+from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
+from .numpy.delays import DelayPlan
+from .numpy.edges import EdgesPlan
 from .rings import Rings
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
 from .shifts import Shifts, shortest
 from .whitened import whitened
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
-    from .numpy import *  # type: ignore[assignment]  # noqa: F403
+    from .numpy import *  # noqa: F403
 
 _KERNELS = {
     name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
 }
-globals().update(_KERNELS | {each.__name__: each for each in (completion, draw, simulate)})
+globals().update(_KERNELS)
 
 __all__ = [
     "BLOCKS",

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..cover import CellsPlan, TilingPlan
-from ..edges import EdgesPlan
+from ..numpy.cover import CellsPlan, TilingPlan
+from ..numpy.edges import EdgesPlan
 from .structs import struct_of
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cover import CellsPlan, TilingPlan
 from ..cyclic import Status
+from ..numpy.cover import CellsPlan, TilingPlan
 from .njit import njit
 
 __all__ = ["bind_cells", "bind_tiling"]

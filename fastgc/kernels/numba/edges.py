@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..edges import SHORT, STEPS, EdgesPlan
+from ..numpy.edges import SHORT, STEPS, EdgesPlan
 from .cover import places
 from .njit import njit
 
