@@ -597,10 +597,8 @@ def _completion(rule, receive, interrupted):
 
     def run(arguments):
         late = arguments["late"].copy()
-        done = kernels.completion(
-            **arguments | {"late": late}, receive=receive, overhead=0.01, interrupted=interrupted
-        )
-        return done, late
+        plan, how = arguments["plan"], (receive, 0.01, interrupted)
+        return plan.complete(arguments["delay"], arguments["work"], late, *how), late
 
     def truth(arguments):
         return completion_truth(

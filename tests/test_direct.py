@@ -1,5 +1,6 @@
 """Calls that go straight to a kernel: they give and refuse what those do that look closely."""
 
+import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -235,7 +236,8 @@ FORMS = {
 def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
     """After calls that prepared all, for arrays like these but for what is strange about them."""
     if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
-        monkeypatch.setattr("fastgc.kernels.c.apart._KNOWN_LAYOUT", False)
+        combine = importlib.import_module("fastgc.kernels.c.combine")  # not the function
+        monkeypatch.setattr(combine, "_KNOWN_LAYOUT", False)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
     outs = {

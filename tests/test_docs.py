@@ -202,7 +202,15 @@ def shown():
         for line in path.read_text(encoding="utf-8").splitlines():
             if found := re.match(r"\.\. (?:currentmodule|automodule):: ([\w.]+)", line):
                 module = found[1]
-            names = line == ".. names::" or (names and (not line or line.startswith(" ")))
+            if line.startswith(".. names:: "):
+                for file in line.split()[2:]:
+                    inner = importlib.import_module(f"{module}.{file}")
+                    yield from (
+                        (module, name)
+                        for name in inner.__all__
+                        if hasattr(public(module.removeprefix("fastgc.")), name)
+                    )
+            names = line.startswith(".. names::") or (names and (not line or line.startswith(" ")))
             if names and re.fullmatch(r"   [\w.]+", line):
                 yield module, line.strip()
 

@@ -82,7 +82,7 @@ def test_numbers_and_times(n, at_each_level):
             # exponents of up to 36 are rounded, too
             bound = 1e-14 if plan.power.any() else 1e-15
             for _ in at_each_level():
-                for found, true in zip(kernels.draw(plan, first, rounds), expected, strict=True):
+                for found, true in zip(plan.draw(first, rounds), expected, strict=True):
                     np.testing.assert_allclose(found, true, rtol=bound)
 
 
@@ -96,7 +96,7 @@ def test_the_ends_of_the_range(number, at_each_level):
         plan = plan_of(1, key_of(number), power=power)
         true = truth(plan, 0, 1)[0]
         for _ in at_each_level():
-            found = kernels.draw(plan, 0, 1)[0]
+            found = plan.draw(0, 1)[0]
             np.testing.assert_allclose(found, true, rtol=1e-15 * (1 + 40 * power))
             assert np.isfinite(found).all()
             assert (found > 0).all()
@@ -105,24 +105,24 @@ def test_the_ends_of_the_range(number, at_each_level):
 def test_every_cut_gives_the_same():
     for n in (1, 5, 700):
         plan = plan_of(n, power=np.linspace(0, 1, n))
-        whole = np.stack(kernels.draw(plan, 2, 9))
+        whole = np.stack(plan.draw(2, 9))
         for cut in range(1, 9):
-            parts = kernels.draw(plan, 2, cut), kernels.draw(plan, 2 + cut, 9 - cut)
+            parts = plan.draw(2, cut), plan.draw(2 + cut, 9 - cut)
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
 
 
 def test_backends_round_alike(at_each_level):
     plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
     with fastgc.use_backend("numpy"):
-        expected = kernels.draw(plan, 1, 40)
+        expected = plan.draw(1, 40)
     for _ in at_each_level():
-        np.testing.assert_array_equal(kernels.draw(plan, 1, 40), expected)
+        np.testing.assert_array_equal(plan.draw(1, 40), expected)
 
 
 def test_given_delays_are_only_drawn_apart():
     given = np.random.default_rng(0).random((6, 9))
     plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
-    wait, whole = kernels.draw(plan, 4, 6)
+    wait, whole = plan.draw(4, 6)
     apart = wait / given
     np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
     assert (apart >= 1 - 2.0**-52).all()
@@ -144,7 +144,7 @@ def test_laws(model):
     law = law_of(model, 8)
     for key in (1, 2):
         plan = kernels.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
-        wait = kernels.draw(plan, 0, much(5000, 2000))[0]
+        wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # neither workers of a round nor rounds of a worker know of each other
         u = model.cdf(wait)

@@ -1,5 +1,6 @@
 """Kernels against the truth, under every backend, thread count and SIMD level."""
 
+import inspect
 import platform
 import re
 import subprocess
@@ -920,3 +921,52 @@ def test_steps_from_compiled_code():
             np.testing.assert_allclose(theta, method.theta, rtol=1e3 * UNIT[dtype])
         np.testing.assert_allclose(total, 2 * found[0], atol=8 * UNIT[dtype])
         assert distance == moved == pytest.approx(np.sum((start - found[0]) ** 2.0))
+
+
+# Written with others, for backends that have none of their own.
+MADE_OF_OTHERS = {name for name in kernels._KERNELS if name.startswith("bind_")} & {
+    *kernels.numpy.bound.__all__
+}
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("name", sorted(kernels._KERNELS))
+def test_backends_take_what_the_oracle_takes(name):
+    """The NumPy function is the contract: the others have its parameters, and its defaults."""
+    oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
+    for backend in kernels.backends():
+        own = getattr(getattr(kernels, backend), name, None)
+        if own is None:
+            assert name in MADE_OF_OTHERS
+            continue
+        own = inspect.signature(getattr(own, "py_func", own)).parameters.values()
+        assert [(each.name, each.kind) for each in own] == [
+            (each.name, each.kind) for each in oracle
+        ]
+        assert [each.default for each in own] == [each.default for each in oracle]
+
+
+def test_kernels_are_those_of_the_backend_in_use():
+    names = [name for name in kernels._KERNELS if hasattr(kernels.choice.active, name)]
+    for name in names:
+        assert kernels.choice.own(getattr(kernels.numpy, name)) is getattr(
+            kernels.choice.active, name
+        )
+        assert inspect.signature(kernels._KERNELS[name]) == inspect.signature(
+            getattr(kernels.numpy, name)
+        )
+
+
+@pytest.mark.any_backend
+def test_a_kernel_in_c_takes_known_parameters():
+    calls = pytest.importorskip("fastgc.kernels.c.calls")
+
+    def ridge(circle: np.ndarray, out: np.ndarray) -> None:
+        """C wants `turns`, too."""
+
+    def nothing() -> None:
+        """There is none such in C."""
+
+    with pytest.raises(TypeError, match="nothing is known of C's parameter turns"):
+        calls.made(ridge)
+    assert calls.made(nothing) is None

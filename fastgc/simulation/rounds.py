@@ -107,7 +107,7 @@ class Kernel(Simulator):
             if left > 0:  # who is not interrupted is late for the next round
                 step = min(step, left) if how.interrupted else 1
             hi = min(lo + step, rounds)
-            wait, work = kernels.draw(delays.part(lo, hi), first + lo, hi - lo)
+            wait, work = delays.part(lo, hi).draw(first + lo, hi - lo)
             begin, done = late + wait if left > 0 else wait, out.part(lo, hi)
             kernels.completion(rule, wait, work, late, *how, done)
             if left > 0 and self._judge is not None:
@@ -129,7 +129,7 @@ class OneByOne(Simulator):
         self, delays: kernels.DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rows = []
-        for wait, work in zip(*kernels.draw(delays, first, rounds), strict=True):
+        for wait, work in zip(*delays.draw(first, rounds), strict=True):
             seen, senders, done = self._one(wait, work, late, how)
             rows.append((seen.time, seen.received.size, senders, done))
             if self._watch is not None:
@@ -274,7 +274,7 @@ class OnRequest(Simulator):
     def __call__(  # noqa: D102
         self, delays: kernels.DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
-        wait, work = kernels.draw(delays, first, rounds)
+        wait, work = delays.draw(first, rounds)
         # Who is late depends on the round before, if workers finish what they are at.
         step = max(1, _AT_ONCE // self._sender.size) if how.interrupted else 1
         parts = []
