@@ -25,7 +25,13 @@ pytestmark = pytest.mark.every_backend
 LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
 NODES = [k for k in KERNELS if k.name.startswith(("vandermonde", "lagrange"))]
 BASES = {k.name: k for k in NODES if "basis" in k.name}
-VECTORS = [k for k in KERNELS if k not in LONG + NODES]
+VECTORS = [k for k in KERNELS if k not in LONG + NODES and not k.bound]
+BOUNDED = [
+    pytest.param(kernel, dtype, id=f"{kernel.name}-{np.dtype(dtype).name}")
+    for kernel in KERNELS
+    if kernel.bound
+    for dtype in kernel.dtypes
+]
 SIZES = [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1025, 4097, 16385, *much([1023, 16383, 40001], [])]
 UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # of sums
 LONG_OF_EACH_DTYPE = [
@@ -191,6 +197,22 @@ def test_nodes(kernel, at_each_level):
                 np.testing.assert_array_equal(arguments[name], value)
 
 
+@pytest.mark.parametrize(("kernel", "dtype"), BOUNDED)
+def test_what_a_kernel_is_bound_to(kernel, dtype, at_each_level):
+    rng = np.random.default_rng(11)
+    for size in SIZES:
+        for count in (1, 2, 5):
+            arguments = kernel.make(rng, size, count, dtype)
+            before, truth = frozen(arguments), kernel.truth(arguments)
+            for _ in at_each_level():
+                result = kernel.run(arguments)
+                with np.errstate(invalid="ignore"):  # Inf less Inf
+                    near = np.abs(result - truth) <= kernel.bound(arguments)
+                assert (near | (result == truth) | (np.isnan(result) & np.isnan(truth))).all()
+            for name, value in before.items():
+                np.testing.assert_array_equal(arguments[name], value)
+
+
 def exact_square_distance(x, y):
     return float(np.sum((x.astype(WIDE) - y.astype(WIDE)) ** 2))
 
@@ -215,17 +237,6 @@ def test_steps(kernel, moving, dtype, at_each_level):
             assert abs(moved - exact) <= (rough + (size + 4) * 2.0**-53) * exact
         for name, value in before.items():
             np.testing.assert_array_equal(arguments[name], value)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_square_distance(dtype, at_each_level):
-    rng = np.random.default_rng(9)
-    for size in SIZES:
-        x, y = rng.standard_normal((2, size + 1)).astype(dtype)[:, 1:]
-        exact = exact_square_distance(x, y)
-        for _ in at_each_level():
-            assert abs(kernels.square_distance(x, y) - exact) <= (size + 4) * 2.0**-53 * exact
-            assert kernels.square_distance(x, x) == 0
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])

@@ -61,6 +61,7 @@ def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
         return None
     returned, parameters = declared[f"{name}_{next(iter(kinds.values()))}" if kinds else name]
     first = parameters[0][2]
+    taken = ", ".join(oracle.__code__.co_varnames[: oracle.__code__.co_argcount])
     scope: dict[str, Any] = {"from_buffer": ffi.from_buffer, "NULL": ffi.NULL}
     scope |= {f"{type_}_": ffi.typeof(f"{type_}[]") for type_, star, _ in parameters if star}
     if kinds:
@@ -69,7 +70,11 @@ def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
             real = declared[f"{name}_{kind}"][1][0][0]
             by_dtype[char] = getattr(lib, f"fgc_{name}_{kind}"), ffi.typeof(f"{real}[]")
         scope["by_dtype"] = by_dtype
-        lines = [f"function, {parameters[0][0]}_ = by_dtype[{first}.dtype.char]"]
+        scope["oracle"] = oracle
+        lines = [
+            f"try: function, {parameters[0][0]}_ = by_dtype[{first}.dtype.char]",
+            f"except KeyError: return oracle({taken})",
+        ]
     else:
         scope["function"] = getattr(lib, f"fgc_{name}")
         lines = []
@@ -86,8 +91,6 @@ def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
             "if status == no_memory: raise MemoryError",
             "return not status",
         ]
-    code = oracle.__code__
-    taken = ", ".join(code.co_varnames[: code.co_argcount])
     exec(f"def {name}({taken}):\n    " + "\n    ".join(lines), scope)
     made: Callable[..., Any] = scope[name]
     made.__defaults__, made.__doc__ = oracle.__defaults__, oracle.__doc__

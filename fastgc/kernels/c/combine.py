@@ -25,7 +25,7 @@ from ..rows import (
     extent_of_pairs,
     kind_of,
 )
-from .structs import struct_of
+from .structs import pointed_to, struct_of
 
 __all__ = [
     "bind_add",
@@ -35,27 +35,23 @@ __all__ = [
     "bind_square_sum",
     "combine",
     "combine_pairs",
-    "square_sum",
 ]
 
-_combine = {
-    "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
-    "double": ("double[]", lib.fgc_combine_double, lib.fgc_combine_chosen_double),
-    "half": ("float[]", lib.fgc_combine_half, lib.fgc_combine_chosen_half),
-    "bfloat": ("float[]", lib.fgc_combine_bfloat, lib.fgc_combine_chosen_bfloat),
-}
-_encode = {
-    "float": ("float[]", lib.fgc_encode_float),
-    "double": ("double[]", lib.fgc_encode_double),
-    "half": ("float[]", lib.fgc_encode_half),
-    "bfloat": ("float[]", lib.fgc_encode_bfloat),
-}
-_square_sum = {
-    "float": ("float[]", lib.fgc_square_sum_float),
-    "double": ("double[]", lib.fgc_square_sum_double),
-    "half": ("uint16_t[]", lib.fgc_square_sum_half),
-    "bfloat": ("uint16_t[]", lib.fgc_square_sum_bfloat),
-}
+# What is written, by the kind of rows.
+_WRITTEN = {"float": "float[]", "double": "double[]", "half": "float[]", "bfloat": "float[]"}
+
+
+def _functions(*names: str) -> dict[str, tuple[Any, ...]]:
+    """For each kind of rows what is written, and functions of these names."""
+    return {
+        kind: (written, *(getattr(lib, f"fgc_{name}_{kind}") for name in names))
+        for kind, written in _WRITTEN.items()
+    }
+
+
+_combine = _functions("combine", "combine_chosen")
+_encode = _functions("encode")
+_apart = _functions("combine_apart", "add_apart")
 
 
 def combine(
@@ -143,16 +139,10 @@ def _addresses(rows: Rows) -> Any:
     return rows.c
 
 
-def square_sum(x: NDArray[Any]) -> float:
-    if kind_of(x.dtype) == INTEGER:
-        return plain.square_sum(x)
-    kind, function = _square_sum[kind_of(x.dtype)]
-    return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
-
-
 def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
-    kind, function = _square_sum[kind_of(x.dtype)]
-    return partial(function, ffi.from_buffer(kind, x), x.size)
+    kind = kind_of(x.dtype)
+    read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
+    return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
 
 
 def combine_pairs(
@@ -175,14 +165,6 @@ def combine_pairs(
         accumulate + 2 * check + 4 * paired + 8 * rounded,  # FGC_ACCUMULATE, ... FGC_ROUNDED
         ffi.from_buffer("double[]", out),
     )
-
-
-_apart = {
-    "float": ("float[]", lib.fgc_combine_apart_float, lib.fgc_add_apart_float),
-    "double": ("double[]", lib.fgc_combine_apart_double, lib.fgc_add_apart_double),
-    "half": ("float[]", lib.fgc_combine_apart_half, lib.fgc_add_apart_half),
-    "bfloat": ("float[]", lib.fgc_combine_apart_bfloat, lib.fgc_add_apart_bfloat),
-}
 
 
 def _known_layout() -> bool:
@@ -222,8 +204,10 @@ def bind_apart(
         "in_len": length,
         "out_len": size,
     }
-    stack = struct_of("fgc_apart", **fields, stride=length * dtype.itemsize)
-    anywhere, given = struct_of("fgc_apart", **fields), struct_of("fgc_apart", **fields, objects=1)
+    stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
+    anywhere = ffi.new("fgc_apart *", fields)
+    given = ffi.new("fgc_apart *", fields | {"objects": True})
+    pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
     kind, function, _ = _apart[kind_of(dtype)]
     real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
     buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)

@@ -9,10 +9,10 @@ import numpy as np
 
 from .._cffi import ffi
 
-__all__ = ["struct_of"]
+__all__ = ["pointed_to", "struct_of"]
 
 _C_TYPES = {"d": "double[]", "?": "unsigned char[]", "B": "unsigned char[]", "L": "uintptr_t[]"}
-_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def struct_of(name: str, **fields: Any) -> Any:
@@ -24,5 +24,5 @@ def struct_of(name: str, **fields: Any) -> Any:
         for field, value in fields.items()
     }
     struct = ffi.new(f"{name} *", values)
-    _pointed_to[struct] = values
+    pointed_to[struct] = values
     return struct
