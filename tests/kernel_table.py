@@ -32,7 +32,8 @@ class Kernel:
     them; for decoding vectors `size` workers of which `count` straggle; for kernels on nodes `size`
     nodes and `count` columns or points. ``run(arguments)`` returns the result, ``truth(arguments)``
     what it should be. ``bound(arguments)`` is how far it may be from that; kernels without
-    have tests of their own. ``finite(arguments)``, of combinations: what the kernel says of NaN and Inf.
+    have tests of their own. ``finite(arguments)``, of combinations: what the kernel says of NaN and
+    Inf.
     """
 
     name: str
