@@ -487,7 +487,7 @@ TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # seven of each twelve a
 def vector_of(code, survivors, method):
     survivors = np.array(survivors, np.int64)
     out = np.full(survivors.size, np.nan, np.complex128)
-    decode, where = kernels.bind_decoding_vector(code._plan, survivors, out)
+    decode, where = kernels.bind_decoding_vector(code.scheme._plan, survivors, out)
     return decode(method, survivors.size), where[0], out
 
 
@@ -756,7 +756,7 @@ def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
     backend = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(n=12, k=12, stragglers=3)
-    tables, rng = code.tables, np.random.default_rng(5)
+    tables, rng = code.scheme.tables, np.random.default_rng(5)
     partials = rng.standard_normal((12, 7))
     rows = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(12)])
     survivors = np.array([11, 3, 4, 5, 0, 8, 9, 1, 2], dtype=np.int64)
@@ -843,7 +843,7 @@ def test_compiled_kernels_check_lengths():
     """In a user's loop nobody else does, and memory would be overwritten."""
     nb = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(6, stragglers=2)
-    tables, stream = code.tables, kernels.cyclic_stream(code.tables)
+    tables, stream = code.scheme.tables, kernels.cyclic_stream(code.scheme.tables)
     nb.rebuild_stream(tables, stream)
     four, rows = np.arange(4), np.ones((6, 8))
     few, vector, six = np.full(3, 7j), np.ones(4, complex), np.arange(6)

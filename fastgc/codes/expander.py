@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import check_index, check_integer
 from ..coding.code import Code
 from ..coding.rules import check_wait
+from ..coding.scheme import Scheme
 from . import graphs
 from .random_assignment import check_seed
 
@@ -65,8 +66,6 @@ class ExpanderCode(Code):
     (2.303, 0.139)
     """
 
-    is_complex = False
-
     def __init__(
         self,
         n: int,
@@ -78,14 +77,14 @@ class ExpanderCode(Code):
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
-        self.seed = check_seed(seed)
+        seed = check_seed(seed)
         if isinstance(graph, str):
             degree = {"complete": n - 1, "paley": (n - 1) // 2}.get(graph)
             if load is not None:
                 degree = check_integer("load", load)
             if degree is None:
                 raise ValueError("give load=, the degree of the graph")
-            self.edges = graphs.regular(graph, n, degree, self.seed)
+            self.edges = graphs.regular(graph, n, degree, seed)
         else:
             self.edges = graphs.check_edges(graph)
             if load is not None:
@@ -103,18 +102,10 @@ class ExpanderCode(Code):
         k = n if k is None else check_integer("k", k)
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
-        self.n, self.k = n, k
-        self._degree = int(degrees[0])
-        self._neighbours = np.nonzero(A)[1].reshape(n, self._degree)
-        sizes = k // n + (np.arange(n) < k % n)
-        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        near = self._neighbours[check_index("worker", worker, self.n)]
-        held = np.concatenate([np.arange(self._cuts[v], self._cuts[v + 1]) for v in near])
-        return held, np.ones(held.size)
+        neighbours = np.nonzero(A)[1].reshape(n, int(degrees[0]))
+        super().__init__(
+            _NeighboursScheme(neighbours, k, None if wait is None else check_wait(wait, n))
+        )
 
     @cached_property
     def second(self) -> float:
@@ -125,3 +116,18 @@ class ExpanderCode(Code):
         """
         values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
         return float(max(abs(values[0]), abs(values[-2])))
+
+
+class _NeighboursScheme(Scheme):
+    is_complex = False
+
+    def __init__(self, neighbours: NDArray[np.int64], k: int, wait: int | None) -> None:
+        self.n, self.k, self.wait = len(neighbours), k, wait
+        self._neighbours = neighbours
+        sizes = k // self.n + (np.arange(self.n) < k % self.n)
+        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        near = self._neighbours[check_index("worker", worker, self.n)]
+        held = np.concatenate([np.arange(self._cuts[v], self._cuts[v + 1]) for v in near])
+        return held, np.ones(held.size)

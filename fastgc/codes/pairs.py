@@ -167,7 +167,7 @@ def _lacking(
 
 
 def bind_pairs(
-    code: Scheme,
+    scheme: Scheme,
     clusters: Sequence[Cluster],
     survivors: NDArray[np.int64],
     vector: NDArray[np.complex128],
@@ -179,14 +179,14 @@ def bind_pairs(
             raise ValueError(
                 f"no method {method!r} for messages of float64x2: choose one of {METHODS}"
             )
-        chosen = code.check_survivors(survivors[:f])
-        if code.rule.missing(chosen):
-            code.raise_too_few(chosen)
+        chosen = scheme.check_survivors(survivors[:f])
+        if scheme.rule.missing(chosen):
+            scheme.raise_too_few(chosen)
         vector[:f] = pair_vector(clusters, chosen, method)
 
-    if code.cache is None:
+    if scheme.cache is None:
         return fill
-    return remembering(fill, code.n, survivors, vector, code.cache, b"pairs")
+    return remembering(fill, scheme.n, survivors, vector, scheme.cache, b"pairs")
 
 
 def pair_vector(

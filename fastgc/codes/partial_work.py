@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.cells import CellCode
+from ..coding.cells import CellScheme
+from ..coding.code import Code
 from ..coding.trust import DOUBLE
 from .chunk_order import in_good_order
 
@@ -18,7 +19,7 @@ __all__ = ["PartialWork"]
 _AT_ONCE = 1 << 22
 
 
-class PartialWork(CellCode):
+class PartialWork(Code):
     """Every partial gradient counts as soon as it is computed, and few messages are sent.
 
     Workers keep the partial gradients that they have computed, and tell the master after each, in
@@ -80,7 +81,8 @@ class PartialWork(CellCode):
     [1.0, 1.0, 0.0, 1.0, 1.0]
     """
 
-    on_request = True
+    stragglers: int
+    threshold: int
 
     def __init__(
         self,
@@ -108,12 +110,14 @@ class PartialWork(CellCode):
             held = _checked(assignment, n, k)
             if ordered:
                 held = in_good_order(held, k)
-        self.n, self.k = n, k
-        self._cuts = np.arange(k + 1)
-        self._sizes = np.array([len(mine) for mine in held], dtype=np.int64)
-        self._choices = np.array([j for mine in held for j in mine], dtype=np.int64)
-        self.load = int(self._sizes.max())
-        self.stragglers = int(np.bincount(self._choices, minlength=k).min()) - 1
+        sizes = np.array([len(mine) for mine in held], dtype=np.int64)
+        choices = np.array([j for mine in held for j in mine], dtype=np.int64)
+        s = int(np.bincount(choices, minlength=k).min()) - 1
+        super().__init__(_SumsScheme(np.arange(k + 1), sizes, choices, stragglers=s))
+
+
+class _SumsScheme(CellScheme):
+    on_request = True
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         """1 for the messages to take, of few workers; 0 for all others.

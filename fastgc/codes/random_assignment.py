@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.cells import CellCode
+from ..coding.cells import CellScheme
+from ..coding.code import Code
 from .draws import distinct_draws
 
 __all__ = ["RandomAssignment"]
@@ -18,7 +19,7 @@ __all__ = ["RandomAssignment"]
 SEEDS_TRIED, DRAWS_TRIED = 100, 1 << 25
 
 
-class RandomAssignment(CellCode):
+class RandomAssignment(Code):
     """Each worker picks partitions at random, and sends each partial gradient by itself.
 
     No worker needs to know of another: what worker i picks is a function of (seed, i). The master
@@ -47,6 +48,8 @@ class RandomAssignment(CellCode):
         If the parameters do not fit, or if with this seed some partition is picked by nobody.
     """
 
+    stragglers: int
+
     def __init__(
         self,
         n: int,
@@ -60,13 +63,12 @@ class RandomAssignment(CellCode):
         k = n if k is None else check_integer("k", k)
         if n < 1 or k < 1:
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-        self._sizes = check_loads(load, n, k)
-        self._together = check_send(send)
-        self.n, self.k, self.seed = n, k, check_seed(seed)
-        self._cuts = np.arange(k + 1)
-        self._choices, holders = choose(self.seed, k, self._sizes, "partition")
-        self.load = int(self._sizes.max())
-        self.stragglers = holders - 1
+        sizes, together = check_loads(load, n, k), check_send(send)
+        choices, holders = choose(check_seed(seed), k, sizes, "partition")
+        cuts = np.arange(k + 1)
+        super().__init__(
+            CellScheme(cuts, sizes, choices, stragglers=holders - 1, together=together)
+        )
 
 
 class UncoveredError(ValueError):

@@ -6,12 +6,13 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_index, check_integer
 from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.rules import check_wait
+from ..coding.scheme import Scheme
 from ..coding.span import Equations
 from ..coding.trust import DOUBLE
 from .random_assignment import check_seed
@@ -19,6 +20,9 @@ from .random_assignment import check_seed
 __all__ = ["RaptorCode", "degrees"]
 
 Batches = list[NDArray[np.int64]]
+
+
+METHODS = ("auto", "peeling")
 
 
 class RaptorCode(Code):
@@ -72,7 +76,8 @@ class RaptorCode(Code):
     (20, True)
     """
 
-    is_complex = False
+    scheme: RaptorScheme
+    _methods = METHODS
 
     def __init__(
         self,
@@ -88,22 +93,50 @@ class RaptorCode(Code):
         k = n if k is None else check_integer("k", k)
         if n < 1 or k < 1:
             raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-        self.wait = check_wait(wait, n)
+        wait = check_wait(wait, n)
         chances = degrees(missing)
         if batches is None:
-            s = n - self.wait
+            s = n - wait
             count = n // (math.ceil(1 / math.log(n / s)) + 1 if s else 1)
             count = max(min(count, k), 1)
         else:
             count = check_integer("batches", batches)
             if not 1 <= count <= k:
                 raise ValueError(f"batches must be in 1 .. k = {k}, not {count}")
-        self.n, self.k, self.batches, self.seed = n, k, count, check_seed(seed)
-        rng = np.random.default_rng(self.seed)
+        self.batches = count
+        rng = np.random.default_rng(check_seed(seed))
         drawn = np.minimum(1 + rng.choice(chances.size, size=n, p=chances), count)
-        self._batches: Batches = [
+        drawn_batches = [
             np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()
         ]
+        super().__init__(RaptorScheme(drawn_batches, count, k, wait))
+
+    def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """A vector by peeling, and which batches it gives; in time linear in their number.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array
+            Workers whose messages came.
+
+        Returns
+        -------
+        (f,) float64 array
+            Of those batches, each counts once, and of the others none.
+        (batches,) bool array
+        """
+        return self.scheme.peel(self.scheme.check_survivors(survivors))
+
+
+class RaptorScheme(Scheme):
+    """What `RaptorCode` says of itself: the batches that each worker sums."""
+
+    is_complex = False
+    methods = METHODS
+
+    def __init__(self, batches: Batches, count: int, k: int, wait: int) -> None:
+        self.n, self.k, self.wait, self.batches = len(batches), k, wait, count
+        self._batches = batches
         self._sizes = k // count + (np.arange(count) < k % count)
         self._cuts = np.concatenate([[0], np.cumsum(self._sizes)])
 
@@ -143,21 +176,8 @@ class RaptorCode(Code):
         return fill
 
     def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A vector by peeling, and which batches it gives; in time linear in their number.
-
-        Parameters
-        ----------
-        survivors : (f,) integer array
-            Workers whose messages came.
-
-        Returns
-        -------
-        (f,) float64 array
-            Of those batches, each counts once, and of the others none.
-        (batches,) bool array
-        """
-        checked = self.check_survivors(survivors)
-        sums = [self._batches[worker].tolist() for worker in checked.tolist()]
+        """See `RaptorCode.peel`."""
+        sums = [self._batches[worker].tolist() for worker in survivors.tolist()]
         holders: list[list[int]] = [[] for _ in range(self.batches)]
         for at, batches in enumerate(sums):
             for batch in batches:
@@ -178,7 +198,7 @@ class RaptorCode(Code):
                     ready.append(other)
         # Each batch is to count once. The last ones first: what a message brings of those before
         # it, is taken away by theirs.
-        due, vector = np.ones(self.batches), np.zeros(checked.size)
+        due, vector = np.ones(self.batches), np.zeros(survivors.size)
         for at, batch in reversed(order):
             vector[at] = factor = due[batch]
             for other in sums[at]:

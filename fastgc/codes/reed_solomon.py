@@ -18,7 +18,9 @@ from .._arrays import check_index, check_integer
 from ..coding.cache import SurvivorCache, VectorFunction, remembering
 from ..coding.code import Code
 from ..coding.parity import CHECKS, Parity
+from ..coding.precision import check_stability
 from ..coding.rules import Blocks
+from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
 from ..kernels import crossover
 from ..kernels.cyclic import (
@@ -56,6 +58,21 @@ SPREAD_STEPS = 1 << 28
 # that does not then costs a seventh of its vector more. Measured: 4 microseconds instead of 22 at
 # n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048.
 CACHE_FROM, CACHE_FROM_PRODUCTS = 100, 1 << 17
+
+
+# Ways to compute decoding vectors, see the class.
+METHODS = (
+    "auto",
+    "locator",
+    "spread",
+    "fft",
+    "lookup",
+    "vandermonde",
+    "leja",
+    "natural",
+    "solve",
+    "near-exact",
+)
 
 
 class ReedSolomon(Code):
@@ -152,20 +169,9 @@ class ReedSolomon(Code):
     array([18., 22., 26.])
     """
 
-    is_complex = True
+    scheme: ReedSolomonScheme
     stragglers: int
-    methods = (
-        "auto",
-        "locator",
-        "spread",
-        "fft",
-        "lookup",
-        "vandermonde",
-        "leja",
-        "natural",
-        "solve",
-        "near-exact",
-    )
+    _methods = METHODS
 
     def __init__(
         self,
@@ -197,8 +203,6 @@ class ReedSolomon(Code):
             shares = shares_of(n, k, load, wanted, clusters)
         else:
             shares = shares_by_speed(check_speeds(speeds, n), k, wanted, clusters)
-        self.n, self.k, self.packed, self.root = n, k, bool(packed), root
-        self.clusters = len(shares)
         made = []
         first_worker = first_partition = 0
         for m, share in shares:
@@ -207,13 +211,43 @@ class ReedSolomon(Code):
             made.append(Cluster(first_worker, first_partition, m, share, w, q))
             first_worker += m
             first_partition += share
-        self._clusters = tuple(made)
-        self.load = max(c.w for c in made)
-        self.stragglers = min(c.tolerance for c in made)
-        if self.stragglers >= CACHE_FROM and n * self.stragglers >= CACHE_FROM_PRODUCTS:
-            self.cache = SurvivorCache()
+        super().__init__(ReedSolomonScheme(tuple(made), packed=bool(packed)))
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
-        self.check_stability(strict, f"use {other}")
+        check_stability(self.scheme, strict, f"use {other}")
+
+    def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
+        """Decoding vector of the workers that are there, current while they come and go.
+
+        Parameters
+        ----------
+        members : integer array, or (n,) bool array
+            Workers that are there at the beginning.
+        message_dtype : numpy dtype, default float64
+            As in `decoding_vector`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a member does not exist or is named twice.
+        """
+        return Stream(self.scheme, members, message_dtype=message_dtype)
+
+
+class ReedSolomonScheme(Scheme):
+    """What `ReedSolomon` says of itself."""
+
+    is_complex = True
+    stragglers: int
+    methods = METHODS
+
+    def __init__(self, clusters: tuple[Cluster, ...], *, packed: bool) -> None:
+        self._clusters, self.packed = clusters, packed
+        self.clusters = len(clusters)
+        self.n, self.k = sum(c.m for c in clusters), sum(c.k for c in clusters)
+        self.load = max(c.w for c in clusters)
+        self.stragglers = min(c.tolerance for c in clusters)
+        if self.stragglers >= CACHE_FROM and self.n * self.stragglers >= CACHE_FROM_PRODUCTS:
+            self.cache = SurvivorCache()
 
     # ------------------------------------------------------------------------------ encoding
 
@@ -451,23 +485,6 @@ class ReedSolomon(Code):
                 good[r] = self._replace(status, came, vector, unit)
                 out[r, came] = vector
         return good
-
-    def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
-        """Decoding vector of the workers that are there, current while they come and go.
-
-        Parameters
-        ----------
-        members : integer array, or (n,) bool array
-            Workers that are there at the beginning.
-        message_dtype : numpy dtype, default float64
-            As in `decoding_vector`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a member does not exist or is named twice.
-        """
-        return Stream(self, members, message_dtype=message_dtype)
 
     def _bind_stream(self, unit: float) -> tuple[CyclicStream, StreamCalls, float]:
         """A stream that all workers are away from; rebuilt by the way that is faster.

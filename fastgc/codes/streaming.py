@@ -37,7 +37,7 @@ STEPS = 16
 
 
 class Streamed(Protocol):
-    """What a stream asks of its code."""
+    """What a stream asks of its scheme."""
 
     n: int
     stragglers: int
@@ -69,7 +69,7 @@ class Stream:
 
     Parameters
     ----------
-    code : ReedSolomon
+    scheme : ReedSolomonScheme
     members : integer array, or (n,) bool array
         Workers that are there at the beginning.
     message_dtype : numpy dtype, default float64
@@ -93,14 +93,14 @@ class Stream:
 
     def __init__(
         self,
-        code: Streamed,
+        scheme: Streamed,
         members: ArrayLike = (),
         *,
         message_dtype: DTypeLike = np.float64,
     ) -> None:
-        self.code = code
+        self.scheme = scheme
         self._unit = unit_roundoff(check_dtype(message_dtype, halves=True))
-        self._state, self._calls, self._longest = code._bind_stream(self._unit)
+        self._state, self._calls, self._longest = scheme._bind_stream(self._unit)
         self.reset(members)
 
     def reset(self, members: ArrayLike = ()) -> None:
@@ -118,7 +118,7 @@ class Stream:
         self._events = 0
 
     def __repr__(self) -> str:
-        return f"<Stream of {self.code!r}: {len(self.members)} workers there>"
+        return f"<Stream of {self.scheme!r}: {len(self.members)} workers there>"
 
     @property
     def members(self) -> NDArray[np.int64]:
@@ -128,12 +128,12 @@ class Stream:
     @property
     def decodable(self) -> bool:
         """Whether the members suffice."""
-        state, tables = self._state, self.code.tables
+        state, tables = self._state, self.scheme.tables
         return bool((np.diff(tables.start) - state.lost >= tables.need).all())
 
     def arrive(self, worker: int) -> None:
         """A worker comes; ValueError if it is there already."""
-        worker = check_index("worker", worker, self.code.n)
+        worker = check_index("worker", worker, self.scheme.n)
         if not self._state.away[worker]:
             raise ValueError(f"worker {worker} is there already: it cannot arrive")
         self._calls.join(worker)
@@ -141,7 +141,7 @@ class Stream:
 
     def depart(self, worker: int) -> None:
         """A worker goes; ValueError if it is not there."""
-        worker = check_index("worker", worker, self.code.n)
+        worker = check_index("worker", worker, self.scheme.n)
         if self._state.away[worker]:
             raise ValueError(f"worker {worker} is not there: it cannot depart")
         self._calls.leave(worker)
@@ -185,22 +185,22 @@ class Stream:
         target = vector if out is None else check_output("out", out, vector.dtype, vector.shape)
         status = self._calls.vector(chosen, vector)
         if status == Status.OVERFLOW or not (status or square(vector) <= self._longest):
-            vector[:] = self.code._vector_by(chosen, "auto", self._unit)
+            vector[:] = self.scheme._vector_by(chosen, "auto", self._unit)
         elif status:
-            self.code._raise(Status(status), self._calls.where[0], chosen)
+            self.scheme._raise(Status(status), self._calls.where[0], chosen)
         if target is not vector:
             target[:] = vector
         return target if out is None else out
 
     def _chosen(self, what: str, workers: ArrayLike) -> NDArray[np.int64]:
-        chosen = check_workers(what, workers, self.code.n)
-        outside = (chosen < 0) | (chosen >= self.code.n)
+        chosen = check_workers(what, workers, self.scheme.n)
+        outside = (chosen < 0) | (chosen >= self.scheme.n)
         if outside.any():
             raise ValueError(
                 f"{what} name worker {chosen[outside][0]}, who does not exist: they are numbered 0 "
-                f"to {self.code.n - 1}"
+                f"to {self.scheme.n - 1}"
             )
-        seen = np.zeros(self.code.n, dtype=np.bool_)
+        seen = np.zeros(self.scheme.n, dtype=np.bool_)
         seen[chosen] = True
         if np.count_nonzero(seen) < chosen.size:
             twice = np.flatnonzero(np.bincount(chosen) > 1)[0]
@@ -214,11 +214,11 @@ class Stream:
             self._events = 0
 
 
-def worth_following(code: Streamed) -> bool:
+def worth_following(scheme: Streamed) -> bool:
     """Whether rounds of a code save time by following their decoding vectors."""
-    factors = min(code.n - code.threshold, code.threshold)
+    factors = min(scheme.n - scheme.threshold, scheme.threshold)
     # of several clusters, mostly some have messages to spare, of which "auto" chooses
-    return code.clusters == 1 and factors >= FEWEST_FACTORS and code.n * factors >= FOLLOW_FROM
+    return scheme.clusters == 1 and factors >= FEWEST_FACTORS and scheme.n * factors >= FOLLOW_FROM
 
 
 class Follower:
@@ -231,7 +231,7 @@ class Follower:
 
     Parameters
     ----------
-    code : ReedSolomon
+    scheme : ReedSolomonScheme
         Of one cluster.
     survivors : (n,) int64 array
         Where the workers that came are read from, in order of arrival.
@@ -243,21 +243,21 @@ class Follower:
 
     def __init__(
         self,
-        code: Streamed,
+        scheme: Streamed,
         survivors: NDArray[np.int64],
         vector: NDArray[np.complex128],
         unit: float,
     ) -> None:
-        self._code, self._survivors, self._vector = code, survivors, vector
-        self._state, self._calls, self._longest = code._bind_stream(unit)
-        self._steps = min(STEPS, max(1, code.stragglers // 8))
+        self._scheme, self._survivors, self._vector = scheme, survivors, vector
+        self._state, self._calls, self._longest = scheme._bind_stream(unit)
+        self._steps = min(STEPS, max(1, scheme.stragglers // 8))
         self.reset()
 
     def reset(self) -> None:
         """Forget all messages, and who straggles."""
         self._state.away[:] = True
         self._declared: set[int] = set()
-        self._lacking = self._code.threshold  # messages
+        self._lacking = self._scheme.threshold  # messages
         self._there = -1  # workers that products are of, once they are computed
 
     def receive(self, worker: int) -> None:
@@ -285,7 +285,7 @@ class Follower:
     def _begin(self) -> None:
         """Compute the products, unless more than a few steps would follow."""
         away = self._state.away
-        if len(self._declared) >= self._code.stragglers:
+        if len(self._declared) >= self._scheme.stragglers:
             away[:] = False
             away[list(self._declared)] = True
         elif self._lacking > self._steps:
@@ -300,6 +300,6 @@ class Follower:
         survivors, vector = self._survivors[:f], self._vector[:f]
         if self._calls.vector(survivors, vector):
             return None
-        if f > self._code.threshold and self._code._could_be_better(survivors, vector):
+        if f > self._scheme.threshold and self._scheme._could_be_better(survivors, vector):
             return None
         return vector if square(vector) <= self._longest else None

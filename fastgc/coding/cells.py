@@ -1,4 +1,4 @@
-"""What schemes share whose messages are sums over cells of partitions, without coefficients."""
+"""Schemes whose messages are sums over cells of partitions, without coefficients."""
 
 from __future__ import annotations
 
@@ -10,42 +10,59 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._arrays import check_index
 from .cache import VectorFunction, filling
-from .code import Code
 from .parity import Parity
 from .rounding import DOUBLE
 from .rules import Cells, Rule
+from .scheme import Scheme
 
-__all__ = ["CellCode"]
+__all__ = ["CellScheme"]
 
 
-class CellCode(Code):
+class CellScheme(Scheme):
     """Every message is the sum over one cell of the partitions, which other workers may sum too.
 
-    The master adds up one message of each cell and drops the others. A scheme says what the cells
-    are and, for each worker, which ones its messages sum.
+    The master adds up one message of each cell and drops the others.
 
-    Attributes
+    Parameters
     ----------
-    _cuts : (cells + 1,) int64 array
-        Cell c is the partitions ``_cuts[c] .. _cuts[c + 1] - 1``.
-    _sizes : (n,) int64 array
+    cuts : (cells + 1,) int64 array
+        Cell c is the partitions ``cuts[c] .. cuts[c + 1] - 1``.
+    sizes : (n,) int64 array
         Messages of each worker.
-    _choices : (messages,) int64 array
+    choices : (messages,) int64 array
         The cell of each message: worker by worker, and each worker's in order.
-    _together : bool
+    stragglers : int
+    wait : int, optional
+        As of `Scheme`.
+    together : bool
         Whether workers send their messages only when all of their work is done.
+    need : int, optional
+        Partitions that must have come. Default: all.
+    rescale : bool
+        Whether what came of them is multiplied by k over their number.
     """
 
     is_complex = False
-    integral = True
     stragglers: int
-    exact = True  # but where partitions may be missing
-    _need: int | None = None  # partitions that must have come; None: all
-    _whole = 0.0  # what came is multiplied by this over its partitions; 0: it is not
-    _cuts: NDArray[np.int64]
-    _sizes: NDArray[np.int64]
-    _choices: NDArray[np.int64]
-    _together = False
+
+    def __init__(
+        self,
+        cuts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        choices: NDArray[np.int64],
+        *,
+        stragglers: int,
+        wait: int | None = None,
+        together: bool = False,
+        need: int | None = None,
+        rescale: bool = False,
+    ) -> None:
+        self.n, self.k = sizes.size, int(cuts[-1])
+        self.stragglers, self.wait = stragglers, wait
+        self._cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
+        self._need, self._rescale = self.k if need is None else need, rescale
+        self.exact = self._need == self.k and wait is None
+        self.integral = self.exact or not rescale
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
@@ -65,8 +82,7 @@ class CellCode(Code):
     @cached_property
     def cells(self) -> Cells:
         """The cell of each message, and what all of them weigh."""
-        need = self.k if self._need is None else self._need
-        return Cells(self._choices, np.diff(self._cuts), need)
+        return Cells(self._choices, np.diff(self._cuts), self._need)
 
     @cached_property
     def rule(self) -> Rule:
@@ -90,7 +106,7 @@ class CellCode(Code):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.CellsPlan(*self.cells, self._whole)
+        plan = kernels.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
         if self.wait is None:
             return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
         # One message of each cell that came: no other sum of messages is nearer to the gradient.
@@ -107,7 +123,7 @@ class CellCode(Code):
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)
         if self.wait is None:
-            CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+            CellScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
             return found
         first = self.cells.first(survivors)
         found[:] = 0

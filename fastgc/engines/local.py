@@ -95,21 +95,21 @@ class _Processes:
             )
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
-        self.ahead = 1 if code.messages_per_worker == 1 else 2
+        self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
         # Messages lie in memory, whether they are kept or sent.
         self.asks, self.keeping = task.asks, False
         self._master = os.getpid()
         self._task = task
-        self._first = list(code.first_messages)
+        self._first = list(code.scheme.first_messages)
         self._number = _NONE
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._layout = _Layout(
             code.n,
             self.ahead,
-            code.message_count,
-            code.messages_per_worker,
+            code.scheme.message_count,
+            code.scheme.messages_per_worker,
             task.parameters,
             task.dtype,
             task.message_size,
@@ -591,7 +591,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         os.environ.update(environment)
         backend, task = _load(prepared, shared)
         kernels.use_backend(backend)
-        slots = messages[task.code.message_number(number) :]
+        slots = messages[task.code.scheme.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
         for questions in files[8:]:  # one, or none
             _answer_questions(worker, task, questions, answers[number], tell_failure)
