@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.codes.streaming import worth_following
+from fastgc.codes.reed_solomon import worth_following
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 

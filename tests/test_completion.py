@@ -11,7 +11,8 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.coding.span import Equations, Span, least_squares
+from fastgc.coding.rules import Span
+from fastgc.coding.solve import Equations, least_squares
 
 pytestmark = pytest.mark.every_backend
 

@@ -275,14 +275,15 @@ def test_rows_are_those_of_algorithm_4(n, k, load):
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("m", "d"), [(4096, 513), (5040, 631), (3000, 97), (1024, 5)])
 def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
-    from fastgc.codes import roots
+
+    from fastgc.coding import clusters
 
     def largest(q):
-        return float(np.exp(roots.log_tau(m, d, q).max()))
+        return float(np.exp(clusters.log_tau(m, d, q).max()))
 
-    best = largest(roots.stable_root(m, d))
-    monkeypatch.setattr(roots, "SEARCHED", 1)
-    tried = roots._roots_to_try(m, d)
+    best = largest(clusters.stable_root(m, d))
+    monkeypatch.setattr(clusters, "SEARCHED", 1)
+    tried = clusters._roots_to_try(m, d)
     assert tried.size <= 100
     assert all(math.gcd(q, m) == 1 for q in tried.tolist())
     assert best <= min(largest(q) for q in tried.tolist()) <= 2.5 * best

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import BinaryCode, Grouped, NonFiniteMessageError, ReedSolomon, stability
-from fastgc.codes import pairs
-from fastgc.codes.near_exact import split
+from fastgc.coding import pairs
+from fastgc.coding.near_exact import split
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])

@@ -11,8 +11,9 @@ from strength import much
 
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, stability
-from fastgc.codes import near_exact, reed_solomon
+from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
+from fastgc.coding import near_exact
 from fastgc.coding.precision import typical_error
 
 UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}

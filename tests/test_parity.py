@@ -31,8 +31,8 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.coding.format import Format
-from fastgc.coding.inspection import WIDTH, Projection
 from fastgc.coding.scheme import Scheme
+from fastgc.coding.verify import WIDTH, Projection
 from fastgc.stability import StabilityTracker
 
 EVERY_CODE = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
@@ -898,7 +898,7 @@ PROOF = [
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
 def test_no_adaptive_attack_is_missed(code, e):
-    """The theorem of `fastgc.coding.inspection`, for all numbers of liars that it speaks of.
+    """The theorem of `fastgc.coding.verify`, for all numbers of liars that it speaks of.
 
     At most e lie, collude, and know what checks there are, all messages, and the projections of
     all rounds before. Longer: VERIFY_ATTACKS=143000 pytest tests/test_parity.py -k adaptive

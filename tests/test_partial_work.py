@@ -11,7 +11,7 @@ import pytest
 import fastgc
 from fastgc import NotDecodableError, PartialWork, Uncoded
 from fastgc.codes import Request, SumRound
-from fastgc.codes.chunk_order import in_good_order
+from fastgc.codes.partial_work import in_good_order
 from fastgc.delays import Pareto, ShiftedExponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Question, Task

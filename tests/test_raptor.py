@@ -50,11 +50,11 @@ def test_peeling(seed):
     survivors = rng.permutation(n)[:f]
     vector, known = code.peel(survivors)
     B = code.matrix()
-    first = code.scheme._cuts[:-1]  # a partition of each batch
+    first = code.scheme.cuts[:-1]  # a partition of each batch
     sums = [np.flatnonzero(B[i, first]) for i in survivors.tolist()]
     assert known.tolist() == peeled(sums, code.batches)
     decoded = vector @ B[survivors]
-    np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code.scheme._cuts)), atol=1e-9)
+    np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code.scheme.cuts)), atol=1e-9)
     # least squares are at least as good, and are what the rows ask for
     np.testing.assert_array_equal(code.decoding_vector(survivors, "peeling"), vector)
     best = np.linalg.lstsq(B[survivors].T, np.ones(code.k))[0]

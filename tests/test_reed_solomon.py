@@ -14,9 +14,8 @@ from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
-from fastgc.codes.clusters import DIRECT, Cluster
 from fastgc.codes.reed_solomon import ReedSolomonScheme
-from fastgc.codes.roots import stable_root
+from fastgc.coding.clusters import DIRECT, Cluster, stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
 
@@ -470,7 +469,7 @@ def test_docstring_example():
 @pytest.mark.parametrize("direct", [0, DIRECT])
 def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
     """For every small cluster, term by term and by transforms; some larger, of two weights."""
-    monkeypatch.setattr("fastgc.codes.clusters.DIRECT", direct)
+    monkeypatch.setattr("fastgc.coding.clusters.DIRECT", direct)
     rng = np.random.default_rng(0)
     sizes = [(m, k, w) for m in range(1, 10) for k in range(1, 12) for w in range(1, k + 1)]
     for m, k, w in [*sizes, (96, 80, 33), (60, 77, 41), (100, 100, 40), (64, 64, 16)]:

@@ -19,7 +19,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.codes.draws import distinct_draws
+from fastgc.codes.random_assignment import distinct_draws
 from fastgc.delays import Exponential
 from fastgc.simulation import simulate
 

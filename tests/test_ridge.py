@@ -19,8 +19,8 @@ from fastgc import (
     ReedSolomon,
     stability,
 )
-from fastgc.coding import ridge
-from fastgc.coding.ridge import near_exact_solution, near_exact_vector, row_sizes
+from fastgc.coding import solve
+from fastgc.coding.solve import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
     pytest.mark.any_backend,
@@ -313,7 +313,7 @@ def test_sparse_rows_that_are_nearly_dependent_are_decomposed():
 
 
 def test_sparse_rows_that_take_too_many_steps_are_decomposed(monkeypatch):
-    monkeypatch.setattr(ridge, "_STEPS", 3)
+    monkeypatch.setattr(solve, "_STEPS", 3)
     code = SPARSE[0]
     rows, target, _ = code.scheme.equations(np.arange(code.scheme.wait))
     dense = np.linalg.lstsq(rows.T, target)[0]

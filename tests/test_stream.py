@@ -9,7 +9,7 @@ from kernel_table import decoding_truth
 
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, kernels
-from fastgc.codes import reed_solomon, streaming
+from fastgc.codes import reed_solomon
 from fastgc.kernels import crossover
 from fastgc.stability import StabilityTracker
 
@@ -445,7 +445,7 @@ def test_products_are_computed_anew_now_and_then():
     code = ReedSolomon(40, stragglers=30)
     rng = np.random.default_rng(8)
     stream = code.stream(range(20))
-    for _ in range(streaming.REBUILD_AFTER):
+    for _ in range(reed_solomon.REBUILD_AFTER):
         worker = int(rng.integers(40))
         (stream.depart if worker in stream.members else stream.arrive)(worker)
     fresh = code.stream(stream.members)
@@ -456,7 +456,7 @@ def test_products_are_computed_anew_now_and_then():
 def test_a_declared_straggler_that_came_counts_no_more():
     code = ReedSolomon(12, stragglers=3)
     survivors, vector = np.empty(12, dtype=np.int64), np.empty(12, dtype=np.complex128)
-    follower = streaming.Follower(code.scheme, survivors, vector, 2.0**-53)
+    follower = reed_solomon.Follower(code.scheme, survivors, vector, 2.0**-53)
     heard = [0, 3, 4, 5, 6, 7, 8, 9, 10]
     survivors[:9] = heard
     follower.straggles(0)

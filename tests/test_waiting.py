@@ -19,10 +19,10 @@ from fastgc import (
     RaptorCode,
     Uncoded,
 )
+from fastgc.codes import Scheme
 from fastgc.coding.approximation import residual_of_each
 from fastgc.coding.rules import Blocks, Waiting
 from fastgc.delays import Exponential
-from fastgc.codes import Scheme
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
 from fastgc.planning.costs import measure

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
-from ..coding.inspection import MOST_LIARS
+from ..coding.verify import MOST_LIARS
 from ..delays.text import FORMS
 from .common import (
     PRINTED,

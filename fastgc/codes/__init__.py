@@ -23,8 +23,7 @@ from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .raptor import RaptorCode
-from .reed_solomon import ReedSolomon
-from .streaming import Stream
+from .reed_solomon import ReedSolomon, Stream
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding.arguments import check_sizes
+from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.scheme import Scheme
-from ..coding.span import SOLVED
+from ..coding.solve import SOLVED
 from .random_assignment import check_seed
 
 __all__ = ["BernoulliCode"]
@@ -71,11 +71,8 @@ class BernoulliCode(Code):
         wait: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
+        n, k = check_sizes(n, k)
         w, groups = check_integer("load", load), check_integer("groups", groups)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         if not 1 <= w <= k:
             raise ValueError(f"load must be in 1 .. k = {k}, not {w}")
         if not 1 <= groups <= min(n, k):
@@ -103,22 +100,11 @@ class BernoulliCode(Code):
             held[worker, lost] = False
         for worker in np.flatnonzero(~held.any(axis=1)):
             held[worker, rng.choice(k, p=chance[worker] / chance[worker].sum())] = True
-        scheme = _IncidenceScheme(held, None if wait is None else check_wait(wait, n))
+        rows = [np.flatnonzero(row) for row in held]
+        scheme = IncidenceScheme(np.arange(k + 1), rows, check_wait(wait, n))
         if wait is None and scheme.solution(np.arange(n))[1] > SOLVED:
             raise ValueError(
                 f"with seed={seed} not even all messages give the gradient: say how many "
                 "workers are waited for, by wait=, or take another seed or a larger load"
             )
         super().__init__(scheme)
-
-
-class _IncidenceScheme(Scheme):
-    is_complex = False
-
-    def __init__(self, held: NDArray[np.bool_], wait: int | None) -> None:
-        self._held, self.wait = held, wait
-        self.n, self.k = held.shape
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        held = np.flatnonzero(self._held[check_index("worker", worker, self.n)])
-        return held, np.ones(held.size)

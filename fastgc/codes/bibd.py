@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, check_index, check_integer
+from .._arrays import as_array, check_integer
+from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
+from ..coding.graphs import Field, complete, prime_power
 from ..coding.rules import Blocks, Rule, check_wait
-from ..coding.scheme import Residuals, Scheme
-from .fields import Field, prime_power
-from .graphs import complete
+from ..coding.scheme import Residuals
 
 __all__ = ["DESIGNS", "BIBDCode", "design_for"]
 
@@ -110,29 +110,19 @@ class BIBDCode(Code):
         k = b if k is None else check_integer("k", k)
         if k < 1 or k % b:
             raise ValueError(f"k must be a multiple of the design's {b} blocks, not {k}")
-        super().__init__(
-            _DesignScheme(incidence, k // b, None if wait is None else check_wait(wait, n))
-        )
+        super().__init__(_DesignScheme(incidence, k // b, check_wait(wait, n)))
 
 
-class _DesignScheme(Scheme):
-    is_complex = False
-    stragglers: int
+class _DesignScheme(IncidenceScheme):
+    stragglers = 0
 
     def __init__(self, incidence: Incidence, size: int, wait: int | None) -> None:
-        self.n, blocks = incidence.shape
-        self.k = blocks * size
-        self._held, self._size, self.wait = incidence, size, wait
+        blocks = incidence.shape[1]
+        cuts = np.arange(blocks + 1) * size
+        super().__init__(cuts, [np.flatnonzero(row) for row in incidence], wait)
         # r and lambda
         self._copies = int(incidence[0].sum())
         self._common = int((incidence[0] & incidence[1]).sum())
-        self.load = self._copies * size
-        self.stragglers = 0
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        blocks = np.flatnonzero(self._held[check_index("worker", worker, self.n)])
-        held = (blocks[:, None] * self._size + np.arange(self._size)).ravel()
-        return held, np.ones(held.size)
 
     @cached_property
     def rule(self) -> Rule:
@@ -147,7 +137,7 @@ class _DesignScheme(Scheme):
 
     def known_residuals(self, workers: int) -> Residuals:
         # Any f rows have the same Gram matrix, and so the same distance from 1.
-        r, common, b = self._copies, self._common, self._held.shape[1]
+        r, common, b = self._copies, self._common, self.sizes.size
         whole = b * (r - common + common * workers)
         left = math.sqrt((whole - workers * r * r) / whole)
         return Residuals(workers, left, left, 0, True)

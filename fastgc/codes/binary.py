@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index, check_integer
+from ..coding.arguments import check_stragglers
 from ..coding.cache import VectorFunction, filling
+from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
 from ..coding.parity import Parity
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
-from .apportion import apportion, check_speeds
 
 __all__ = ["ASSIGNMENTS", "BinaryCode", "BinaryScheme", "classes_by_speed"]
 
@@ -110,8 +111,7 @@ class BinaryCode(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = check_integer("stragglers", stragglers)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if k < -(-n // (s + 1)):
             raise ValueError(
                 f"k must be at least ceil(n / (s + 1)) = {-(-n // (s + 1))}, not {k}: the members "

@@ -13,6 +13,7 @@ from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
+from ..coding.graphs import max_degree
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode, design_for
 from .binary import BinaryCode
@@ -21,7 +22,6 @@ from .cyclic_repetition import CyclicRepetition
 from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
-from .graphs import max_degree
 from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from .._arrays import check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
 from .random_assignment import check_loads, check_seed, check_send, choose
@@ -60,10 +61,7 @@ class CouponCollector(Code):
         send: Literal["each", "together"] = "each",
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        n, k = check_sizes(n, k)
         if (load is None) == (loads is None):
             raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
         together = check_send(send)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_stragglers
+from ..coding.cells import even_cuts
 from ..coding.code import Code
 from ..coding.precision import check_stability
 from ..coding.rules import Blocks
@@ -65,11 +67,10 @@ class CyclicRepetition(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = check_integer("stragglers", stragglers)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
-        group = np.repeat(np.arange(n), k // n + (np.arange(n) < k % n))
+        group = np.repeat(np.arange(n), np.diff(even_cuts(k, n)))
         scheme = _CyclicScheme(check_matrix(_matrix(n, s, check_seed(seed))[:, group]), cache, s)
         super().__init__(scheme)
         remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding import graphs
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.scheme import Scheme
-from . import graphs
 from .random_assignment import check_seed
 
 __all__ = ["ExpanderCode"]
@@ -102,10 +102,8 @@ class ExpanderCode(Code):
         k = n if k is None else check_integer("k", k)
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
-        neighbours = np.nonzero(A)[1].reshape(n, int(degrees[0]))
-        super().__init__(
-            _NeighboursScheme(neighbours, k, None if wait is None else check_wait(wait, n))
-        )
+        neighbours = list(np.nonzero(A)[1].reshape(n, int(degrees[0])))
+        super().__init__(IncidenceScheme(even_cuts(k, n), neighbours, check_wait(wait, n)))
 
     @cached_property
     def second(self) -> float:
@@ -116,18 +114,3 @@ class ExpanderCode(Code):
         """
         values = np.linalg.eigvalsh(graphs.adjacency(self.edges, self.n))
         return float(max(abs(values[0]), abs(values[-2])))
-
-
-class _NeighboursScheme(Scheme):
-    is_complex = False
-
-    def __init__(self, neighbours: NDArray[np.int64], k: int, wait: int | None) -> None:
-        self.n, self.k, self.wait = len(neighbours), k, wait
-        self._neighbours = neighbours
-        sizes = k // self.n + (np.arange(self.n) < k % self.n)
-        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        near = self._neighbours[check_index("worker", worker, self.n)]
-        held = np.concatenate([np.arange(self._cuts[v], self._cuts[v + 1]) for v in near])
-        return held, np.ones(held.size)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from .._arrays import check_integer
-from ..coding.cells import CellScheme
+from ..coding.arguments import check_stragglers
+from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.scheme import Residuals
@@ -60,8 +61,7 @@ class FractionalRepetition(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = _tolerated(n, k, stragglers, load)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if n % (s + 1):
             raise ValueError(
                 f"fractional repetition needs n to be a multiple of s + 1 = {s + 1}, not {n}; "
@@ -70,10 +70,8 @@ class FractionalRepetition(Code):
         blocks = n // (s + 1)
         if k < blocks:
             raise ValueError(f"k must be at least n / (s + 1) = {blocks}, not {k}")
-        sizes = k // blocks + (np.arange(blocks) < k % blocks)
-        cuts = np.concatenate([[0], np.cumsum(sizes)])
-        once, choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
-        wait = None if wait is None else check_wait(wait, n)
+        cuts, once, choices = even_cuts(k, blocks), np.ones(n, np.int64), np.arange(n) % blocks
+        wait = check_wait(wait, n)
         super().__init__(_RepetitionScheme(cuts, once, choices, stragglers=s, wait=wait))
 
 

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding import graphs
 from ..coding.cache import VectorFunction, filling
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
-from ..coding.rules import Rule, Tally, check_wait
-from ..coding.scheme import Scheme
-from ..coding.span import tolerated
+from ..coding.rules import Rule, Tally, check_wait, tolerated
 from ..coding.trust import DOUBLE
-from . import graphs
 from .random_assignment import check_seed
 
 __all__ = ["GraphCode", "Parts"]
@@ -57,7 +56,7 @@ class GraphCode(Code):
 
         - ``"random"``: degrees differ by one where 2 n / degree is no integer;
         - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
-        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.codes.graphs`;
+        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.coding.graphs`;
         - ``"complete"``: all pairs of blocks;
 
         or the edges themselves: pairs of numbers of blocks, without loops.
@@ -121,7 +120,7 @@ class GraphCode(Code):
         k = max(n, self.blocks) if k is None else check_integer("k", k)
         if k < self.blocks:
             raise ValueError(f"k must be at least the number of blocks, {self.blocks}, not {k}")
-        wait = None if wait is None else check_wait(wait, n)
+        wait = check_wait(wait, n)
         if wait is None and Parts(self.ends, self.blocks).missing(np.arange(n)):
             raise ValueError(
                 "not even all messages give the gradient, for a component of the graph is "
@@ -131,37 +130,16 @@ class GraphCode(Code):
         super().__init__(GraphScheme(self.ends, self.blocks, k, wait))
 
 
-class GraphScheme(Scheme):
+class GraphScheme(IncidenceScheme):
     """What `GraphCode` says of itself."""
 
-    is_complex = False
-
     def __init__(self, ends: NDArray[np.int64], blocks: int, k: int, wait: int | None) -> None:
-        self.n, self.k, self.wait = len(ends), k, wait
+        super().__init__(even_cuts(k, blocks), list(ends), wait)
         self._ends, self._blocks = ends, blocks
-        self._sizes = k // blocks + (np.arange(blocks) < k % blocks)
-        self._cuts = np.concatenate([[0], np.cumsum(self._sizes)])
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        worker = check_index("worker", worker, self.n)
-        held = np.concatenate(
-            [np.arange(self._cuts[v], self._cuts[v + 1]) for v in self._ends[worker]]
-        )
-        return held, np.ones(held.size)
-
-    @property
-    def loads(self) -> NDArray[np.int64]:
-        return self._sizes[self._ends].sum(axis=1)  # type: ignore[no-any-return]
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
-        return self.loads.astype(np.float64)
-
-    @property
-    def row_norms(self) -> NDArray[np.float64]:
-        return self.row_sums / self.wanted
-
-    # ------------------------------------------------------------------------------ decoding
+    def _known_loads(self) -> NDArray[np.int64]:
+        return self.sizes[self._ends].sum(axis=1)  # type: ignore[no-any-return]
 
     @property
     def _exactly(self) -> Parts:
@@ -220,7 +198,7 @@ class GraphScheme(Scheme):
     @cached_property
     def _plan(self) -> kernels.EdgesPlan:
         need = self.n if self.wait is None else self.wait
-        return kernels.EdgesPlan(self._ends, self._sizes.astype(np.float64), need)
+        return kernels.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
 
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE

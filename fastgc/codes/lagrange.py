@@ -19,6 +19,7 @@ from .._arrays import (
     check_real,
     unit_roundoff,
 )
+from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
 from ..coding.format import Format, Layout
@@ -27,7 +28,7 @@ from ..coding.precision import UNSTABLE, check_stability
 from ..coding.rounding import DOUBLE, ROUNDING
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.span import Equations
+from ..coding.solve import Equations
 from ..coding.trust import expected_trust, trust_by_rows
 from ..kernels import Status
 from ..models import least_squares_gradient
@@ -136,11 +137,8 @@ class LagrangeCode(Code):
         margin: int | float = 0,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
+        n, k = check_sizes(n, k)
         load, sent = check_integer("load", load), check_integer("messages", messages)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         if load < 1 or sent < 1 or load % sent:
             raise ValueError(
                 f"messages must divide load, not load={load}, messages={sent}: every message is "

@@ -14,10 +14,9 @@ from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.parity import Parity
 from ..coding.precision import check_stability
-from ..coding.ridge import near_exact_vector, row_sizes
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
-from ..coding.span import SOLVED
+from ..coding.solve import SOLVED, near_exact_vector, row_sizes
 from ..coding.trust import DOUBLE
 
 __all__ = ["LinearCode"]
@@ -77,7 +76,7 @@ class LinearCode(Code):
         strict: bool = False,
     ) -> None:
         matrix = check_matrix(B)
-        wait = None if wait is None else check_wait(wait, len(matrix))
+        wait = check_wait(wait, len(matrix))
         scheme = LinearScheme(matrix, cache, bool(packed), wait)
         if wait is None and scheme.solution(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(

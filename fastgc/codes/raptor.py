@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.scheme import Scheme
-from ..coding.span import Equations
 from ..coding.trust import DOUBLE
 from .random_assignment import check_seed
 
 __all__ = ["RaptorCode", "degrees"]
-
-Batches = list[NDArray[np.int64]]
 
 
 METHODS = ("auto", "peeling")
@@ -89,10 +86,9 @@ class RaptorCode(Code):
         batches: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        n, k = check_sizes(n, k)
+        if wait is None:
+            raise TypeError("wait must be a number of workers, not None")
         wait = check_wait(wait, n)
         chances = degrees(missing)
         if batches is None:
@@ -106,10 +102,8 @@ class RaptorCode(Code):
         self.batches = count
         rng = np.random.default_rng(check_seed(seed))
         drawn = np.minimum(1 + rng.choice(chances.size, size=n, p=chances), count)
-        drawn_batches = [
-            np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()
-        ]
-        super().__init__(RaptorScheme(drawn_batches, count, k, wait))
+        held = [np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()]
+        super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
 
     def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """A vector by peeling, and which batches it gives; in time linear in their number.
@@ -128,36 +122,10 @@ class RaptorCode(Code):
         return self.scheme.peel(self.scheme.check_survivors(survivors))
 
 
-class RaptorScheme(Scheme):
-    """What `RaptorCode` says of itself: the batches that each worker sums."""
+class RaptorScheme(IncidenceScheme):
+    """What `RaptorCode` says of itself."""
 
-    is_complex = False
     methods = METHODS
-
-    def __init__(self, batches: Batches, count: int, k: int, wait: int) -> None:
-        self.n, self.k, self.wait, self.batches = len(batches), k, wait, count
-        self._batches = batches
-        self._sizes = k // count + (np.arange(count) < k % count)
-        self._cuts = np.concatenate([[0], np.cumsum(self._sizes)])
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        chosen = self._batches[check_index("worker", worker, self.n)]
-        held = np.concatenate([np.arange(self._cuts[b], self._cuts[b + 1]) for b in chosen])
-        return held, np.ones(held.size)
-
-    @cached_property
-    def load(self) -> int:
-        return int(max(self._sizes[chosen].sum() for chosen in self._batches))
-
-    # ------------------------------------------------------------------------------ decoding
-
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        # a column for each batch, as long as its partitions' columns are together
-        weight = np.sqrt(self._sizes)
-        rows = np.zeros((survivors.size, self.batches))
-        for row, worker in zip(rows, survivors.tolist(), strict=True):
-            row[self._batches[worker]] = weight[self._batches[worker]]
-        return Equations(rows, weight)
 
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
@@ -177,13 +145,13 @@ class RaptorScheme(Scheme):
 
     def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """See `RaptorCode.peel`."""
-        sums = [self._batches[worker].tolist() for worker in survivors.tolist()]
-        holders: list[list[int]] = [[] for _ in range(self.batches)]
+        sums = [self.held[worker].tolist() for worker in survivors.tolist()]
+        holders: list[list[int]] = [[] for _ in range(self.sizes.size)]
         for at, batches in enumerate(sums):
             for batch in batches:
                 holders[batch].append(at)
         unknown = [len(batches) for batches in sums]
-        known = np.zeros(self.batches, dtype=np.bool_)
+        known = np.zeros(self.sizes.size, dtype=np.bool_)
         ready = [at for at, count in enumerate(unknown) if count == 1]
         order: list[tuple[int, int]] = []
         for at in ready:  # which grows
@@ -198,7 +166,7 @@ class RaptorScheme(Scheme):
                     ready.append(other)
         # Each batch is to count once. The last ones first: what a message brings of those before
         # it, is taken away by theirs.
-        due, vector = np.ones(self.batches), np.zeros(survivors.size)
+        due, vector = np.ones(self.sizes.size), np.zeros(survivors.size)
         for at, batch in reversed(order):
             vector[at] = factor = due[batch]
             for other in sums[at]:

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_stragglers
+from ..coding.cells import even_cuts
+from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
 from ..coding.precision import check_stability
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
 from ..kernels.cyclic import circle, sines
-from .roots import roots, stable_root, tau
 
 __all__ = ["YeAbbe"]
 
@@ -100,8 +102,7 @@ class YeAbbe(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s, m = check_integer("stragglers", stragglers), check_integer("reduce", reduce)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if not 1 <= m <= n - s:
             raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
         if k < n:
@@ -256,7 +257,7 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
 def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where groups of partitions begin and end: as many in each cluster as it has workers."""
     lengths = [
-        k // n + (np.arange(n) < k % n)
+        np.diff(even_cuts(k, n))
         for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)
     ]
     return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..errors import NotDecodableError
 from .rounding import DOUBLE
 from .scheme import Residuals, Scheme
-from .span import SOLVED, least_squares
+from .solve import SOLVED, least_squares
 
 __all__ = [
     "Nearest",

@@ -1,4 +1,4 @@
-"""Objects that remember what they were made with: their texts, equality, hash, copies, pickles."""
+"""Arguments of codes: checks, and objects that remember what they were made with."""
 
 from __future__ import annotations
 
@@ -11,13 +11,38 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-__all__ = ["Recorded", "arguments_of", "made_before", "nobody_asks", "unasked"]
+from .._arrays import check_integer
+
+__all__ = [
+    "Recorded",
+    "arguments_of",
+    "check_sizes",
+    "check_stragglers",
+    "made_before",
+    "nobody_asks",
+    "unasked",
+]
 
 # Entries, at most, of a list or array that a text shows.
 SHOWN = 12
 
 _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
 _unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
+
+
+def check_sizes(n: int, k: int | None) -> tuple[int, int]:
+    """Workers and partitions, n by default, or an error."""
+    n = check_integer("n", n)
+    k = n if k is None else check_integer("k", k)
+    if n < 1 or k < 1:
+        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    return n, k
+
+
+def check_stragglers(s: int, n: int) -> None:
+    """Raise ValueError unless s of n workers may straggle."""
+    if n < 1 or not 0 <= s < n:
+        raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
 
 
 def made_before() -> bool:

@@ -1,7 +1,8 @@
-"""Schemes whose messages are sums over cells of partitions, without coefficients."""
+"""Schemes whose messages are sums over cells of partitions: of one each, or of several."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,8 +15,19 @@ from .parity import Parity
 from .rounding import DOUBLE
 from .rules import Cells, Rule
 from .scheme import Scheme
+from .solve import Equations
 
-__all__ = ["CellScheme"]
+__all__ = ["CellScheme", "IncidenceScheme", "even_cuts"]
+
+
+def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
+    """Where so many cells of k partitions begin, and the end: even, the larger ones first."""
+    sizes = k // cells + (np.arange(cells) < k % cells)
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
 
 
 class CellScheme(Scheme):
@@ -67,8 +79,7 @@ class CellScheme(Scheme):
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         first, end = self.first_messages[worker : worker + 2]
-        cells = self._choices[first:end]
-        partitions = np.concatenate([np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells])
+        partitions = _partitions_of(self._cuts, self._choices[first:end])
         return partitions, np.ones(partitions.size)
 
     @cached_property
@@ -150,3 +161,49 @@ class CellScheme(Scheme):
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
         enough = self.message_count - int(lost.min()) + 1
         return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+
+
+class IncidenceScheme(Scheme):
+    """Every worker sends one message, the sum over the cells of partitions that it holds.
+
+    Parameters
+    ----------
+    cuts : (cells + 1,) int64 array
+        As of `CellScheme`.
+    held : sequence of n integer arrays
+        The cells of each worker.
+    wait : int, optional
+        As of `Scheme`.
+    """
+
+    is_complex = False
+
+    def __init__(
+        self, cuts: NDArray[np.int64], held: Sequence[NDArray[np.int64]], wait: int | None
+    ) -> None:
+        self.n, self.k, self.wait = len(held), int(cuts[-1]), wait
+        self.cuts, self.held, self.sizes = cuts, held, np.diff(cuts)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        held = _partitions_of(self.cuts, self.held[check_index("worker", worker, self.n)])
+        return held, np.ones(held.size)
+
+    @cached_property
+    def _known_loads(self) -> NDArray[np.int64]:
+        return np.array([self.sizes[cells].sum() for cells in self.held], dtype=np.int64)
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self._known_loads.astype(np.float64)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self.row_sums / self.wanted
+
+    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+        # A column for each cell, as long as its partitions' columns are together.
+        weight = np.sqrt(self.sizes)
+        rows = np.zeros((survivors.size, weight.size))
+        for row, worker in zip(rows, survivors.tolist(), strict=True):
+            row[self.held[worker]] = weight[self.held[worker]]
+        return Equations(rows, weight)

@@ -15,13 +15,13 @@ from ..kernels import Status
 from .approximation import Partial, nearest_vector
 from .display import ShownRound
 from .format import square_norm
-from .inspection import Finding, Inspector, check_rounded, liars_of
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .precision import Watch
 from .rules import Blocks, Cells
 from .scheme import Coded
 from .tensors import TensorFormat, TensorRows, scale_of, square_norm_of
 from .trust import Approximation, Trust, trust_of_sums
+from .verify import Finding, Inspector, check_rounded, liars_of
 
 __all__ = ["DeviceRound", "Round"]
 
@@ -41,7 +41,7 @@ class Round(ShownRound):
     compared with others, by parity checks of the code. Where they contradict each other it waits
     for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
     more taken in this round. How large a corruption must be to be found, and what is proven, and
-    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.inspection`: where
+    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
     any `threshold` messages determine all others, that many to spare find that they lie, and twice
     as many name them.
 

@@ -35,10 +35,9 @@ from .arguments import Recorded
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
-from .ridge import near_exact_solution
 from .rounding import DOUBLE, sums_of
-from .rules import Follower, Rule, Waiting, check_wait
-from .span import SOLVED, Equations, Span, least_squares, tolerated
+from .rules import Follower, Rule, Span, Waiting, check_wait, tolerated
+from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
 __all__ = ["Residuals", "Scheme"]
 

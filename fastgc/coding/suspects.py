@@ -1,6 +1,6 @@
 """Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2023).
 
-Checks of `fastgc.coding.inspection` say that messages contradict each other with half as many
+Checks of `fastgc.coding.verify` say that messages contradict each other with half as many
 copies as it takes to say whose are wrong. The master then asks the suspects for what each of their
 partial gradients contributed, and computes as few of these itself as tell who lies.
 """
@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
-from .inspection import SAFETY, Finding
 from .precision import Watch
 from .round import Round
 from .scheme import Coded, Scheme
+from .verify import SAFETY, Finding
 
 __all__ = ["AskingRound", "Costs"]
 
@@ -97,7 +97,7 @@ class AskingRound(Round):
     answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
     about log2(w) levels, but each takes a round trip.
 
-    That messages contradict each other is seen as in `fastgc.coding.inspection`, by a random
+    That messages contradict each other is seen as in `fastgc.coding.verify`, by a random
     projection of each: what that may miss, and how rarely, is missed here. In float64 the
     probability is of the order of 1e-12; in float32 up to some thousandths, for lies that are known
     from rounding by a factor of 1e5.

@@ -22,9 +22,9 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
-from ..codes.apportion import check_speeds
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
+from ..coding.clusters import check_speeds
 from ..coding.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
@@ -149,7 +149,7 @@ def _ranked(choices: list[Choice]) -> list[Choice]:
 
     def alike(other: Choice, first: Choice) -> bool:
         near = other.time <= first.time * (1 + MEASURED)
-        return near and math.isclose(other.scheme.wait, first.wait, rel_tol=1e-6)
+        return near and math.isclose(other.wait, first.wait, rel_tol=1e-6)
 
     left = sorted(choices, key=lambda choice: choice.time)
     ranked: list[Choice] = []

@@ -17,9 +17,9 @@ from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
 from ..coding.approximation import residual_of_each
-from ..coding.rules import Blocks, Cells, Tiling, Waiting
+from ..coding.rules import Blocks, Cells, Span, Tiling, Waiting
 from ..coding.scheme import Scheme
-from ..coding.span import SOLVED, Span
+from ..coding.solve import SOLVED
 from ..delays import DelayModel
 from ..delays.interface import check_model, tail_bounds, tails
 from .drawing import draw

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from ..codes import Code
-from ..coding.rules import Cells, Waiting
-from ..coding.span import SOLVED, Span
+from ..coding.rules import Cells, Span, Waiting
+from ..coding.solve import SOLVED
 
 __all__ = [
     "Awaiting",

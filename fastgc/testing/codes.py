@@ -38,8 +38,8 @@ from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
 from ..coding.precision import UNSTABLE
-from ..coding.rules import check_wait
-from ..coding.span import SOLVED, Span, least_squares
+from ..coding.rules import Span, check_wait
+from ..coding.solve import SOLVED, least_squares
 from ..data import Dataset
 from ..delays import Exponential
 from ..engines import LocalCluster, SimulatedCluster

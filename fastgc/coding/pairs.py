@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..coding.cache import VectorFunction, remembering
-from ..coding.scheme import Scheme
+from .cache import VectorFunction, remembering
 from .clusters import Cluster
 from .near_exact import kept_error, row_square, split, square, unnamed
+from .scheme import Scheme
 
 __all__ = ["bind_pairs", "deviation", "pair_row"]
 
@@ -88,7 +88,7 @@ def circle(n: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """`fastgc.codes.roots.tau` in pairs. (d, 2)."""
+    """`fastgc.coding.clusters.tau` in pairs. (d, 2)."""
     turns = _half_turns(m)
     residues = [q * u % m for u in range(d)]
     angles = np.cumsum(residues)
