@@ -30,8 +30,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Delays that kernels draw and use at a time: 4 MB. With fewer, threads are called for more often than
-# caches save; 65,536 took 1.1 to 1.4 times as long.
+# Delays that kernels draw and use at a time: 4 MB. With fewer, threads are called for more often
+# than caches save; 65,536 took 1.1 to 1.4 times as long.
 _DRAWN_AT_ONCE = 1 << 19
 _AT_ONCE = 1 << 20  # messages of rounds that are asked for sums together
 _SUPPORT = 1 << 22  # entries of B, at most, whose zeros are remembered
