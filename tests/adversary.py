@@ -606,11 +606,12 @@ class Adversary(Rounds):
         super().teardown()
         self.wake()
         self._gone(workers, "workers of closed clusters")
-        gc.collect()  # maps, which errors may hold
-        for _ in range(20):  # what a process that is ending holds goes a moment later
+        until = time.monotonic() + TO_END
+        while True:  # what a thread or a process that is ending holds goes a moment later
+            gc.collect()  # maps, which errors may hold
             more = files() - self.files
             more = {name: count for name, count in more.items() if "[]" not in name or count > 2}
-            if not more:
+            if not more or time.monotonic() > until:
                 break
             time.sleep(0.05)
         assert not more, f"left: open files: {more}"

@@ -1,5 +1,6 @@
 """The local engine. No test asserts a time; a delay of ABSENT is one that no test waits for."""
 
+import errno
 import gc
 import os
 import signal
@@ -998,3 +999,36 @@ def test_mini_batches_are_drawn_by_workers():
         for number in range(4):
             cluster.step(np.ones(1), out)
             assert out == 10.0 * 10**number + 6
+
+
+@pytest.mark.parametrize("name", ["pipe", "set_blocking", "memfd_create", "ftruncate"])
+def test_a_start_that_the_system_refuses_leaves_nothing(name, monkeypatch):
+    """Whichever call fails, its own error is raised, and no file stays open."""
+    usual, errors = getattr(os, name, None), set()
+    if usual is None:
+        pytest.skip(f"this system has no {name}")
+
+    def open_files():
+        gc.collect()  # what an error holds
+        return len(os.listdir("/proc/self/fd"))
+
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
+        pass  # what is opened once is open now
+    for number in range(50):
+        calls = iter(range(50))
+
+        def refuse(*given, calls=calls, number=number):
+            if next(calls) == number:
+                raise OSError(errno.ENOSPC, "refused")
+            return usual(*given)
+
+        before = open_files()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            try:
+                with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
+                    break  # there are no more such calls
+            except OSError as error:
+                errors.add(error.errno)
+        assert open_files() == before
+    assert errors == {errno.ENOSPC}

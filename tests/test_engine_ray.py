@@ -71,7 +71,7 @@ def pids(cluster):
 def exists(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended before, or while it was read
         return False
     return state != "Z"
 

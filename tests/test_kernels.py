@@ -84,6 +84,9 @@ def float_rows(kind, rng, size, count):
     coef = rng.standard_normal(count)
     if kind == "alike":  # every partial sum is rounded to the same side
         rows, coef = np.full((count, size), 1 / 3), np.ones(count)
+    elif kind == "upwards":  # and by nearly half a unit, whatever is added to the first
+        rows, coef = np.full((count, size), 1.0001 * 2.0**-24), np.ones(count)
+        rows[0] = 1
     elif kind == "alternating":  # as of decoding vectors: large, of sums that are small
         coef = (-1.0) ** np.arange(count) * 1e6
         rows = 1 + rows * 1e-3
@@ -95,7 +98,9 @@ def float_rows(kind, rng, size, count):
     return rows.astype(np.float32), coef
 
 
-@pytest.mark.parametrize("kind", ["random", "alike", "alternating", "ill-scaled", "cancelling"])
+@pytest.mark.parametrize(
+    "kind", ["random", "alike", "upwards", "alternating", "ill-scaled", "cancelling"]
+)
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED], ids=["real", "packed"])
 def test_errors_of_floats_do_not_grow_with_rows(mode, kind, at_each_level):
     """Beside the last rounding, those of eight rows, however many there are."""

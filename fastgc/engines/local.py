@@ -169,11 +169,12 @@ class _Processes:
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.
-        self._heard, self._bell = os.pipe()
-        self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
-        for end in self._heard, self._bell:
+        ends = self._heard, self._bell = os.pipe()
+        for end in ends:
             resources.callback(os.close, end)
+        for end in ends:
             os.set_blocking(end, False)
+        self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
         self._rings = kernels.Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
@@ -283,8 +284,9 @@ class _Processes:
                 line.send(b"\0", socket.MSG_DONTWAIT)
 
     def _forget(self) -> None:
-        """Let go of the shared memory."""
-        del self._thetas, self._newest, self._slots, self._tracebacks, self._answers, self._rings
+        """Let go of the shared memory; of what there is of it, where the start failed."""
+        for name in ("thetas", "newest", "slots", "tracebacks", "answers", "rings"):
+            vars(self).pop(f"_{name}", None)
 
     def restart(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
