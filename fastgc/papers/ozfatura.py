@@ -169,7 +169,7 @@ def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
     """Mean completion time and mean number of messages of each scheme that exists."""
     exact: dict[str, tuple[float, float]] = {}
     for name in UNCODED:
-        rule = _code(name, n, 1).rule
+        rule = _code(name, n, 1).scheme.rule
         assert isinstance(rule, Cells)
         exact[name] = (
             covered_mean(n, load, DELAYS, needed=rule.need),
