@@ -1,6 +1,7 @@
 """Kernels against the truth, under every backend, thread count and SIMD level."""
 
 import inspect
+import pickle
 import platform
 import re
 import subprocess
@@ -895,6 +896,11 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     assert compiling._digest(tmp_path) != before
     kept = fastgc.kernels.numba.replace._cache._cache_file
     assert kept._source_stamp == compiling._SOURCES
+
+    def names_what_has_moved():
+        return pickle.loads(b"cfastgc.kernels.nowhere\nPlan\n.")
+
+    assert compiling._or_empty(names_what_has_moved)() == {}
 
 
 @pytest.mark.long

@@ -523,8 +523,8 @@ def test_names_of_ones_own_are_free():
 
     code = Named(6)
     assert check(code, engines=()) is None
-    assert code.scheme._rows == [6]
-    assert code.scheme._own == "mine"
+    assert code._rows == [6]
+    assert code._own == "mine"
 
 
 @pytest.mark.parametrize(

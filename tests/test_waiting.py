@@ -335,7 +335,7 @@ def test_residuals_of_many_sets_are_those_of_each(code):
     rng = np.random.default_rng(4)
     masks = rng.random((40, code.scheme.message_count)) < rng.random((40, 1))
     masks[:, 0] = True
-    found = residual_of_each(code, masks)
+    found = residual_of_each(code.scheme, masks)
     np.testing.assert_allclose(found, [code.residual(mask) for mask in masks], rtol=0, atol=1e-12)
     if code.scheme.is_complex:  # the real part alone counts
         return

@@ -280,7 +280,7 @@ def methods(text: str) -> tuple[str, ...] | None:
     """Methods for decoding vectors of what a text names; None if a function makes it."""
     made_by = factory(text)
     if isinstance(made_by, type) and issubclass(made_by, Code):
-        return made_by._methods
+        return made_by._known_methods
     return None
 
 

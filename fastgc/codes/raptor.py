@@ -74,7 +74,7 @@ class RaptorCode(Code):
     """
 
     scheme: RaptorScheme
-    _methods = METHODS
+    _known_methods = METHODS
 
     def __init__(
         self,

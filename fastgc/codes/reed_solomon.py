@@ -187,7 +187,7 @@ class ReedSolomon(Code):
 
     scheme: ReedSolomonScheme
     stragglers: int
-    _methods = METHODS
+    _known_methods = METHODS
 
     def __init__(
         self,

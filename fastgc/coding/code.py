@@ -105,7 +105,7 @@ class Code(Recorded):
     """
 
     # Those of its schemes, to be known before one is made.
-    _methods: ClassVar[tuple[str, ...]] = Scheme.methods
+    _known_methods: ClassVar[tuple[str, ...]] = Scheme.methods
 
     def __init__(self, scheme: Scheme) -> None:
         if not isinstance(scheme, Scheme):
