@@ -22,14 +22,15 @@ def _digest(folder: Path) -> str:
 
 
 # Numba takes kept code for outdated when the function's own file has another time or size. But what
-# it calls, and has compiled into it, is in other files here; the plans it takes are in NumPy's; and a
+# it calls, and has compiled into it, is in other files here, and the plans it takes are in NumPy's. A
 # new installation of the same sources needs no other code.
 _SOURCES = _digest(Path(__file__).parents[1])
 
 
 def _or_empty(load: Callable[[], dict[Any, str]]) -> Callable[[], dict[Any, str]]:
-    """Numba unpickles the index of what is kept before it compares stamps; it fails where the
-    index names a type that has moved since.
+    """Load the index of what is kept; nothing is kept where it names what has moved.
+
+    Numba unpickles the types in an index before it compares stamps.
     """
 
     def index() -> dict[Any, str]:
