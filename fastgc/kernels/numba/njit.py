@@ -22,8 +22,8 @@ def _digest(folder: Path) -> str:
 
 
 # Numba takes kept code for outdated when the function's own file has another time or size. But what
-# it calls, and has compiled into it, is in other files here, and the plans it takes are in NumPy's. A
-# new installation of the same sources needs no other code.
+# it calls, and has compiled into it, is in other files here, and the plans it takes are in NumPy's.
+# A new installation of the same sources needs no other code.
 _SOURCES = _digest(Path(__file__).parents[1])
 
 
