@@ -252,7 +252,7 @@ class Training:
         self.X, self.y = X, y = self.dataset.X_train, self.dataset.y_train
         self.learner = _default_model(code, self.dataset) if self.model is None else self.model
         self.measure = measure_of(self.learner, self.dataset)
-        if code.codes_data and not getattr(self.learner, "quadratic", False):
+        if code.scheme.codes_data and not getattr(self.learner, "quadratic", False):
             raise ValueError(
                 f"{type(code).__name__} decodes only gradients that are quadratic in the data: "
                 "train LeastSquares or LinearRegression with it, not "
@@ -268,7 +268,7 @@ class Training:
         if self.schedule is not None:
             self.rate = _Rate(self.method, self.schedule, self.rounds)
         self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
-        self.form = code.format(self.learner.size, X.dtype, self.how.message_dtype)
+        self.form = code.scheme.format(self.learner.size, X.dtype, self.how.message_dtype)
         datasets.partition(X, y, code.k)  # raises where there are too few samples
         self._is_prepared = True
 
@@ -292,8 +292,8 @@ class Training:
             self.dataset.name,
             *about,
             measure=self.measure,
-            message_counts=tuple(code.message_counts),
-            load=float(np.mean(code.loads)) * code.n / code.k,
+            message_counts=tuple(code.scheme.message_counts),
+            load=float(np.mean(code.scheme.loads)) * code.n / code.k,
         )
         held = [len(shard[0]) if self.batch is None else self.batch for shard in self.shards]
         self.samples = [sum(held[j] for j in code.partitions(i)) for i in range(code.n)]
@@ -482,7 +482,7 @@ class Training:
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     if dataset.task == "regression":
         return LinearRegression(dataset.features, dataset.outputs)
-    if code.codes_data:
+    if code.scheme.codes_data:
         return LeastSquares(dataset.features, dataset.classes)
     return SoftmaxRegression(dataset.features, dataset.classes)
 
@@ -593,7 +593,7 @@ def measure_of(model: Model, dataset: datasets.Dataset) -> str:
 def check_batch(code: Code, batch: int, samples: int) -> None:
     """Raise unless mini-batches of this size can be drawn of each partition of the samples."""
     batch = at_least("batch", batch, 1)
-    if code.codes_data:
+    if code.scheme.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data, once: there are no mini-batches of them"
         )
@@ -661,7 +661,7 @@ class _Replay:
         self._received = {record.round - 1: record.received for record in records}
         for number, received in self._received.items():
             try:
-                code.check_survivors(received)
+                code.scheme.check_survivors(received)
             except ValueError as error:
                 raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
         for number in range(rounds):
@@ -754,7 +754,7 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
         )
     if how.tracker is not None:
         raise ValueError(f"trackers follow gradients decoded in one, not {name}'s")
-    if code.approximate:
+    if code.scheme.approximate:
         raise ValueError(
             f"{name} keeps gradients for later rounds and needs them exact, which those of "
             f"{code!r} need not be"

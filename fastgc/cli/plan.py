@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from ..codes import LagrangeCode, catalogue
+from ..coding.arguments import arguments_of
 from ..delays.interface import check_per
 from . import options
 from .common import (
@@ -359,7 +360,7 @@ def _remark(what: Search, source: _Source, found: Plan, workers: int, processors
     best = found.by_code()
     said: list[str | None] = []
     for choice in best:
-        if (assignment := choice.code.arguments.get("assignment")) is not None:
+        if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             said.append(f"{choice.name}: assignment={assignment}")
         said.append(catalogue.remark(choice.name, choice.code))
     said.append(_crowded(found, workers, processors))

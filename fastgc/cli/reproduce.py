@@ -15,7 +15,7 @@ from .common import MORE, Options, argument, command, option
 from .output import Output, draw_panels
 
 if TYPE_CHECKING:
-    from ..reproduce import Figure, Row
+    from ..papers import Figure, Row
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Written(Output):
 @command(MORE)
 def reproduce(what: Chosen, output: Written) -> None:
     """Compute the papers' figures and tables anew, and compare them with what the papers print."""
-    from .. import reproduce as papers
+    from .. import papers
 
     output.check()
     names = [name.strip() for name in what.figure.split(",") if name.strip()]

@@ -123,7 +123,7 @@ class _Survey:
         from ..stability import circle_values
 
         code, _ = scheme_of(self.codes[0], n, self.what.seed, s)
-        neighbours = code.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
+        neighbours = code.scheme.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
         return circle_values(code, neighbours, self.dtypes[0])
 
     def run(self, pairs: list[tuple[int, int]]) -> None:
@@ -220,13 +220,12 @@ def check_scheme(text: str) -> None:
     """Raise ValueError unless the text names a code, whatever its size, and perhaps a method."""
     name, _, method = text.partition("@")
     catalogue.check_name(name)
-    factory = catalogue.factory(name)
-    if isinstance(factory, type):  # what functions make says its methods when it is made
-        _check_method(name, method, factory)
+    methods = catalogue.methods(name)
+    if methods is not None:
+        _check_method(name, method, methods)
 
 
-def _check_method(name: str, method: str, code: Any) -> None:
-    methods = getattr(code, "methods", ("auto",))
+def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
     if (method or "auto") not in methods:
         raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
 
@@ -237,7 +236,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
         code = catalogue.make(name, n, None, s, seed)
-    _check_method(name, method, code)
+    _check_method(name, method, code.scheme.methods)
     return code, method or "auto"
 
 

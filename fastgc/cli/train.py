@@ -17,7 +17,7 @@ from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
-from ..coding.inspection import MOST_LIARS
+from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, check_one_of, command, option, status_of, tolerated
 from .options import Sizes, complete_codes
@@ -443,7 +443,7 @@ def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
 
 def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
     """Whether gradients may be approximations."""
-    return any(each.code.wait is not None for each in runs.values())
+    return any(each.code.scheme.wait is not None for each in runs.values())
 
 
 # -------------------------------------------------------------------------------- what is trained
@@ -489,7 +489,7 @@ def _runs(asked: Asked) -> dict[str, _Run]:
         else:
             made = catalogue.make(text, n, k, tolerated(n, s), seed)
         unscaled = not (isinstance(made, Uncoded) and made.rescale)  # else unbiased as it is
-        if made.approximate and unscaled and len(partials) > 1:
+        if made.scheme.approximate and unscaled and len(partials) > 1:
             runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
         else:
             runs[name] = _Run(how, made, partials[0])
@@ -510,7 +510,7 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
 
 
 def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
-    return any(each.code.codes_data for each in runs.values())
+    return any(each.code.scheme.codes_data for each in runs.values())
 
 
 def _dataset(asked: Asked) -> Dataset:
@@ -696,12 +696,12 @@ def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: 
     few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
     if few and asked.task == "auto":
         typer.echo("if y are numbers to predict, say --task regression", err=True)
-    for name, (_, scheme, _) in runs.items():
+    for name, (_, made, _) in runs.items():
         typer.echo(
-            f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages"
-            f"{' for an approximation' if scheme.wait is not None else ''}, "
-            f"load {scheme.load} of {scheme.k} partitions"
-            + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
+            f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
+            f"{' for an approximation' if made.scheme.wait is not None else ''}, "
+            f"load {made.load} of {made.k} partitions"
+            + (f"; {made.groups} groups" if isinstance(made, Grouped) else ""),
             err=True,
         )
 
