@@ -1466,8 +1466,8 @@ MUTANTS = [
     M(
         "together3",
         "engine_simulated conformance",
-        "over = given.ready and not (worker == last and self._together[worker])",
-        "over = given.ready",
+        "if worker == self._sender and self._together[worker]:",
+        "if False:",
     ),
     M(
         "shares1",
@@ -1588,8 +1588,8 @@ MUTANTS = [
     M(
         "engine5",
         "faults",
-        "self._left = max(0.0, before - time.perf_counter())",
-        "self._left = self._patience",
+        "self._left = max(0.0, before - self._now())",
+        "self._left = self._options.patience",
     ),
     M(
         "engine6",
@@ -1610,12 +1610,17 @@ MUTANTS = [
         "for m in self._chosen.tolist():",
         "for m in sorted(self._held):",
     ),
-    M("engine10", "engine_simulated", "end += self._overhead", "end += 0 * self._overhead"),
+    M(
+        "engine10",
+        "engine_simulated",
+        "after = end + self._overhead",
+        "after = end + 0 * self._overhead",
+    ),
     M(
         "engine11",
         "engine_simulated",
-        "after = max(end, float(arrival[number])) + self._receive",
-        "after = float(arrival[number]) + self._receive",
+        "at = max(self._elapsed, self._arrival[number])",
+        "at = self._arrival[number]",
     ),
     M(
         "engine12",
@@ -1743,8 +1748,8 @@ MUTANTS = [
     M(
         "engine18",
         "engine_simulated simulation",
-        "if self._late[worker] <= end < arrival[number]:",
-        "if end < arrival[number]:",
+        "if self._late[worker] <= after < arrival:",
+        "if after < arrival:",
     ),
     M(
         "engine19",
@@ -1755,8 +1760,8 @@ MUTANTS = [
     M(
         "engine20",
         "faults engine_local",
-        "if not self._options.verify or isinstance(rnd, Chosen):",
-        "if isinstance(rnd, Chosen):",
+        "if not self._options.verify or not rnd.replaceable:",
+        "if not rnd.replaceable:",
     ),
     M(
         "engine21",
@@ -2330,7 +2335,7 @@ MUTANTS = [
     M(
         "unbiased2",
         "unbiased",
-        'scaled = partial == "unbiased" and isinstance(code, Code) and code.approximate',
+        'scaled = approximation == "unbiased" and isinstance(code, Code) and code.approximate',
         "scaled = False",
     ),
     M(

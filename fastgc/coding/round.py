@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .approximation import Partial, nearest_vector
 from .decoding import Decoder, require_finite, trust_of_sums, warn_of_doubt
 from .direct import combinations, output
 from .format import square_norm
+from .gathering import Gathering
 from .inspection import Finding, Inspector, check_rounded, liars_of
 from .precision import Watch
 from .rules import Blocks, Cells
@@ -29,7 +31,7 @@ __all__ = ["Round"]
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
-class Round(ShownRound):
+class Round(ShownRound, Gathering):
     """One iteration at the master: messages in, gradient out.
 
     Keeps references to the messages, not copies: they must stay as they are until `gradient` has
@@ -71,9 +73,9 @@ class Round(ShownRound):
     ----------
     form : Format
         Dtypes and sizes of gradient and messages.
-    corrupt : list of int
-        Workers whose messages were found to be corrupt in this round, and dropped.
     """
+
+    linger = None
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class Round(ShownRound):
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # on the messages at hand
-        self.corrupt: list[int] = []
+        self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # of workers that send several: the message due next
         self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
         if self._tally is not None:
@@ -151,6 +153,16 @@ class Round(ShownRound):
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
+    def corrupt(self) -> list[int]:  # type: ignore[override]
+        """Workers whose messages were found to be corrupt in this round, and dropped."""
+        return self._corrupt
+
+    @cached_property
+    def least(self) -> int:
+        """How many messages it takes at least."""
+        return self.code.rule.missing(np.empty(0, dtype=np.int64))
+
+    @property
     def decodable(self) -> bool:
         """Whether the gradient can be decoded."""
         return self._decodable
@@ -169,7 +181,7 @@ class Round(ShownRound):
         return self._ready
 
     @property
-    def verified(self) -> bool:
+    def verified(self) -> bool:  # type: ignore[override]
         """Whether every message that the gradient is decoded from passed a parity check.
 
         That is: all checks of this round hold, and every message that matters was in one that would
@@ -437,7 +449,7 @@ class Round(ShownRound):
         if self.form.scaled:
             self._scales = [self._scales[at] for at in kept]
         self._inspector.keep(kept)
-        self.corrupt += workers
+        self._corrupt += workers
 
     def _require_sound(self) -> None:
         """Raise CorruptMessageError if messages contradict each other."""
