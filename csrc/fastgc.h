@@ -306,15 +306,11 @@ typedef struct {
 #define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
 #include "kernels.def"
 
-/* Of all rounds: see fgc_completion_part, and fgc_simulate_part. Split over threads, if `interrupted`. */
+/* Of all rounds: see fgc_completion_part. Split over threads, if `interrupted`. */
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
                           double *late, int64_t rounds, double receive, double overhead,
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations);
-fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                        double *late, int64_t rounds, double receive, double overhead,
-                        int interrupted, double *time, int64_t *messages, int64_t *workers,
-                        int64_t *computations);
 
 /* Messages that are each the sum over one cell of the partitions; distinct cells that weigh `need` suffice.
  * What came is multiplied by `whole` over its weight, if that is not 0. */

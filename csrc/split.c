@@ -277,15 +277,13 @@ STEPS(double)
 
 typedef struct {
     const fgc_completion_plan *plan;
-    const fgc_delays *delays; /* or NULL, and what is drawn is given: */
     const double *delay, *work;
     double *late;
-    int64_t first, rounds, part;
+    int64_t rounds, part;
     double receive, overhead;
     int interrupted;
     double *time;
     int64_t *messages, *workers, *computations;
-    _Atomic double low, high; /* from when to when rounds are ready, as far as is known */
     atomic_int failed;
 } simulation;
 
@@ -294,45 +292,10 @@ static void simulate_piece(void *data, int piece)
     simulation *const it = data;
     const int64_t lo = piece * it->part, n = it->plan->workers;
     const int64_t count = it->rounds - lo < it->part ? it->rounds - lo : it->part;
-    fgc_status status;
-    if (it->delays) {
-        fgc_delays some = *it->delays;
-        some.given = some.given ? some.given + lo * n : NULL;
-        double usual[] = {atomic_load_explicit(&it->low, memory_order_relaxed),
-                          atomic_load_explicit(&it->high, memory_order_relaxed)};
-        status = fgc_simulate_part(it->plan, &some, it->first + lo, it->late, count, it->receive,
-                                   it->overhead, it->interrupted, usual, it->time + lo,
-                                   it->messages + lo, it->workers + lo, it->computations + lo);
-        /* Of two threads the last: what it takes to be usual costs time alone if it is not. */
-        atomic_store_explicit(&it->low, usual[0], memory_order_relaxed);
-        atomic_store_explicit(&it->high, usual[1], memory_order_relaxed);
-    } else {
-        status = fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late,
-                                     count, it->receive, it->overhead, it->interrupted,
-                                     it->time + lo, it->messages + lo, it->workers + lo,
-                                     it->computations + lo);
-    }
-    if (status)
+    if (fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late, count,
+                            it->receive, it->overhead, it->interrupted, it->time + lo,
+                            it->messages + lo, it->workers + lo, it->computations + lo))
         atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
-}
-
-static fgc_status simulate_all(simulation *it)
-{
-    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
-    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
-     * message is of which block, when rounds are usually ready) is found for each part anew. */
-    const int64_t sixteenth = (it->rounds + 15) / 16, most = FGC_PIECES / 16;
-    const int64_t even = (it->rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
-    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
-    const int64_t work = it->rounds * it->plan->first[it->plan->workers]; /* a nanosecond or more each */
-    it->part = it->interrupted ? up_to(LINE, even > full ? even : full) : it->rounds;
-    if (it->rounds && !fgc_pool_helpers(pieces_of(it->rounds, it->part), work))
-        it->part = it->rounds;
-    it->low = INFINITY;
-    it->high = -INFINITY;
-    if (it->rounds)
-        fgc_pool_run(simulate_piece, it, pieces_of(it->rounds, it->part), work);
-    return it->failed ? FGC_NO_MEMORY : FGC_OK;
 }
 
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
@@ -340,21 +303,21 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations)
 {
+    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
     simulation it = {.plan = plan, .delay = delay, .work = work, .late = late, .rounds = rounds,
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};
-    return simulate_all(&it);
-}
-
-fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                        double *late, int64_t rounds, double receive, double overhead,
-                        int interrupted, double *time, int64_t *messages, int64_t *workers,
-                        int64_t *computations)
-{
-    simulation it = {.plan = plan, .delays = delays, .late = late, .first = first, .rounds = rounds,
-                     .receive = receive, .overhead = overhead, .interrupted = interrupted,
-                     .time = time, .messages = messages, .workers = workers,
-                     .computations = computations};
-    return simulate_all(&it);
+    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
+     * message is of which block, when rounds are usually ready) is found for each part anew. */
+    const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
+    const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
+    const int64_t cost = rounds * plan->first[plan->workers]; /* a nanosecond or more each */
+    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
+    it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
+    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
+        it.part = rounds;
+    if (rounds)
+        fgc_pool_run(simulate_piece, &it, pieces_of(rounds, it.part), cost);
+    return it.failed ? FGC_NO_MEMORY : FGC_OK;
 }

@@ -45,6 +45,7 @@ def test_info_json():
     assert facts["simd"] in ("baseline", "avx2", "avx512")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", fastgc.backends())
 def test_info_under_each_backend(name, monkeypatch):
     monkeypatch.setenv("FASTGC_BACKEND", name)
@@ -1733,6 +1734,7 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
     assert run("fit", str(tmp_path / "none.json")).exit_code == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.any_backend
 @pytest.mark.parametrize("threads", ["5000", "0", "x"])
 def test_numbers_of_threads_are_checked(threads):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon, kernels
@@ -35,7 +36,7 @@ KINDS = ["random", "neighbours", "an arc", "two arcs", "evenly"]
 
 
 @pytest.mark.every_backend
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=much(60, 12))
 @given(
     n=st.integers(2, 700),
     part=st.floats(0, 1),

@@ -89,6 +89,7 @@ def test_combinations_that_are_not_finite(dtype):
                     assert call() == (status if check else Status.OK)
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize("mode", MODES)
 def test_no_byte_of_a_row_is_written(mode):

@@ -512,6 +512,7 @@ def test_train_on_all_ranks(tmp_path):
     assert job.out.split() == ["3", "2", "True"]
 
 
+@pytest.mark.long
 def test_command(tmp_path):
     pytest.importorskip("sklearn")
     file = tmp_path / "history.json"
@@ -554,6 +555,7 @@ def test_what_is_missing_is_named():
 # ------------------------------------------------------------------------------ sums on request
 
 
+@pytest.mark.long
 def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
     job = run(
         tmp_path,
@@ -590,6 +592,7 @@ def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
     assert job.out.split() == ["done"]
 
 
+@pytest.mark.long
 def test_a_worker_answers_while_it_computes(tmp_path):
     job = run(
         tmp_path,
@@ -619,6 +622,7 @@ def test_a_worker_answers_while_it_computes(tmp_path):
     assert job.out.split() == ["done"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", ["raises", "is not finite", "cannot be loaded"])
 def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wrong):
     job = run(
@@ -656,6 +660,7 @@ def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wro
     assert job.out.split() == ["[6.0,", "6.0]"]
 
 
+@pytest.mark.long
 def test_who_hangs_when_it_is_asked_is_passed_over(tmp_path):
     job = run(
         tmp_path,

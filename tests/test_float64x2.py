@@ -93,6 +93,7 @@ def test_rows_are_those_of_the_code_and_more():
 # --------------------------------------------------------------------------------- vectors
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize("method", ["auto", "locator", "near-exact"])
 def test_vectors_of_a_small_code_decode_in_rationals(method):
@@ -120,6 +121,7 @@ def test_vectors_of_a_small_code_decode_in_rationals(method):
         assert abs(code.residual(survivors, vector) - left) < 1e-30
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize(
     ("n", "s", "width", "double"),
@@ -245,7 +247,7 @@ def test_a_bound_of_pairs_sees_what_is_amplified():
     assert 1e-12 < off / unit < bound < 1e8 * off / unit
     measured = stability.measured_error(code, survivors, dtype="float64x2", method="locator")
     form = code.format(1, np.float64, "float64x2")
-    trust = fastgc.coding.decoding.trust_by_rows(code, survivors, vector, form).relative_error
+    trust = fastgc.coding.trust.trust_by_rows(code, survivors, vector, form).relative_error
     assert trust / 30 < measured.relative < 30 * trust
 
 

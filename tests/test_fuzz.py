@@ -1519,6 +1519,7 @@ def _check(name, make, data_):
         assert _alike(expected, result), (expected, result)
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize("name", NEEDS_BACKEND)
 @FUZZ
 @given(data_=st.data())
@@ -1526,6 +1527,7 @@ def test_arithmetic(name, data_):
     _check(name, TARGETS[name], data_)
 
 
+@pytest.mark.few(84)
 @pytest.mark.parametrize("name", REST)
 @pytest.mark.any_backend
 @FUZZ
@@ -1534,6 +1536,7 @@ def test_the_rest(name, data_):
     _check(name, TARGETS[name], data_)
 
 
+@pytest.mark.few(132)
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.any_backend
 def test_right_calls_are_right(name):

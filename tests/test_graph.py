@@ -172,6 +172,7 @@ def test_edges_must_be_integers():
 # -------------------------------------------------------------------------------------- codes
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("degree", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("graph", ["random", "cayley"])
 def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):

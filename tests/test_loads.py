@@ -46,7 +46,7 @@ def test_equal_times_of_two_kinds():
     assert loads.sum() == (s + 1) * k
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=much(200, 50))
 @given(
     times=st.lists(st.floats(0.01, 100), min_size=1, max_size=12),
     k=st.integers(1, 200),
@@ -208,7 +208,7 @@ def test_loads_up_to_a_limit():
     assert all_of_it.returned == 1
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=much(100, 25))
 @given(
     kinds=st.lists(st.tuples(st.floats(0.01, 50), st.floats(0.01, 50)), min_size=1, max_size=8),
     limit=st.integers(1, 60),

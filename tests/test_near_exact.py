@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, stability
@@ -64,7 +65,7 @@ def measured(code, survivors, dtype, seed, p=24, **decoding):
     [
         (256, 32, "arc", 1e-9, 2e-13),
         (1000, 100, "arc", 1e6, 1e-14),
-        (1000, 100, "3/4", 1e-2, 1e-5),
+        pytest.param(1000, 100, "3/4", 1e-2, 1e-5, marks=pytest.mark.long),
         (256, 128, "arc", 1e6, 1e-8),
     ],
 )
@@ -123,7 +124,7 @@ def rounds(draw):
     return n, k, s, clusters, lost
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=much(60, 12))
 @given(
     made=rounds(),
     kind=st.sampled_from(KINDS),
@@ -445,6 +446,7 @@ def dense_at_its_ends(code, s, width, part):
     return code.rings()[0][np.flatnonzero(chosen)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("n", "s", "width", "part"), [(160, 48, 92, 0.6), (200, 60, 130, 0.6), (190, 80, 146, 0.3)]
 )

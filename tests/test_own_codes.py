@@ -360,6 +360,7 @@ def run(folder, *words):
 NAME = "mine:RegularGraph:load=4,stragglers=3"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words",
     [

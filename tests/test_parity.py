@@ -127,6 +127,7 @@ def test_checks_of_every_set(code):
             assert np.linalg.matrix_rank(H / lengths, tol=1e-9) == dependent
 
 
+@pytest.mark.few(6)
 @pytest.mark.any_backend
 @EVERY_LARGE
 def test_checks_of_large_codes(code):
@@ -161,7 +162,7 @@ def test_checks_that_have_lost_all_digits_accuse_nobody():
         code = ReedSolomon(256, stragglers=32, root=1)
     g = np.random.default_rng(0).standard_normal((code.k, 4))
     rnd = code.round(4, verify=True)
-    for seed in range(4):
+    for seed in range(much(4, 1)):
         rnd.reset()
         for i in np.random.default_rng(seed).permutation(code.n).tolist():
             rnd.receive(i, code.encode(i, g[code.partitions(i)]))
@@ -409,7 +410,7 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
 
 
 @pytest.mark.any_backend
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=much(150, 40))
 @given(
     code=st.sampled_from([c for c in SMALL if c.n > 1]),
     seed=st.integers(0, 2**32),
@@ -452,6 +453,7 @@ def test_two_corrupt_workers_frame_no_third(n, stragglers):
         assert caught.value.suspects == ()
 
 
+@pytest.mark.few(6)
 @pytest.mark.any_backend
 @EVERY_LARGE
 @pytest.mark.parametrize("kind", much(["scaled", "stale", "element"], ["element"]))
@@ -496,6 +498,7 @@ def test_workers_with_nothing_in_common_are_named_each(code):
     assert job.error(rnd.gradient()) < 1e-12
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("dtype", "least"), [(np.float32, 1e-4), (np.float64, 1e-12), (np.float16, 0.1)]
 )
@@ -889,6 +892,7 @@ PROOF = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
 def test_no_adaptive_attack_is_missed(code, e):

@@ -146,6 +146,7 @@ def shown(*words):
     return done.stdout
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_of_the_guide_exist(command):
     """Their files, modules, extras and options do; what they do is tested elsewhere."""

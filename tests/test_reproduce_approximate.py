@@ -9,7 +9,7 @@ import pytest
 
 from fastgc import BIBDCode, ExpanderCode, FractionalRepetition
 from fastgc.codes.raptor import degrees
-from fastgc.reproduce import FIGURES, approximate
+from fastgc.papers import FIGURES, approximate
 
 pytestmark = pytest.mark.any_backend
 

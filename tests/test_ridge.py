@@ -278,6 +278,7 @@ SPARSE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("code", SPARSE, ids=repr)
 def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
     """Without any decomposition, the same vector, the shortest by sizes of rows."""

@@ -139,6 +139,7 @@ def test_every_pattern_of_the_models_is_tolerated_and_every_job_done_in_time(nam
         assert tried > len(late) / 2
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", SCHEMES)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

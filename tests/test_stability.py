@@ -33,7 +33,7 @@ from fastgc import (
     stability,
 )
 from fastgc._twofold import exact_sum, two_product
-from fastgc.coding.decoding import trust_by_rows
+from fastgc.coding.trust import trust_by_rows
 from fastgc.models import least_squares_gradient
 from fastgc.stability import measured, search, survey
 from fastgc.stability.measured import Experiment, relative_error
@@ -428,6 +428,7 @@ def test_measured_error_refuses_what_does_not_fit():
 # ------------------------------------------------------------------------------------- search
 
 
+@pytest.mark.few(3)
 @unstable
 @pytest.mark.parametrize(
     ("code", "method", "dtype"),
@@ -802,6 +803,7 @@ def test_loads_that_are_not_even_are_told_apart():
     assert halves[0].message_size == 0.5
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("held", ["load", "mean_load", "messages", "message_size"])
 @pytest.mark.parametrize("n", [7, 12])
 def test_codes_are_made_comparable(held, n):

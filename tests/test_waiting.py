@@ -21,10 +21,10 @@ from fastgc import (
 )
 from fastgc.coding.approximation import residual_of_each
 from fastgc.coding.rules import Blocks, Waiting
-from fastgc.costs import measure
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
+from fastgc.planning.costs import measure
 from fastgc.simulation import simulate
 from fastgc.testing.codes import check
 

@@ -116,7 +116,7 @@ def simulate(
     from ..progress import task_bar
     from ..simulation import follow
     from ..simulation import simulate as run
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     with clear_errors():
         check_figures(json_file, csv_file)
@@ -324,7 +324,7 @@ def plan(
     from ..delays import parse
     from ..history import json_ready
     from ..planning.plan import reasons
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     measured: dict[Choice, float] = {}
     with clear_errors():
@@ -474,7 +474,7 @@ def _shared(processors: Any) -> str:
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     """What it means that workers share processors, if they do."""
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     crowd = float(crowding(workers, processors).max())
     if crowd == 1:

@@ -3,8 +3,7 @@
 from .._listing import listing
 from ..coding.approximation import Residuals
 from ..coding.code import Code, Recovery
-from ..coding.decoding import BoundDecoder, Decoder
-from ..coding.encoding import BoundEncoder, Encoder
+from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
 from ..coding.round import Round
 from ..coding.sums import Request, SumRound
 from ..coding.suspects import AskingRound, Costs

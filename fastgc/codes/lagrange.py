@@ -21,13 +21,13 @@ from .._arrays import (
 )
 from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
-from ..coding.decoding import trust_by_rows
 from ..coding.format import Format, Layout
 from ..coding.parity import CHECKS, Parity
 from ..coding.precision import UNSTABLE
+from ..coding.rounding import DOUBLE, ROUNDING
 from ..coding.rules import Blocks
 from ..coding.span import Equations
-from ..coding.trust import DOUBLE, ROUNDING
+from ..coding.trust import trust_by_rows
 from ..kernels import Status
 from ..models import least_squares_gradient
 

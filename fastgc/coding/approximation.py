@@ -26,10 +26,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import at_least, check_integer
 from ..errors import NotDecodableError
 from .format import unit_of
+from .rounding import DOUBLE
 from .rules import Waiting
 from .scheme import Scheme
 from .span import SOLVED, least_squares
-from .trust import DOUBLE
 
 __all__ = [
     "Approximate",

@@ -12,8 +12,8 @@ from .._arrays import check_index
 from .cache import VectorFunction, filling
 from .code import Code
 from .parity import Parity
+from .rounding import DOUBLE
 from .rules import Cells, Rule
-from .trust import DOUBLE
 
 __all__ = ["CellCode"]
 

@@ -9,23 +9,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import (
     Output,
-    as_array,
-    as_rows,
     check_output,
     check_workers,
-    kind_of,
     view_of,
 )
 from ..errors import NotDecodableError
-from .approximation import Approximate, Partial, check_partial, nearest_vector
-from .decoding import BoundDecoder, Decoder, combine, message_format, warn_of_doubt
-from .devices import DeviceRound, bind_rows
-from .direct import decode_directly
-from .encoding import BoundEncoder, Encoder, encode
+from .approximation import Approximate, Partial
 from .format import unit_of
+from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
 from .precision import Precise, Watch
 from .recovery import Recoverable, Recovery
-from .round import Round
+from .round import DeviceRound, Round
 from .shown import ShownCode
 from .trust import DOUBLE, Approximation
 
@@ -121,7 +115,8 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
-        return encode(self, worker, partials, out, index, message_dtype)
+        found: NDArray[Any] = encode(self, worker, partials, out, index, message_dtype)
+        return found
 
     def encoder(
         self,
@@ -386,36 +381,10 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
-        survivors = check_workers("survivors", survivors, self.message_count)
-        if partial is None and tracker is None:
-            found = decode_directly(self, survivors, messages, out, p, method, check_finite)
-            if found is not None:
-                return found
-        given = as_rows("the messages", messages)
-        if len(given) != survivors.size:
-            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-        check_partial(partial, None)
-        if survivors.size == 0:
-            if partial is None:
-                self._vector_by(survivors, method)  # says how many are needed
-            raise ValueError("there is no approximation without any message")
-        form = message_format(self, kind_of("a message", given[0]), out, p)
-        residual, mean = 0.0, 1.0
-        if partial is None:
-            vector = self._vector_by(survivors, method, form.unit)
-        else:
-            checked = self.check_survivors(survivors)
-            vector, residual, mean = nearest_vector(self, checked, form.unit, partial)
-        if tracker is not None:
-            predicted = residual
-            if self.decodable(survivors):
-                kinds = form.gradient_dtype, form.message_dtype
-                predicted = self.trust(survivors, *kinds).relative_error
-            tracker.record(self, survivors, vector, form, predicted)
-        if self.gated and partial is None:
-            warn_of_doubt(self, survivors, vector, form)
-        gradient = combine(self, vector, survivors, given, out, form, check_finite)
-        return gradient if partial is None else Approximation(gradient, residual, mean)
+        found: NDArray[Any] | Approximation = decode(
+            self, survivors, messages, out, p, method, partial, check_finite, tracker
+        )
+        return found
 
     def combine(
         self,
@@ -442,19 +411,10 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
             As `decode`.
         """
         checked = self.check_survivors(survivors)
-        given = as_rows("the messages", messages)
-        if len(given) != checked.size or not checked.size:
-            raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
-        form = message_format(self, kind_of("a message", given[0]), out, p)
-        wanted = self._empty_vector(checked.size, form.unit)
-        coef = as_array("vector", vector)
-        if coef.shape != wanted.shape or coef.dtype != wanted.dtype:
-            raise ValueError(
-                f"vector must be {wanted.dtype} of shape {wanted.shape}, not {coef.dtype} of shape "
-                f"{coef.shape}"
-            )
-        wanted[:] = coef
-        return combine(self, wanted, checked, given, out, form, check_finite)
+        plan, given = Plan.of_thread(self, checked, messages, out, p, check_finite)
+        coef = plan.checked_vector(vector, checked.size)
+        found: NDArray[Any] = plan.combine(coef, checked, given, out)
+        return found
 
     def bind(
         self,
@@ -498,7 +458,7 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        bound = bind_rows(self, messages, out, p, check_finite)
+        bound = BoundDecoder(self, messages, out, p, check_finite)
         self.warn_of_precision(bound.form)
         return bound
 

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .arguments import made_before, nobody_asks
-from .decoding import expected_trust
 from .format import Format
 from .scheme import Scheme
-from .trust import Trust
+from .trust import Trust, expected_trust
 
 __all__ = ["UNSTABLE", "Precise", "Watch"]
 

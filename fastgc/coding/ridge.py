@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .trust import DOUBLE
+from .rounding import DOUBLE
 
 __all__ = ["near_exact_solution", "near_exact_vector", "row_sizes"]
 

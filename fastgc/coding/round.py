@@ -14,18 +14,18 @@ from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..kernels import Status
 from .approximation import Partial, nearest_vector
-from .decoding import Decoder, require_finite, trust_of_sums, warn_of_doubt
-from .direct import combinations, output
 from .format import square_norm
 from .gathering import Gathering
 from .inspection import Finding, Inspector, check_rounded, liars_of
+from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .precision import Watch
 from .rules import Blocks, Cells
 from .scheme import Scheme
 from .shown import ShownRound
-from .trust import Approximation, Trust
+from .tensors import TensorFormat, TensorRows, scale_of, square_norm_of
+from .trust import Approximation, Trust, trust_of_sums
 
-__all__ = ["Round"]
+__all__ = ["DeviceRound", "Round"]
 
 # What `Arrivals` says of a message that it took; numbers, which are compared in half the time.
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
@@ -115,12 +115,14 @@ class Round(ShownRound, Gathering):
         self._arrivals.once = self._follower is not None
         self._inspector = Inspector(code, form, liars) if liars else None
         alone = not (liars or code.gated or tracker is not None)
-        self._directly = combinations(form, self._decoder.vector, False) if alone else None
+        plan = Plan(code, form, self._decoder.vector, check_finite=False)
+        self._directly = plan.run if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
         # Messages that can be taken where they lie, and of which nothing but their norm matters.
         self._plain = form.message_dtype.char in "fd" and not liars and code.message_count == code.n
         self._followed = bool(self._tally or self._follower or code.waits or not alone)
         self._list = self._rows.arrays.append
+        self._received: Any = self._rows  # what is combined
         self.reset()
 
     def reset(self) -> None:
@@ -315,7 +317,7 @@ class Round(ShownRound, Gathering):
         reals = form.reals(row, form.decode_mode)
         status = self._arrive(number, reals, energy)
         if status not in _TAKEN:
-            require_finite(named, row)
+            form.require_finite(named, row)
         if code.message_counts[worker] > 1:
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
@@ -481,7 +483,7 @@ class Round(ShownRound, Gathering):
             corrupt.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
-            found = output(out, self.form.gradient_dtype, self._gradient_shape)
+            found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
             combine = self._directly.listed
             if found is not None and not combine(self._rows, found, len(self._vector(method))):
                 return found
@@ -497,7 +499,8 @@ class Round(ShownRound, Gathering):
             predicted = self._trust(gradient, vector).relative_error
             self._watch.record(self.code, self.survivors, vector, self.form, predicted)
             target[:] = gradient
-        return target if out is None else out
+        decoded: NDArray[Any] = target if out is None else out
+        return decoded
 
     def left_out(self) -> float:
         """What `gradient` lacks beyond rounding, as `Approximation.residual`.
@@ -536,19 +539,17 @@ class Round(ShownRound, Gathering):
     def _norm(self, gradient: NDArray[Any]) -> float:
         return square_norm(gradient)
 
-    def _output(self, out: Output | None) -> NDArray[Any]:
+    def _output(self, out: Output | None) -> Any:
         self._require_fresh()
-        form = self.form
-        if out is None:
-            return np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        if self._rows.overlap(target):  # and would be lost for `trust`, or another `gradient`
+        target = self.form.output(out)
+        # It would be lost for `trust`, or another `gradient`.
+        if out is not None and self._received.overlap(target):
             raise ValueError("out shares memory with a message that was received")
         return target
 
-    def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    def _combine(self, vector: NDArray[Any], out: Any) -> Any:
         scales = self._scales if self.form.scaled else None
-        self.form.combine(self._rows, vector, out, scales=scales)
+        self.form.combine(self._received, vector, out, scales=scales)
         return out
 
     def trust(self) -> Trust:
@@ -570,3 +571,73 @@ class Round(ShownRound, Gathering):
                 norms *= np.square(self._scales)
         survivors, form = self.survivors, self.form
         return trust_of_sums(self.code, gradient, size, vector, survivors, norms, energies, form)
+
+
+class DeviceRound(Round):
+    """`Round` of tensors on another device, which stay there: their norms alone come to the host.
+
+    Parameters
+    ----------
+    device : torch.device or str
+    code, p, dtype, message_dtype, tracker, check_finite
+        As of `Round`, which cannot be asked to verify here.
+    """
+
+    def __init__(
+        self,
+        code: Scheme,
+        *args: Any,
+        device: Any,
+        verify: bool | int = False,
+        check_finite: bool = True,
+        **named: Any,
+    ) -> None:
+        import torch
+
+        if verify:
+            raise ValueError(
+                f"verify={verify} compares messages in the host's memory: not with device={device}"
+            )
+        super().__init__(code, *args, check_finite=False, **named)
+        # With its number: so tensors have it.
+        self._device = torch.empty(0, device=device).device
+        self.form: TensorFormat = TensorFormat.on(self._device, self.form)
+        # The host's place for a message: nothing is read from it but the scale of float16.
+        self._blank = np.empty(self.form.message_size, self.form.message_dtype)
+        self._directly, self._check, self._looks = None, True, check_finite
+        self._plain = False
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        super().reset()
+        self._received = TensorRows([])
+
+    def receive(
+        self,
+        worker: int,
+        message: Any,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
+        """Take a worker's message, a tensor on the device; as of `Round`."""
+        form, named = self.form, self._first_worker + int(worker)
+        tensor = form.checked(
+            f"message of worker {named}", message, form.message_dtype, form.message_size
+        )
+        if form.scaled:
+            self._blank[-1:] = scale_of(tensor)
+        self._coming = tensor[: form.length]
+        if self._looks:
+            form.require_finite(named, self._coming)
+        return super().receive(worker, self._blank, index, energy=energy)
+
+    def _took(self, *args: Any) -> bool:
+        at = self._rows.count - 1
+        scale = self._scales[at] if self.form.scaled else 1.0
+        self._arrivals.squares[at] = square_norm_of(self._coming) * scale**2
+        self._received.arrays.append(self._coming)
+        return super()._took(*args)
+
+    def _norm(self, gradient: Any) -> float:
+        return square_norm_of(gradient)

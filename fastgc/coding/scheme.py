@@ -25,9 +25,9 @@ from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
 from .ridge import near_exact_solution
+from .rounding import DOUBLE, sums_of
 from .rules import Follower, Rule, Waiting, check_wait
 from .span import SOLVED, Equations, Span, least_squares, tolerated
-from .trust import DOUBLE, sums_of
 
 __all__ = ["Scheme"]
 
@@ -535,7 +535,7 @@ class Scheme(Assignment):
 
     @cached_property
     def _made_encodings(self) -> dict[Any, Any]:
-        return {}  # see `fastgc.coding.direct`
+        return {}  # see `fastgc.coding.plan`
 
     @property
     def message_weight(self) -> float:

@@ -14,7 +14,6 @@ from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellCode
 from .code import Code
-from .decoding import require_finite
 from .gathering import Costs, Gathering, Host
 from .round import Round
 from .trust import Trust
@@ -379,7 +378,7 @@ class SumRound(Gathering):
         try:
             ready = self._sums.receive(list(self._requests).index(worker), answer, energy=energy)
         except NonFiniteMessageError:
-            require_finite(worker, answer)  # which names this worker
+            form.require_finite(worker, answer)  # which names this worker
             raise
         self._answers[worker] = answer, energy
         self._owed.pop(worker, None)

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
-from .decoding import require_finite
 from .format import Format
 from .gathering import Costs, Host
 from .inspection import SAFETY, Finding
@@ -274,7 +273,7 @@ class AskingRound(Round):
         """Take a worker's message, as of `Round`."""
         if self._case is not None:
             held = np.asarray(message)
-            require_finite(worker, held)
+            self.form.require_finite(worker, held)
             self._held.append((worker, held, energy))
             return False
         super().receive(worker, message, index, energy=energy)

@@ -196,7 +196,7 @@ class Event:
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
-        Of a message or a sum, as `fastgc.coding.encoding.Encoder.energy`; NaN: not known.
+        Of a message or a sum, as `fastgc.coding.plan.Encoder.energy`; NaN: not known.
     time : int
         When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
         told.

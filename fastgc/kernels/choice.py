@@ -261,18 +261,6 @@ class Backend(Protocol):
         whole: NDArray[np.float64],
     ) -> None: ...
 
-    def simulate(
-        self,
-        plan: CompletionPlan,
-        delays: DelayPlan,
-        first: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-        out: Completion,
-    ) -> None: ...
-
 
 active: Backend | None = None  # None until a kernel is first asked for
 name = ""

@@ -48,7 +48,6 @@ __all__ = [
     "nesterov",
     "replace",
     "sgd",
-    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",
@@ -718,33 +717,3 @@ def draw(delays: DelayPlan, first: int, rounds: int) -> tuple[NDArray[Any], NDAr
     wait, whole = np.empty((2, rounds, delays.given.shape[1]))
     (choice.active or choice.load()).draw(delays, first, wait, whole)
     return wait, whole
-
-
-def simulate(
-    plan: CompletionPlan,
-    delays: DelayPlan,
-    first: int,
-    rounds: int,
-    late: NDArray[np.float64],
-    receive: float = 0.0,
-    overhead: float = 0.0,
-    interrupted: bool = True,
-) -> Completion:
-    """`completion` of rounds ``first``, ``first + 1``, ..., that are drawn as `draw` does.
-
-    Parameters
-    ----------
-    plan : CompletionPlan
-    delays : DelayPlan
-    first, rounds : int
-    late, receive, overhead, interrupted
-        As of `completion`.
-
-    Returns
-    -------
-    Completion
-    """
-    out = Completion.empty(rounds)
-    kernels = choice.active or choice.load()
-    kernels.simulate(plan, delays, first, late, receive, overhead, interrupted, out)
-    return out

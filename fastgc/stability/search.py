@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
 from ..codes import Code
-from ..coding.decoding import trust_by_rows
+from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
 from .bounds import amplification
 
@@ -36,6 +36,7 @@ _BEYOND = 1e4  # logarithm of errors that are beyond float64
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Found = tuple[float, str, Numbers]  # how bad a set is, its pattern, and the silent workers
 
 
 class WorstCase(NamedTuple):
@@ -140,7 +141,6 @@ def worst_survivors(
     look = Sight(code, method, dtype)
     starts = list(_starts(code, s, trials, rng))
     total = len(starts) + (_CLIMBED * trials if s else 0)
-    known: list[tuple[float, str, Numbers]] = []
 
     def measured(lost: Numbers) -> float:
         value = look(lost)
@@ -148,6 +148,33 @@ def worst_survivors(
             progress(look.sets, total)
         return value
 
+    known = _worst_of(starts, measured, until)
+    if not known:
+        raise NotDecodableError(
+            f"no set of {s} silent workers that was tried leaves the gradient decodable; this code "
+            f"tolerates {code.stragglers}",
+            1,
+        )
+    best = first = known[0]
+    moves = _Moves(code, s, rng)
+    for start in known if s else []:
+        found = _anneal(start, moves, measured, trials, until)
+        best = max(best, found, key=itemgetter(0))
+    worst = np.unique(best[2])
+    survivors = messages_without(code, worst)
+    factor = look.amplification(survivors) / math.log(10)
+    return WorstCase(
+        survivors, worst, factor, best[1], _error(best[0]), _error(first[0]), look.sets
+    )
+
+
+def _worst_of(
+    starts: list[tuple[str, Callable[[], Numbers]]],
+    measured: Callable[[Numbers], float],
+    until: float,
+) -> list[Found]:
+    """The worst few of these sets, the worst first."""
+    known: list[Found] = []
     for pattern, make in starts:
         lost = make()
         value = measured(lost)
@@ -157,32 +184,26 @@ def worst_survivors(
             del known[_CLIMBED:]
         if time.monotonic() >= until:
             break
-    if not known:
-        raise NotDecodableError(
-            f"no set of {s} silent workers that was tried leaves the gradient decodable; this code "
-            f"tolerates {code.stragglers}",
-            1,
-        )
-    best = first = known[0]
-    moves = _Moves(code, s, rng)
-    for value, _, lost in known if s else []:
-        now = np.isin(np.arange(code.n), lost)
-        for step in range(trials):
-            if time.monotonic() >= until:
-                break
-            there = moves(now)
-            found = measured(np.flatnonzero(there))
-            heat = _HOT * (_COLD / _HOT) ** (step / trials)
-            if found > value or rng.random() < math.exp(max((found - value) / heat, -700.0)):
-                value, now = found, there
-                if value > best[0]:
-                    best = value, "exchanges", np.flatnonzero(now)
-    worst = np.unique(best[2])
-    survivors = messages_without(code, worst)
-    factor = look.amplification(survivors) / math.log(10)
-    return WorstCase(
-        survivors, worst, factor, best[1], _error(best[0]), _error(first[0]), look.sets
-    )
+    return known
+
+
+def _anneal(
+    start: Found, moves: _Moves, measured: Callable[[Numbers], float], trials: int, until: float
+) -> Found:
+    """The worst set on a way of exchanges from this one, by simulated annealing."""
+    value, _, lost = best = start
+    now = np.isin(np.arange(moves.place.size), lost)
+    for step in range(trials):
+        if time.monotonic() >= until:
+            break
+        there = moves(now)
+        found = measured(np.flatnonzero(there))
+        heat = _HOT * (_COLD / _HOT) ** (step / trials)
+        if found > value or moves.rng.random() < math.exp(max((found - value) / heat, -700.0)):
+            value, now = found, there
+            if value > best[0]:
+                best = value, "exchanges", np.flatnonzero(now)
+    return best
 
 
 def _error(value: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,7 +17,7 @@ from .._shown import plural
 from .._twofold import exact_sum
 from ..coding.format import Format
 from ..coding.scheme import Scheme
-from ..errors import InstabilityWarning, UnstableRoundError
+from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
 from .bounds import assess
 from .measured import relative_error
 
@@ -166,7 +165,7 @@ class StabilityTracker:
             )
             if self.action == "raise":
                 raise UnstableRoundError(text)
-            warnings.warn(text, InstabilityWarning, stacklevel=4)
+            warn_caller(text, InstabilityWarning)
 
     # ----------------------------------------------------------------------------- measuring
 

@@ -13,7 +13,7 @@ from .decoding import (
     bind_survivor_mask,
     decoding_vectors,
 )
-from .delays import draw, simulate
+from .delays import draw
 from .dispatch import select_simd, simd
 from .edges import bind_edges
 from .lagrange import (
@@ -67,7 +67,6 @@ __all__ = [
     "set_least",
     "sgd",
     "simd",
-    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",

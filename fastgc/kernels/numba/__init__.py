@@ -60,7 +60,7 @@ from .decoding import (
     step_stream,
     stream_vector,
 )
-from .delays import draw, simulate
+from .delays import draw
 from .edges import bind_edges
 from .lagrange import (
     bind_functional,
@@ -110,7 +110,6 @@ __all__ = [
     "ridge",
     "ridge_pairs",
     "sgd",
-    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",

@@ -21,8 +21,9 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-# Numba takes kept code for outdated when the function's own file has changed. What it calls, and
-# has compiled into it, is in other files here.
+# Numba takes kept code for outdated when the function's own file has another time or size. But what
+# it calls, and has compiled into it, is in other files here; and a new installation of the same
+# sources needs no other code.
 _SOURCES = _digest(Path(__file__).parent)
 
 
@@ -33,7 +34,7 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
         kernel = compile_(function)
         with suppress(AttributeError):  # of a Numba that keeps its code otherwise, or compiles none
             kept = kernel._cache._cache_file
-            kept._source_stamp = kept._source_stamp, _SOURCES
+            kept._source_stamp = _SOURCES
         return kernel
 
     return decorate

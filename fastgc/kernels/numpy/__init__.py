@@ -11,7 +11,7 @@ from .decoding import (
     bind_survivor_mask,
     decoding_vectors,
 )
-from .delays import draw, simulate
+from .delays import draw
 from .edges import bind_edges
 from .lagrange import (
     bind_functional,
@@ -53,7 +53,6 @@ __all__ = [
     "ridge",
     "ridge_pairs",
     "sgd",
-    "simulate",
     "solve_vandermonde",
     "square_distance",
     "square_sum",

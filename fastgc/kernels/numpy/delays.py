@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..completion import Completion, CompletionPlan
 from ..delays import DelayPlan
-from .completion import completion
 
-__all__ = ["draw", "simulate"]
+__all__ = ["draw"]
 
 Bits = NDArray[np.uint64]
 Array = NDArray[np.float64]
-
-_DRAWN = 1 << 20  # delays at a time: 8 MB
 
 # See csrc/delays.c, also for the polynomials; every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -99,24 +95,3 @@ def _power_of_e(x: Array) -> Array:
     p = 1 + (r + r * r * q)
     power: Array = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
     return power
-
-
-def simulate(
-    plan: CompletionPlan,
-    delays: DelayPlan,
-    first: int,
-    late: NDArray[np.float64],
-    receive: float,
-    overhead: float,
-    interrupted: bool,
-    out: Completion,
-) -> None:
-    """See `fastgc.kernels.simulate`."""
-    n, rounds = late.size, out.time.size
-    step = max(1, _DRAWN // n)
-    wait, whole = np.empty((2, min(step, rounds), n))
-    for lo in range(0, rounds, step):
-        done = out.part(lo, min(lo + step, rounds))
-        count = done.time.size
-        draw(delays.part(lo, lo + count), first + lo, wait[:count], whole[:count])
-        completion(plan, wait[:count], whole[:count], late, receive, overhead, interrupted, done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._extras import parquet
 from ..delays import Empirical
-from .figure import Figure, Row, Track
+from .figure import Part, Track, figure
 from .measured import Recorded, Timed, coded, needs_data, panel, rows_of, verdict
 
 __all__ = ["NAME", "read_trace", "traces"]
@@ -91,27 +92,13 @@ def _files(data: str | None) -> list[Path]:
     return found
 
 
-def traces(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Figure:
+@figure(NAME, "Lin et al. 2025: ByteDance's traces, recorded steps")
+def traces(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Iterator[Part]:
     """Seconds per gradient on the published traces, with codes between data-parallel ranks.
 
-    Parameters
-    ----------
-    data : str
-        The folder ``data`` of the authors' repository, or one trace in it.
-    seed : int
-        Of random codes, and of the bootstrap.
-    track : callable
-        Wraps the traces, to show how far it is.
-
-    Raises
-    ------
-    ValueError
-        If no data are given, or a file is no trace.
-    ImportError
-        If PyArrow is not installed.
+    `data` is the folder ``data`` of the authors' repository, or one trace in it. `seed` is that of
+    random codes, and of the bootstrap. Raises also ImportError, if PyArrow is not installed.
     """
-    rows: list[Row] = []
-    panels = []
     for path in track(_files(data)):
         times = read_trace(path)
         name = f"{path.stem.removeprefix('trace-')}, {times.shape[1]} ranks, {len(times)} steps"
@@ -122,7 +109,6 @@ def traces(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Fi
             Timed(each, code.load, recorded.seconds(code), note=_NOTE)
             for each, code in coded(recorded.workers, seed)
         ]
-        rows += rows_of(NAME, name, timed, seed)
-        rows.append(verdict(NAME, name, timed, seed))
-        panels.append(panel(name, timed))
-    return Figure(NAME, "Lin et al. 2025: ByteDance's traces, recorded steps", rows, panels)
+        yield from rows_of(NAME, name, timed, seed)
+        yield verdict(NAME, name, timed, seed)
+        yield panel(name, timed)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import at_least
 from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
 from ..panels import Line, Panel
 from ..planning.loads import Allocation, balanced_loads, generalised_bcc
 from ..simulation import Simulation, closed_forms, simulate
-from .figure import ROUNDS, Figure, Row, Track
+from .figure import ROUNDS, Part, Row, Track, compared, figure
 
 __all__ = ["figure_2", "figure_5", "tables"]
 
-PAPER = "li2017"
 LOADS = (10, 20, 30, 40, 50)  # of figure 2
-ASSIGNMENTS = 100  # random ones to average over
+ASSIGNMENTS = 100  # random ones to average over; those that do not cover all are left out
 ENOUGH = 25_000  # rounds of a point: assignments differ by more than rounds do
 ANY_ORDER = Exponential(mean=1.0)  # under which workers answer in random order
 CURVE = 14  # points of a curve of means
@@ -44,27 +42,19 @@ class _Scenario(NamedTuple):
 
 SCENARIOS = (
     _Scenario(
-        "table I",
-        50,
-        (50, 41, 11),
-        (28.556, 12.031, 3.043),
-        (0.230, 1.959, 1.162),
-        (0.854, 0.699),
+        *("table I", 50, (50, 41, 11), (28.556, 12.031, 3.043)),
+        *((0.230, 1.959, 1.162), (0.854, 0.699)),
     ),
     _Scenario(
-        "table II",
-        100,
-        (100, 91, 25),
-        (31.567, 24.698, 7.246),
-        (1.453, 4.784, 1.685),
-        (0.730, 0.697),
+        *("table II", 100, (100, 91, 25), (31.567, 24.698, 7.246)),
+        *((1.453, 4.784, 1.685), (0.730, 0.697)),
     ),
 )
 SCHEMES = ("uncoded", "cyclic repetition", "BCC")
 TABLE_LOAD = 10
 ITERATIONS = 100
 
-# Seconds, chosen for the six communication times: the mean delay of a worker, and what a message
+# Fitted to the six communication times, in seconds: the mean delay of a worker, and what a message
 # takes on the master's link.
 DELAY, MESSAGE = 0.060, 0.00275
 
@@ -80,6 +70,7 @@ def _assignments(make: Callable[..., Code], count: int, seed: int) -> list[Code]
     return made
 
 
+@figure("li-2", "Li et al., figure 2: recovery threshold against load")
 def figure_2(
     *,
     m: int = 100,
@@ -88,39 +79,19 @@ def figure_2(
     seed: int = 0,
     rounds: int = ROUNDS,
     track: Track = iter,
-) -> Figure:
+) -> Iterator[Part]:
     """Recovery threshold against computational load: simulated, and eqs. (2), (5) and (7).
 
-    Parameters
-    ----------
-    m : int
-        Partitions, and workers.
-    loads : sequence of int
-        Partitions per worker r.
-    assignments : int
-        Random assignments; those that do not cover all partitions are left out.
-    seed, rounds : int
-        Of the simulation; the rounds, at most 25 000, are divided among the assignments.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If `rounds` is not at least 1, or `seed` negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    Of m partitions and workers, with r partitions per worker for each r in `loads`. The rounds, at
+    most 25 000, are divided among the random assignments.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
-    rounds = min(rounds, ENOUGH)
-    figure = f"{PAPER} figure 2"
     formulas: dict[str, Callable[[int, int], float]] = {
         "BCC": closed_forms.coupon_threshold,
         "random": closed_forms.random_threshold,
         "CR": closed_forms.mds_threshold,
     }
     heard: dict[str, list[float]] = {name: [] for name in formulas}
-    each = -(-rounds // assignments)
+    each = -(-min(rounds, ENOUGH) // assignments)
     for load in track(loads):
         for name, kind in (("BCC", CouponCollector), ("random", RandomAssignment)):
             make = partial(kind, m, load=load, send="together")
@@ -130,29 +101,16 @@ def figure_2(
             ]
             heard[name].append(float(np.mean([run.mean_workers for run in runs])))
         heard["CR"].append(m - CyclicRepetition(m, stragglers=load - 1).stragglers)
-    rows = [
-        Row(
-            figure,
-            f"recovery threshold, {name}, r = {load}",
-            mean,
-            closed=formulas[name](m, load),
-            note=_why_random(m, load) if name == "random" else "",
-        )
-        for name, means in heard.items()
-        for load, mean in zip(loads, means, strict=True)
-    ]
     lines = [Line("lower bound", loads, [closed_forms.least_threshold(m, r) for r in loads])]
     for name, means in heard.items():
-        lines.append(Line(name, loads, [formulas[name](m, r) for r in loads]))
-        lines.append(Line(name, loads, means, "points"))
-    panel = Panel(
-        f"m = n = {m} (lines: formulas, points: simulated)",
-        "computational load r",
-        "recovery threshold K",
-        lines,
-    )
-    title = "Li et al., figure 2: recovery threshold against load"
-    return Figure("li-2", title, rows, [panel])
+        formula = [formulas[name](m, r) for r in loads]
+        for r, mean, closed in zip(loads, means, formula, strict=True):
+            what = f"recovery threshold, {name}, r = {r}"
+            note = _why_random(m, r) if name == "random" else ""
+            yield Row("li2017 figure 2", what, mean, closed=closed, note=note)
+        lines += compared(name, loads, formula, means)
+    title = f"m = n = {m} (lines: formulas, points: simulated)"
+    yield Panel(title, "computational load r", "recovery threshold K", lines)
 
 
 def _why_random(m: int, load: int) -> str:
@@ -169,31 +127,18 @@ def _why_random(m: int, load: int) -> str:
     )
 
 
-def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
+@figure("li-tables", "Li et al., tables I and II: recovery thresholds and running times")
+def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Running times the paper measured, against a model of two constants for both tables.
 
     Every worker answers after an exponential delay, and its message keeps the master's link busy
-    for a while, one message after another. The two constants, `DELAY` and `MESSAGE`, were chosen
-    for the six communication times that the paper measured, at the recovery thresholds that it
+    for a while, one message after another. The two constants, `DELAY` and `MESSAGE`, were fitted to
+    the six communication times that the paper measured, at the recovery thresholds that it
     measured. What BCC does under the same delays with its own thresholds follows from them.
 
-    Parameters
-    ----------
-    seed, rounds : int
-        Of the simulation: so many rounds of BCC, in runs of 100 like the paper's, each in a random
-        assignment of its own, and at most 25 000 for each time of the model.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If `rounds` is not at least 1, or `seed` negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    So many rounds of BCC are simulated, in runs of 100 like the paper's, each in a random
+    assignment of its own, and at most 25 000 for each time of the model.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
-    rows, panels = [], []
     for scenario in track(SCENARIOS):
         n = scenario.n
         # any K of the n messages; the first two schemes wait for these in each round
@@ -203,25 +148,18 @@ def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figur
             _run(code, ITERATIONS, seed + at)
             for at, code in enumerate(_assignments(bcc, -(-rounds // ITERATIONS), seed))
         ]
-        rows += _table_rows(scenario, [ITERATIONS * run.mean for run in modelled], runs)
+        yield from _table_rows(scenario, [ITERATIONS * run.mean for run in modelled], runs)
         curve = np.unique(np.linspace(n // 10, n, CURVE).astype(int)).tolist()
         drawn = [_run(_any_of(K, n), min(rounds, ENOUGH // CURVE), seed).mean for K in curve]
         heard = float(np.mean([run.mean_workers for run in runs]))
         seconds = float(np.mean([run.mean for run in runs]))
-        panels.append(
-            Panel(
-                f"{scenario.name}: n = {n}, r = {TABLE_LOAD}",
-                "workers waited for",
-                "communication time (s)",
-                [
-                    Line("model, any K workers", curve, ITERATIONS * np.array(drawn)),
-                    Line("measured", scenario.thresholds, scenario.communication, "points"),
-                    Line("model, BCC's own rounds", [heard], [ITERATIONS * seconds], "points"),
-                ],
-            )
-        )
-    title = "Li et al., tables I and II: recovery thresholds and running times"
-    return Figure("li-tables", title, rows, panels)
+        lines = [
+            Line("model, any K workers", curve, ITERATIONS * np.array(drawn)),
+            Line("measured", scenario.thresholds, scenario.communication, "points"),
+            Line("model, BCC's own rounds", [heard], [ITERATIONS * seconds], "points"),
+        ]
+        title = f"{scenario.name}: n = {n}, r = {TABLE_LOAD}"
+        yield Panel(title, "workers waited for", "communication time (s)", lines)
 
 
 def _any_of(K: int, n: int) -> Code:
@@ -235,9 +173,9 @@ def _run(code: Code, rounds: int, seed: int) -> Simulation:
 
 def _table_rows(
     scenario: _Scenario, modelled: Sequence[float], runs: Sequence[Simulation]
-) -> list[Row]:
+) -> Iterator[Row]:
     """Rows of one table: seconds of the model at the paper's thresholds, and runs of BCC."""
-    figure, n = f"{PAPER} {scenario.name}", scenario.n
+    claim, n = partial(Row, f"li2017 {scenario.name}"), scenario.n
     heard = np.array([run.mean_workers for run in runs])
     seconds = ITERATIONS * np.array([run.mean for run in runs])
     paper = scenario.thresholds[-1]
@@ -252,52 +190,31 @@ def _table_rows(
     )
     cyclic = n - CyclicRepetition(n, stragglers=TABLE_LOAD - 1).stragglers
     thresholds = (n, cyclic, float(heard.mean()))
-    chosen = (
+    for name, ours, K in zip(SCHEMES, thresholds, scenario.thresholds, strict=True):
+        note = spread if name == "BCC" else ""
+        yield claim(f"recovery threshold, {name}", ours, K, note=note)
+    fitted = (
         f"fitted: exponential delays of mean {1e3 * DELAY:g} ms and {1e3 * MESSAGE:g} ms a message "
         "on the master's link, two constants chosen for the six communication times of both tables"
     )
-    rows = [
-        Row(figure, f"recovery threshold, {name}", ours, K, note=spread if name == "BCC" else "")
-        for name, ours, K in zip(SCHEMES, thresholds, scenario.thresholds, strict=True)
-    ]
-    rows += [
-        Row(figure, f"communication time (s), {name}", ours, theirs, note=chosen)
-        for name, ours, theirs in zip(SCHEMES, modelled, scenario.communication, strict=True)
-    ]
-    rows.append(
-        Row(
-            figure,
-            "communication time (s), BCC, from its own rounds",
-            float(seconds.mean()),
-            scenario.communication[-1],
-            note=f"follows from these constants: with {heard.mean():.1f} workers, not {paper}; "
-            f"from 5 % to 95 % of the runs: {np.quantile(seconds, 0.05):.2f} to "
-            f"{np.quantile(seconds, 0.95):.2f} s",
-        )
+    for name, time, theirs in zip(SCHEMES, modelled, scenario.communication, strict=True):
+        yield claim(f"communication time (s), {name}", time, theirs, note=fitted)
+    yield claim(
+        "communication time (s), BCC, from its own rounds",
+        float(seconds.mean()),
+        scenario.communication[-1],
+        note=f"follows from these constants: with {heard.mean():.1f} workers, not {paper}; "
+        f"from 5 % to 95 % of the runs: {np.quantile(seconds, 0.05):.2f} to "
+        f"{np.quantile(seconds, 0.95):.2f} s",
     )
-    total = np.add(modelled, scenario.computation)
-    paper_total = np.add(scenario.communication, scenario.computation)
-    rows += [
-        Row(
-            figure,
-            f"running time (s), {name}",
-            float(ours),
-            float(theirs),
-            note="communication as fitted, computation as measured",
-        )
-        for name, ours, theirs in zip(SCHEMES, total, paper_total, strict=True)
-    ]
-    rows += [
-        Row(
-            figure,
-            f"BCC speeds up {name} by",
-            float(1 - total[-1] / ours),
-            saved,
-            note="of these running times",
-        )
-        for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True)
-    ]
-    return rows
+    total = np.add(modelled, scenario.computation).tolist()
+    theirs = np.add(scenario.communication, scenario.computation).tolist()
+    for name, ours, printed in zip(SCHEMES, total, theirs, strict=True):
+        note = "communication as fitted, computation as measured"
+        yield claim(f"running time (s), {name}", ours, printed, note=note)
+    for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True):
+        note = "of these running times"
+        yield claim(f"BCC speeds up {name} by", 1 - total[-1] / ours, saved, note=note)
 
 
 def _as_if_loads(allocation: Allocation) -> Heterogeneous:
@@ -311,38 +228,23 @@ def _as_if_loads(allocation: Allocation) -> Heterogeneous:
     )
 
 
+@figure("li-5", "Li et al., figure 5: a heterogeneous cluster")
 def figure_5(
     *,
     assignments: int = ASSIGNMENTS,
     seed: int = 0,
     rounds: int = ROUNDS,
     track: Track = iter,
-) -> Figure:
+) -> Iterator[Part]:
     """Load balancing against the generalised BCC on a heterogeneous cluster.
 
-    Parameters
-    ----------
-    assignments : int
-        Random assignments; those that do not cover all examples are left out.
-    seed, rounds : int
-        Of the simulation; the rounds, at most 25 000, are divided among the assignments.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If no assignment covers all examples, `rounds` is not at least 1, or `seed` negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    The rounds, at most 25 000, are divided among the random assignments. Raises ValueError also if
+    no assignment covers all examples.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
-    rounds = min(rounds, ENOUGH)
-    figure = f"{PAPER} figure 5"
+    claim, rounds = partial(Row, "li2017 figure 5"), min(rounds, ENOUGH)
     n = len(RATES)
     cluster = Heterogeneous([ShiftedExponential(shift=SHIFT, rate=rate) for rate in RATES])
-    rng = np.random.default_rng(seed)
-    delays = cluster.draw(rng, rounds, n)
+    delays = cluster.draw(np.random.default_rng(seed), rounds, n)
     balanced = balanced_loads(RATES, EXAMPLES)
     waits = (delays * balanced).max(axis=1)
     real_waits = (delays * (EXAMPLES * np.array(RATES) / sum(RATES))).max(axis=1)
@@ -361,44 +263,29 @@ def figure_5(
     mean, balanced_mean = float(covered.mean()), float(waits.mean())
     real_mean, real_balanced_mean = float(real_covered.mean()), float(real_waits.mean())
     among = f"of the {len(codes)} assignments of {assignments} that cover all"
-    rows = [
-        Row(
-            figure,
-            "mean time, load balancing",
-            balanced_mean,
-            closed=closed_forms.received_mean(balanced, cluster, EXAMPLES),
-        ),
-        Row(
-            figure,
-            "mean time, generalised BCC",
-            mean,
-            note=f"{among}: with others the gradient can never be had, and the proof of Theorem 2 "
-            f"leaves them out, too; t* of {allocation.time:.0f}",
-        ),
-        Row(figure, "generalised BCC takes less time by", 1 - mean / balanced_mean, 0.2928),
-        Row(
-            figure,
-            "generalised BCC takes less time by, loads not rounded",
-            1 - real_mean / real_balanced_mean,
-            0.2928,
-            note=f"both compute as long as real-valued loads would take, {real_balanced_mean:.0f} "
-            f"and {real_mean:.0f}; which examples, by the whole numbers",
-        ),
-        Row(
-            figure,
-            "probability that an assignment covers all",
-            closed_forms.coverage_probability(loads, EXAMPLES),
-            note=f"exact; here {among[3:]}",
-        ),
-    ]
-    share = np.linspace(0, 1, POINTS)
-    panel = Panel(
-        f"m = {EXAMPLES}, n = {n}",
-        "time of a round (the paper's unit)",
-        "share of the rounds that are over",
-        [
-            Line(name, np.quantile(times, share), share)
-            for name, times in (("load balancing", waits), ("generalised BCC", covered))
-        ],
+    law = closed_forms.received_mean(balanced, cluster, EXAMPLES)
+    yield claim("mean time, load balancing", balanced_mean, closed=law)
+    yield claim(
+        "mean time, generalised BCC",
+        mean,
+        note=f"{among}: with others the gradient can never be had, and the proof of Theorem 2 "
+        f"leaves them out, too; t* of {allocation.time:.0f}",
     )
-    return Figure("li-5", "Li et al., figure 5: a heterogeneous cluster", rows, [panel])
+    yield claim("generalised BCC takes less time by", 1 - mean / balanced_mean, 0.2928)
+    yield claim(
+        "generalised BCC takes less time by, loads not rounded",
+        1 - real_mean / real_balanced_mean,
+        0.2928,
+        note=f"both compute as long as real-valued loads would take, {real_balanced_mean:.0f} "
+        f"and {real_mean:.0f}; which examples, by the whole numbers",
+    )
+    chance = closed_forms.coverage_probability(loads, EXAMPLES)
+    note = f"exact; here {among[3:]}"
+    yield claim("probability that an assignment covers all", chance, note=note)
+    share = np.linspace(0, 1, POINTS)
+    lines = [
+        Line(name, np.quantile(times, share), share)
+        for name, times in (("load balancing", waits), ("generalised BCC", covered))
+    ]
+    x, y = "time of a round (the paper's unit)", "share of the rounds that are over"
+    yield Panel(f"m = {EXAMPLES}, n = {n}", x, y, lines)

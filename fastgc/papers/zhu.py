@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +22,11 @@ from ..panels import Line, Panel
 from ..plotting import spending_panels
 from ..simulation import closed_forms, simulate
 from ..training import train
-from .figure import ROUNDS, Figure, Row, Track
+from .figure import ROUNDS, Part, Row, Track, compared, figure
 
 __all__ = ["figure_2", "section_5"]
 
-PAPER = "zhu2022"
-FIGURE, SECTION = f"{PAPER} figure 2", f"{PAPER} section V"
+FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")
 # Section VI states 3 groups of 4; the loads that it reports are those of 4 groups of 3.
 M, GROUPS = 12, 4
 SIZE = M // GROUPS  # workers in a group, M_G
@@ -79,32 +79,16 @@ OF_SECTION: dict[str, tuple[type[GCADA], NDArray[np.float64], float, int, tuple[
 }
 
 
-def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
+@figure("zhu-5", "Zhu et al., section V: time and loads of an iteration")
+def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """Time, communication and computation of an iteration: eqs. (10) to (22), and measured.
 
     The numbers selected are those of `fastgc.optimizers.CADA` and `GCADA` at work: on quadratic
-    functions of known smoothness, with noise in their gradients.
-
-    Parameters
-    ----------
-    seed : int
-        Of the simulation.
-    rounds : int
-        Of it; the optimizers make a twentieth as many steps, and 100 at least.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If `rounds` is not at least 1, or `seed` negative.
-    TypeError
-        If `rounds` or `seed` is not an integer.
+    functions of known smoothness, with noise in their gradients. The optimizers make a twentieth as
+    many steps as there are rounds, and 100 at least.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     delays = Exponential(mean=ETA)
     rng = np.random.default_rng(seed)
-    rows = []
     alone, grouped = Uncoded(M), FractionalRepetition(M, stragglers=SIZE - 1)
     for what, code, groups, size in (
         ("distributed Adam, eq. (11)", alone, M, 1),
@@ -112,20 +96,18 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Fi
     ):
         run = simulate(code, delays, rounds=rounds, seed=seed)
         exact = closed_forms.fastest_of_groups_mean(groups, size, delays)
-        rows.append(Row(SECTION, f"time (µs), {what}", 1e6 * run.mean, closed=1e6 * exact))
+        yield SECTION(f"time (µs), {what}", 1e6 * run.mean, closed=1e6 * exact)
     steps = max(rounds // 20, 100)
-    readings = [(name, scaled) for name in OF_SECTION for scaled in (False, True)]
-    for name, scaled in track(readings):
-        rows += _selection_rows(name, scaled, delays, steps, rng)
-    rows += _load_rows()
-    panels = [_panel(delays, rng, rounds), _selection_panel(max(steps // 5, 100), rng)]
-    title = "Zhu et al., section V: time and loads of an iteration"
-    return Figure("zhu-5", title, rows, panels)
+    for name, scaled in track([(name, scaled) for name in OF_SECTION for scaled in (False, True)]):
+        yield from _selection_rows(name, scaled, delays, steps, rng)
+    yield from _load_rows()
+    yield _panel(delays, rng, rounds)
+    yield _selection_panel(max(steps // 5, 100), rng)
 
 
 def _selection_rows(
     name: str, scaled: bool, delays: Exponential, steps: int, rng: np.random.Generator
-) -> list[Row]:
+) -> Iterator[Row]:
     """What a rule of selection does, beside the paper's formulas."""
     kind, smoothness, stated, size, numbers = OF_SECTION[name]
     groups = len(smoothness)
@@ -134,7 +116,6 @@ def _selection_rows(
     counts = chosen.sum(axis=1)
     mean = float(counts.mean())
     formula = closed_forms.selected_mean(smoothness, stated, MAX_AGE, oldest=MAX_AGE + 1)
-    kept = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1)
     # of each round the slowest selected, one or the fastest of a group
     times = np.where(chosen, rng.exponential(ETA / size, chosen.shape), 0.0).max(axis=1)
     at_mean = 1e6 * closed_forms.fastest_of_groups_mean(mean, size, delays)
@@ -157,46 +138,34 @@ def _selection_rows(
         )
     of_them = f"of {mean:.3g} {who} selected, where the formula has {formula:.3g}"
     loads, expected = (closed_forms.adaptive_loads(each, size) for each in (mean, formula))
-    rows = [
-        Row(SECTION, f"{who} selected, {how}, eq. {numbers[0]}", mean, closed=formula, note=why),
-        Row(
-            SECTION,
-            f"time (µs), {how}, eq. {numbers[1]}",
-            1e6 * float(times.mean()),
-            closed=1e6 * closed_forms.fastest_of_groups_mean(formula, size, delays),
-            note=f"at the mean number selected, {mean:.3g}, the equation gives {at_mean:.4g}; the "
-            "rest is that the number varies",
-        ),
-        Row(
-            SECTION,
-            f"communication load, {how}, eq. {numbers[2]}",
-            loads.communication,
-            closed=expected.communication,
-            note=of_them,
-        ),
-        Row(
-            SECTION,
-            f"computation load, {how}, eq. {numbers[3]}",
-            loads.computation,
-            closed=expected.computation,
-            note=of_them,
-        ),
-    ]
+    selected = f"{who} selected, {how}"
+    yield SECTION(f"{selected}, eq. {numbers[0]}", mean, closed=formula, note=why)
+    yield SECTION(
+        f"time (µs), {how}, eq. {numbers[1]}",
+        1e6 * float(times.mean()),
+        closed=1e6 * closed_forms.fastest_of_groups_mean(formula, size, delays),
+        note=f"at the mean number selected, {mean:.3g}, the equation gives {at_mean:.4g}; the "
+        "rest is that the number varies",
+    )
+    for at, what in enumerate(("communication", "computation")):
+        equation = f"{what} load, {how}, eq. {numbers[2 + at]}"
+        yield SECTION(equation, loads[at], closed=expected[at], note=of_them)
     if scaled:
+        kept = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1)
         bound = "the bound that Algorithm 1 keeps: age D at most, where eq. {} has D + 1"
         note = bound.format(numbers[0]) + f"; distances are {straight:.2f} of what it allows for"
-        rows.append(Row(SECTION, f"{who} selected, {how}, bound", mean, closed=kept, note=note))
-    else:
-        late = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1, oldest=MAX_AGE + 1)
-        what = f"{who} selected, {how}, eq. {numbers[0]} with thresholds c / d"
-        note = (
-            f"above it: Algorithm 1 selects at age D = {MAX_AGE}, the equation takes it for D + 1"
-            if mean > late
-            else f"a bound: the squared distance gone is {straight:.2f} of what it allows for, on "
-            "average over ages below D"
-        )
-        rows.append(Row(SECTION, what, mean, closed=late, note=note))
-    return rows
+        yield SECTION(f"{selected}, bound", mean, closed=kept, note=note)
+        return
+    late = closed_forms.selected_mean(smoothness, c, MAX_AGE, scale=1, oldest=MAX_AGE + 1)
+    note = (
+        f"above it: Algorithm 1 selects at age D = {MAX_AGE}, the equation takes it for D + 1"
+        if mean > late
+        else f"a bound: the squared distance gone is {straight:.2f} of what it allows for, on "
+        "average over ages below D"
+    )
+    yield SECTION(
+        f"{selected}, eq. {numbers[0]} with thresholds c / d", mean, closed=late, note=note
+    )
 
 
 def _selected(
@@ -236,18 +205,15 @@ def _selected(
     return chosen[MAX_AGE:], float(np.mean(straight))
 
 
-def _load_rows() -> list[Row]:
+def _load_rows() -> Iterator[Row]:
     """What the loads that section VI reports tell of the size of groups."""
     time, communication, computation = REPORTED["G-CADA"]
-    rows = [
-        Row(
-            FIGURE,
-            "communication over computation, CADA",
-            2.0,
-            REPORTED["CADA"][1] / REPORTED["CADA"][2],
-            note="one model and one gradient of each that computes",
-        )
-    ]
+    yield FIGURE(
+        "communication over computation, CADA",
+        2.0,
+        REPORTED["CADA"][1] / REPORTED["CADA"][2],
+        note="one model and one gradient of each that computes",
+    )
     for size, why in (
         (SIZE, "it is (M_G + 1) / M_G, and taken for 3 because of it: section VI states M_G = 4"),
         (
@@ -259,21 +225,17 @@ def _load_rows() -> list[Row]:
         one = closed_forms.adaptive_loads(1.0, size)
         what = f"communication over computation, G-CADA in groups of {size}"
         ours = one.communication / one.computation
-        rows.append(Row(FIGURE, what, ours, communication / computation, note=why))
+        yield FIGURE(what, ours, communication / computation, note=why)
     # a round of g selections takes H_g <= g times the mean of a group
     for size in (SIZE, STATED_SIZE):
         most = ETA / size * communication / (size + 1)
-        rows.append(
-            Row(
-                FIGURE,
-                f"longest time (s) of 12,292 vectors, G-CADA in groups of {size}",
-                most,
-                time if most < time else None,
-                note="g selections in one round take H_g times the mean of one, less than in g "
-                "rounds: the 0.068 s reported are too long for groups of 4, and not for 3",
-            )
+        yield FIGURE(
+            f"longest time (s) of 12,292 vectors, G-CADA in groups of {size}",
+            most,
+            time if most < time else None,
+            note="g selections in one round take H_g times the mean of one, less than in g "
+            "rounds: the 0.068 s reported are too long for groups of 4, and not for 3",
         )
-    return rows
 
 
 def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
@@ -288,17 +250,13 @@ def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
         ]
         for scale, oldest in ((None, MAX_AGE + 1), (1, MAX_AGE))
     )
-    return Panel(
-        f"M = {M}, D = {MAX_AGE}, smoothness from {SMOOTHNESS[0]:g} to {SMOOTHNESS[-1]:g}",
-        "constant c of rule (7)",
-        "workers selected in a round",
-        [
-            Line("eq. (12)", constants, formula),
-            Line("bound of rule (7)", constants, kept),
-            Line("CADA at work", constants, measured, "points"),
-        ],
-        log_x=True,
-    )
+    lines = [
+        Line("eq. (12)", constants, formula),
+        Line("bound of rule (7)", constants, kept),
+        Line("CADA at work", constants, measured, "points"),
+    ]
+    title = f"M = {M}, D = {MAX_AGE}, smoothness from {SMOOTHNESS[0]:g} to {SMOOTHNESS[-1]:g}"
+    return Panel(title, "constant c of rule (7)", "workers selected in a round", lines, log_x=True)
 
 
 def _panel(delays: Exponential, rng: np.random.Generator, rounds: int) -> Panel:
@@ -310,16 +268,12 @@ def _panel(delays: Exponential, rng: np.random.Generator, rounds: int) -> Panel:
         fastest = delays.draw(rng, rounds, M).reshape(rounds, M // size, size).min(axis=2)
         simulated = np.maximum.accumulate(fastest, axis=1).mean(axis=0)
         name = "CADA" if size == 1 else f"G-CADA, groups of {size}"
-        lines.append(Line(name, counts, 1e6 * np.array(exact)))
-        lines.append(Line(name, counts, 1e6 * simulated, "points"))
-    return Panel(
-        f"M = {M}, exponential times of mean {1e6 * ETA:g} µs (points: simulated)",
-        "workers or groups selected",
-        "time of an iteration (µs)",
-        lines,
-    )
+        lines += compared(name, counts, 1e6 * np.array(exact), 1e6 * simulated)
+    title = f"M = {M}, exponential times of mean {1e6 * ETA:g} µs (points: simulated)"
+    return Panel(title, "workers or groups selected", "time of an iteration (µs)", lines)
 
 
+@figure("zhu-2", "Zhu et al., figure 2: distributed SGD and Adam, CADA and G-CADA")
 def figure_2(
     *,
     seed: int = 0,
@@ -327,36 +281,19 @@ def figure_2(
     runs: int | None = None,
     steps: int = STEPS,
     track: Track = iter,
-) -> Figure:
+) -> Iterator[Part]:
     """Loss, communication and computation against time, of four methods; and codes in groups.
 
     Linear regression of a scalar label without a bias, M = 12 workers, G = 4 groups of 3,
     exponential times; everything is computed, in simulated time. The last panels, and the rows "in
     place of", tell how the ratios depend on what the paper does not state.
 
-    Parameters
-    ----------
-    seed : int
-        Of the first run; others follow.
-    data : str
-        As `fastgc.data.load` takes it. Classes 0 .. C - 1 become labels y / (C - 1); real-valued
-        targets are taken as they are.
-    runs : int, optional
-        To average over. Default: 20, or 1 on large data.
-    steps : int
-        Of each run that is drawn. Those that are compared end at the loss of comparison, or after
-        ten times as many.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If the data cannot be loaded, or a number is too small.
-    TypeError
-        If a number is not an integer.
+    `data` is as `fastgc.data.load` takes it: classes 0 .. C - 1 become labels y / (C - 1), and
+    real-valued targets are taken as they are. Means are over so many `runs`, of which `seed` is the
+    first one's: 20 by default, or 1 on large data. A run that is drawn has so many `steps`; those
+    that are compared end at the loss of comparison, or after ten times as many.
     """
-    seed, steps = at_least("seed", seed, 0), at_least("steps", steps, 1)
+    steps = at_least("steps", steps, 1)
     if runs is not None:
         at_least("runs", runs, 1)
     raw = datasets.load(data, seed=seed)
@@ -385,15 +322,14 @@ def figure_2(
             each = {x: {ADAM: taken[READING][run][x][ADAM], **each[x]} for x in levels}
         taken.setdefault(what, []).append(each)
     drawn = [_trained(first, name, seed, steps) for name in (SGD_NAME, *METHODS)]
-    rows = _compared_rows(taken[READING]) + _absolute_rows(raw, first, taken[READING], drawn[2])
-    panels = spending_panels(drawn)
+    yield from _compared_rows(taken[READING])
+    yield from _absolute_rows(raw, first, taken[READING], drawn[2])
+    yield from spending_panels(drawn)
     if varied:
         few = {what: taken[what][:varied] for what in VARIED}
-        rows += _varied_rows(few)
-        panels += _region(few)
-    rows += _coded_groups(first, seed, steps)
-    title = "Zhu et al., figure 2: distributed SGD and Adam, CADA and G-CADA"
-    return Figure("zhu-2", title, rows, panels)
+        yield from _varied_rows(few)
+        yield from _region(few)
+    yield from _coded_groups(first, seed, steps)
 
 
 # What each method took to each level of comparison.
@@ -454,16 +390,8 @@ def _trained(
     elif name == ADAM:
         code, optimizer = Uncoded(M), AMSGrad(rate)
     else:
-        kind, groups, c = ADAPTIVE[name]
-        code = Grouped.repetition(M, groups)
-        optimizer = kind(
-            groups,
-            AMSGrad(rate),
-            c=c,
-            max_age=age,
-            smoothness=_constants(problem, groups),
-            relative=False,
-        )
+        code = Grouped.repetition(M, ADAPTIVE[name][1])
+        optimizer = _adaptive(name, problem, rate, age)
     return train(
         code,
         problem.dataset,
@@ -479,35 +407,36 @@ def _trained(
     )
 
 
-def _constants(problem: _Problem, groups: int) -> list[float]:
-    """Smoothness of each group's mean loss."""
+def _adaptive(name: str, problem: _Problem, rate: float, age: int) -> GCADA:
+    """A method that selects, with the smoothness of each group's mean loss."""
+    kind, groups, c = ADAPTIVE[name]
     shards = datasets.partition(problem.dataset.X_train, problem.dataset.y_train, groups)
-    return [problem.model.smoothness(X) for X, _ in shards]
+    smoothness = [problem.model.smoothness(X) for X, _ in shards]
+    return kind(groups, AMSGrad(rate), c=c, max_age=age, smoothness=smoothness, relative=False)
 
 
-def _compared_rows(taken: Sequence[_Taken]) -> list[Row]:
+def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
     """Ratios at the loss of comparison."""
     here = [each[LEVEL] for each in taken]
-    chosen = (
-        "a reading of what the paper does not state, chosen for these ratios on the digits: "
+    fitted = (
+        "fitted: what the paper does not state was chosen for these ratios on the digits: "
         f"D = {MAX_AGE}, "
         f"mini-batches of {BATCH}, compared where the loss, which oscillates, first has "
         f"{100 * LEVEL:g}% of its excess over the minimum; samples of norm 1, labels in [0, 1]. "
         f"Mean of {len(taken)} run{'s' * (len(taken) > 1)}, in brackets the least and the largest; "
         "its standard error is {error}"
     )
-    rows = []
+    reported = [a / b for a, b in zip(REPORTED["CADA"], REPORTED["G-CADA"], strict=True)]
     for at, what in enumerate(METRICS):
-        reported = REPORTED["CADA"][at] / REPORTED["G-CADA"][at]
         ratio, spread, error = _ratios(here, "CADA", "G-CADA", at + 1)
-        note = chosen.format(error=error)
+        note = fitted.format(error=error)
         if what == "computation":
             note += ". In groups of 3 it is 2/3 of the ratio of communication"
-        rows.append(Row(FIGURE, f"{what}, CADA : G-CADA ({spread})", ratio, reported, note=note))
+        yield FIGURE(f"{what}, CADA : G-CADA ({spread})", ratio, reported[at], note=note)
     for at, what in enumerate(METRICS):
         ratio, spread, _ = _ratios(here, ADAM, "CADA", at + 1)
         note = "above 1 adaptive selection saves" if what != "time" else ""
-        rows.append(Row(FIGURE, f"{what}, {ADAM} : CADA ({spread})", ratio, note=note))
+        yield FIGURE(f"{what}, {ADAM} : CADA ({spread})", ratio, note=note)
     rounds = {name: _mean(here, name, lambda spent: spent.rounds) for name in here[0]}
     each = {
         name: 1e6 * _mean(here, name, lambda spent: spent.time / spent.rounds) for name in here[0]
@@ -518,15 +447,13 @@ def _compared_rows(taken: Sequence[_Taken]) -> list[Row]:
         f" rounds in place of {rounds['G-CADA']:.3g}; CADA's takes {each['CADA']:.3g} µs"
     )
     for at, what in enumerate(METRICS):
-        reported = REPORTED["CADA"][at] / REPORTED["G-CADA"][at]
         ratio, spread, _ = _ratios(here, "CADA", STATED, at + 1)
         name = f"{what}, CADA : G-CADA in 3 groups of {STATED_SIZE} ({spread})"
-        rows.append(Row(FIGURE, name, ratio, reported, note=measured))
+        yield FIGURE(name, ratio, reported[at], note=measured)
     for name, size in (("CADA", 1), ("G-CADA", SIZE)):
         vectors = _mean(here, name, lambda spent: spent.communication / spent.rounds)
         kind = "workers" if size == 1 else "groups"
-        rows.append(Row(FIGURE, f"{kind} selected in a round, {name}", vectors / (size + 1)))
-    return rows
+        yield FIGURE(f"{kind} selected in a round, {name}", vectors / (size + 1))
 
 
 def _mean(
@@ -537,9 +464,8 @@ def _mean(
     return float(np.mean(values))
 
 
-def _varied_rows(taken: Mapping[str, Sequence[_Taken]]) -> list[Row]:
+def _varied_rows(taken: Mapping[str, Sequence[_Taken]]) -> Iterator[Row]:
     """The same ratios of fewer runs, with one thing changed."""
-    rows = []
     for what, runs in taken.items():
         if what == READING:  # of more runs above
             continue
@@ -547,52 +473,43 @@ def _varied_rows(taken: Mapping[str, Sequence[_Taken]]) -> list[Row]:
         for one, other, at in RATIOS:
             ratio, spread, _ = _ratios([run[LEVEL] for run in runs], one, other, at)
             name = f"{METRICS[at - 1]}, {one} : {other}, with {what} ({spread})"
-            rows.append(Row(FIGURE, name, ratio, note=note))
-    return rows
+            yield FIGURE(name, ratio, note=note)
 
 
 def _absolute_rows(
     raw: datasets.Dataset, problem: _Problem, taken: Sequence[_Taken], cada: History
-) -> list[Row]:
+) -> Iterator[Row]:
     """What the paper's level, its seconds and its rate of SGD tell."""
     here = [each[LEVEL] for each in taken]
     least = REPORTED["CADA"][0] / (ETA * float(np.sum(1 / np.arange(1, M + 1))))
     reported = (
         f"the paper's 0.380 s are {least:.0f} rounds at least, of H_{M} times {1e6 * ETA:g} µs. "
+        f"Here the loss falls from {problem.start:.3g} to {problem.lowest:.3g} at best"
     )
-    from_to = f"Here the loss falls from {problem.start:.3g} to {problem.lowest:.3g} at best"
+    passed = cada.spent(0.1)
+    yield FIGURE(
+        "rounds of CADA to a training loss of 0.1",
+        math.nan if passed is None else passed.rounds,
+        least,
+        note=f"{reported}, with AMSGrad's first steps, which no bias correction shortens, through "
+        "0.1: it is no level to compare at",
+    )
     low = min(taken[0])
     to_low = _mean([each[low] for each in taken if low in each], "CADA", lambda spent: spent.rounds)
     lower = f"; {100 * low:g}% takes {to_low:.3g} rounds" if low < LEVEL else ""
-    passed = cada.spent(0.1)
+    rounds = _mean(here, "CADA", lambda spent: spent.rounds)
+    what = f"rounds of CADA to {100 * LEVEL:g}% of the loss's excess"
+    yield FIGURE(what, rounds, least, note=f"{reported}{lower}")
     limits = [
         2 / LinearRegression(raw.features, bias=bias).smoothness(X)
         for X, bias in ((problem.dataset.X_train, True), (raw.X_train, False))
     ]
-    return [
-        Row(
-            FIGURE,
-            "rounds of CADA to a training loss of 0.1",
-            math.nan if passed is None else passed.rounds,
-            least,
-            note=f"{reported}{from_to}, with AMSGrad's first steps, which no bias correction "
-            "shortens, through 0.1: it is no level to compare at",
-        ),
-        Row(
-            FIGURE,
-            f"rounds of CADA to {100 * LEVEL:g}% of the loss's excess",
-            _mean(here, "CADA", lambda spent: spent.rounds),
-            least,
-            note=f"{reported}{from_to}{lower}",
-        ),
-        Row(
-            FIGURE,
-            "largest stable rate of distributed SGD, 2 / L",
-            2 / problem.model.smoothness(problem.dataset.X_train),
-            note=f"for the paper's {SGD_RATE}; with a bias it would be {limits[0]:.3g}, and of the "
-            f"samples before they are scaled to norm 1 {limits[1]:.3g}",
-        ),
-    ]
+    yield FIGURE(
+        "largest stable rate of distributed SGD, 2 / L",
+        2 / problem.model.smoothness(problem.dataset.X_train),
+        note=f"for the paper's {SGD_RATE}; with a bias it would be {limits[0]:.3g}, and of the "
+        f"samples before they are scaled to norm 1 {limits[1]:.3g}",
+    )
 
 
 def _ratios(
@@ -614,9 +531,8 @@ def _ratios(
     return math.exp(float(np.mean(logs))), spread, error
 
 
-def _region(taken: Mapping[str, Sequence[_Taken]]) -> list[Panel]:
+def _region(taken: Mapping[str, Sequence[_Taken]]) -> Iterator[Panel]:
     """Ratios against the level of comparison, with one thing changed, and the paper's."""
-    panels = []
     for one, other, at in RATIOS:
         lines = []
         for what, runs in taken.items():
@@ -627,15 +543,12 @@ def _region(taken: Mapping[str, Sequence[_Taken]]) -> list[Panel]:
             reported = REPORTED[one][at - 1] / REPORTED[other][at - 1]
             ends = 100 * np.array([min(LEVELS), max(LEVELS)])
             lines.append(Line("reported", ends, [reported] * 2))
-        y = f"{METRICS[at - 1]}, {one} : {other}"
         title = f"read as {READING}; or one thing changed; {len(runs)} runs"
-        panels.append(
-            Panel(title, "excess of the loss that is left (%)", y, lines, log_x=True, log_y=True)
-        )
-    return panels
+        x, y = "excess of the loss that is left (%)", f"{METRICS[at - 1]}, {one} : {other}"
+        yield Panel(title, x, y, lines, log_x=True, log_y=True)
 
 
-def _coded_groups(problem: _Problem, seed: int, steps: int) -> list[Row]:
+def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
     """G-CADA with a code in each group in place of repetition: the same steps, in less time."""
     dataset = problem.dataset
     few = dataset.X_train[:FEW], dataset.y_train[:FEW]
@@ -650,18 +563,10 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> list[Row]:
         "exponential times": Exponential(part, per="computation"),
         "times half of which is constant": ShiftedExponential(part / 2, 2 / part),
     }
-    rows = []
     for kind, delays in times.items():
         took: dict[str, float] = {}
         for name, code in codes.items():
-            method = GCADA(
-                GROUPS,
-                AMSGrad(RATE),
-                c=C_GROUPS,
-                max_age=MAX_AGE,
-                smoothness=_constants(problem, GROUPS),
-                relative=False,
-            )
+            method = _adaptive("G-CADA", problem, RATE, MAX_AGE)
             history = train(
                 Grouped([code] * GROUPS),
                 problem.dataset,
@@ -675,13 +580,9 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> list[Row]:
             )
             took[name] = history.rounds[-1].time
         for name in list(codes)[1:]:
-            rows.append(
-                Row(
-                    FIGURE,
-                    f"time, groups with {name} : with repetition, {kind}",
-                    took[name] / took["repetition"],
-                    note="not in the paper: a member computes thirds of its group's mini-batch, "
-                    "each taking the same time; the steps are the same",
-                )
+            yield FIGURE(
+                f"time, groups with {name} : with repetition, {kind}",
+                took[name] / took["repetition"],
+                note="not in the paper: a member computes thirds of its group's mini-batch, "
+                "each taking the same time; the steps are the same",
             )
-    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +15,15 @@ from numpy.typing import NDArray
 from ..codes import FractionalRepetition, ReedSolomon, Uncoded
 from ..delays import Empirical
 from ..panels import Line, Panel
-from ..sequential import MSGC, SRSGC, Independent, simulate_sequential
+from ..sequential import (
+    MSGC,
+    SRSGC,
+    Independent,
+    SequentialRun,
+    simulate_sequential,
+)
 from ..sequential.scheme import SequentialScheme
-from .figure import Figure, Row, Track
+from .figure import Part, Row, Track, figure
 from .measured import (
     Recorded,
     Timed,
@@ -210,24 +217,14 @@ def _line(loads: list[float], medians: dict[float, float]) -> tuple[float, float
     return slope, start
 
 
-def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Figure:
+@figure(NAME, "Krishnan et al. 2023: AWS Lambda, recorded rounds")
+def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> Iterator[Part]:
     """Seconds per gradient on the published profiles: our codes, and the authors' schemes.
 
-    Parameters
-    ----------
-    data : str
-        The folder ``delay_profiles`` of the authors' repository, or one in it.
-    seed : int
-        Of random codes, and of the bootstrap.
-    track : callable
-        Wraps the experiments, to show how far it is.
-
-    Raises
-    ------
-    ValueError
-        If no data are given, or the folder has no profiles.
+    `data` is the folder ``delay_profiles`` of the authors' repository, or one in it. `seed` is that
+    of random codes, and of the bootstrap.
     """
-    rows, panels, found = [], [], []
+    found = []
     for experiment in track(_experiments(data)):
         recorded, note = _recorded(experiment)
         timed = [
@@ -235,16 +232,23 @@ def profiles(*, data: str | None = None, seed: int = 0, track: Track = iter) -> 
             for name, code in coded(recorded.workers, seed)
         ]
         theirs = list(_authors(recorded, note))
-        rows += rows_of(NAME, recorded.name, [*timed, *theirs], seed)
-        rows.append(verdict(NAME, recorded.name, timed, seed))
+        yield from rows_of(NAME, recorded.name, [*timed, *theirs], seed)
+        yield verdict(NAME, recorded.name, timed, seed)
         if recorded.workers == _WORKERS and _LIKE_TABLE.match(recorded.name):
-            rows += _published(recorded, timed[0], seed)
+            yield from _published(recorded, timed[0], seed)
         drawn = [each for each in theirs if each.name.endswith(_PUBLISHED)]
-        panels.append(panel(recorded.name, [*timed, *drawn]))
+        yield panel(recorded.name, [*timed, *drawn])
         found.append([*timed, *theirs])
     if len(found) > 1:
-        rows += overall(NAME, found, seed)
-    return Figure(NAME, "Krishnan et al. 2023: AWS Lambda, recorded rounds", rows, panels)
+        yield from overall(NAME, found, seed)
+
+
+def _run(recorded: Recorded, scheme: SequentialScheme, mu: float) -> SequentialRun | None:
+    """A scheme on the recorded rounds; None if they are too few for one of its jobs."""
+    if scheme.delay >= recorded.rounds:
+        return None
+    times = recorded.delays.samples
+    return simulate_sequential(times, scheme, mu=mu, load_slope=recorded.cost, at_load=0)
 
 
 def _published(recorded: Recorded, uncoded: Timed, seed: int) -> Iterator[Row]:
@@ -252,11 +256,9 @@ def _published(recorded: Recorded, uncoded: Timed, seed: int) -> Iterator[Row]:
     *schemes, (_, _, alone) = _TABLE.values()
     for name, (make, _, seconds) in zip(_TABLE, schemes, strict=False):
         scheme = make()
-        if scheme.delay >= recorded.rounds:
+        run = _run(recorded, scheme, mu=1)
+        if run is None:
             continue
-        run = simulate_sequential(
-            recorded.delays.samples, scheme, mu=1, load_slope=recorded.cost, at_load=0
-        )
         each = Timed(name, scheme.load, run.rounds, run.rounds.size / run.done.size)
         yield Row(
             f"{NAME} {recorded.name}",
@@ -268,23 +270,12 @@ def _published(recorded: Recorded, uncoded: Timed, seed: int) -> Iterator[Row]:
         )
 
 
-def loads() -> Figure:
-    """Loads of the schemes in the authors' table of 256 workers, beside what they print.
-
-    Returns
-    -------
-    Figure
-    """
-    rows = [
-        Row(
-            f"{NAME} table",
-            f"{name}: load, as a part of all data",
-            make().load / _WORKERS,
-            said,
-            note="as the authors' notebook results.ipynb prints it",
-        )
-        for name, (make, said, _) in _TABLE.items()
-    ]
+@figure("krishnan-loads", "Krishnan et al. 2023: loads of 256 workers")
+def loads() -> Iterator[Part]:
+    """Loads of the schemes in the authors' table of 256 workers, beside what they print."""
+    claim = partial(Row, f"{NAME} table", note="as the authors' notebook results.ipynb prints it")
+    for name, (make, said, _) in _TABLE.items():
+        yield claim(f"{name}: load, as a part of all data", make().load / _WORKERS, said)
     some = np.arange(3, 53, 4)
     kinds: dict[str, Callable[[int], SequentialScheme]] = {
         "M-SGC, B = 1, W = 2": lambda s: MSGC(_WORKERS, burst=1, window=2, stragglers=s),
@@ -295,14 +286,11 @@ def loads() -> Figure:
         Line(name, some, [make(s).load / _WORKERS for s in some.tolist()], "points")
         for name, make in kinds.items()
     ]
-    shown = Panel(
+    title, y = (
         "256 workers, any λ of which straggle in a window",
-        "λ, of a gradient code s",
         "load of a worker, part of all data",
-        lines,
-        log_y=True,
     )
-    return Figure("krishnan-loads", "Krishnan et al. 2023: loads of 256 workers", rows, [shown])
+    yield Panel(title, "λ, of a gradient code s", y, lines, log_y=True)
 
 
 def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
@@ -310,14 +298,8 @@ def _authors(recorded: Recorded, note: str) -> Iterator[Timed]:
     kinds = {"GC": _gc, "SR-SGC": _srsgc, "M-SGC": _msgc}
     for mu, rule in _RULES.items():
         for name, schemes in kinds.items():
-            tried = []
-            for scheme in schemes(recorded.workers):
-                if scheme.delay >= recorded.rounds:
-                    continue
-                run = simulate_sequential(
-                    recorded.delays.samples, scheme, mu=mu, load_slope=recorded.cost, at_load=0
-                )
-                tried.append((run.seconds_per_job, scheme.load, run))
+            runs = ((s, _run(recorded, s, mu)) for s in schemes(recorded.workers))
+            tried = [(run.seconds_per_job, scheme.load, run) for scheme, run in runs if run]
             if not tried:
                 continue
             _, load, run = min(tried, key=lambda each: each[0])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import at_least
 from ..codes import AskingRound, Code, FractionalRepetition, Round
 from ..panels import Line, Panel
-from .figure import ROUNDS, Figure, Row, Track
+from .figure import ROUNDS, Part, Row, Track, figure
 
 __all__ = ["liars"]
 
 ASKED, VOTED = "hofmeister2023 abstract", "chen2018 redundancy"
 WORKERS = {1: 12, 2: 15}  # by liars: multiples of s + 1 and of 2 s + 1
 P = 8  # dimension of the gradient
-ENOUGH = 200  # rounds
+ENOUGH = 200  # rounds for each s
 
 Array = NDArray[np.float64]
 
@@ -70,29 +72,17 @@ def _lie(rng: np.random.Generator, true: Array, group: NDArray[np.int64]) -> Arr
     return said
 
 
-def liars(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure:
+@figure("hofmeister-liars", "Liars: 2s + 1 copies and a majority, or s + 1 and questions")
+def liars(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
     """What it takes to decode exactly although s workers lie: copies, and work of the master.
 
     Liars are random workers, in each round others. They agree on what they claim, or not. Asked,
     they answer truly, or as they lied. Of Draco each partition is on 2 s + 1 workers, and the
     majority decides. Where workers are asked s + 1 are enough, and the master computes s partial
     gradients at most.
-
-    Parameters
-    ----------
-    seed : int
-        Of gradients and lies.
-    rounds : int
-        For each s; 200 at most.
-    track : callable
-        Wraps what is looped over, to show how far it is.
-
-    Returns
-    -------
-    Figure
     """
-    rounds, seed = min(at_least("rounds", rounds, 1), ENOUGH), at_least("seed", seed, 0)
-    rows, costs = [], []
+    by_vote, by_asking = partial(Row, VOTED), partial(Row, ASKED)
+    rounds, costs = min(rounds, ENOUGH), []
     for s in track(list(WORKERS)):
         n = WORKERS[s]
         few, many = (FractionalRepetition(n, stragglers=extra) for extra in (s, 2 * s))
@@ -118,25 +108,14 @@ def liars(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Figure
             "however long the gradient is"
         )
         more = sum(each > s for each in computed)
-        rows += [
-            Row(VOTED, f"copies of each partition, majority, s = {s}", many.load, 2 * s + 1),
-            Row(VOTED, f"wrong gradients {of}", float(outvoted), closed=0.0),
-            Row(ASKED, f"copies of each partition, asking, s = {s}", few.load, s + 1),
-            Row(ASKED, f"wrong gradients {of}", float(wrong), closed=0.0),
-            Row(ASKED, f"honest workers named, {of}", float(unjust), closed=0.0),
-            Row(ASKED, f"master computes more than s, {of}", float(more), closed=0.0, note=note),
-        ]
+        yield by_vote(f"copies of each partition, majority, s = {s}", many.load, 2 * s + 1)
+        yield by_vote(f"wrong gradients {of}", float(outvoted), closed=0.0)
+        yield by_asking(f"copies of each partition, asking, s = {s}", few.load, s + 1)
+        yield by_asking(f"wrong gradients {of}", float(wrong), closed=0.0)
+        yield by_asking(f"honest workers named, {of}", float(unjust), closed=0.0)
+        yield by_asking(f"master computes more than s, {of}", float(more), closed=0.0, note=note)
     mean, most = np.array(costs, dtype=np.float64).T
     x = np.array(list(WORKERS))
-    panel = Panel(
-        "Partial gradients that the master computes",
-        "liars, s",
-        "in a round",
-        [
-            Line("bound: s", x, x),
-            Line("largest", x, most, "points"),
-            Line("mean", x, mean, "points"),
-        ],
-    )
-    title = "Liars: 2s + 1 copies and a majority, or s + 1 and questions"
-    return Figure("hofmeister-liars", title, rows, [panel])
+    lines = [Line("bound: s", x, x), Line("largest", x, most, "points")]
+    lines.append(Line("mean", x, mean, "points"))
+    yield Panel("Partial gradients that the master computes", "liars, s", "in a round", lines)

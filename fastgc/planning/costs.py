@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .codes import Code
-from .stability.measured import Experiment
+from ..codes import Code
+from ..stability.measured import Experiment
 
 __all__ = ["Figures", "measure"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations, permutations, product
 from math import sqrt
 
@@ -15,7 +16,7 @@ from ..codes import ExpanderCode, PartialWork, Uncoded
 from ..delays import Exponential
 from ..panels import Line, Panel
 from ..simulation import covered_mean, simulate
-from .figure import ROUNDS, Figure, Row, Track
+from .figure import ROUNDS, Part, Row, Track, figure, positive
 
 __all__ = [
     "best_of_all_orders",
@@ -25,15 +26,13 @@ __all__ = [
     "uncovered_norms",
 ]
 
-FIGURE, EXACT, NEAR = (f"ramamoorthy2024 figure 3{part}" for part in ("", "(b)", "(a)"))
+CLAIM, EXACT, NEAR = (
+    partial(Row, f"ramamoorthy2024 figure 3{part}") for part in ("", "(b)", "(a)")
+)
 DELAYS = Exponential(1.0)  # of a computation
 FASTER = 2.0  # "around", in the abstract
 SMALL = (4, 2)  # workers and load, of assignments whose orders are all tried
-ENOUGH, NEAREST, GRAPHS = (
-    4000,
-    200,
-    10,
-)  # rounds at most of times, and of least squares; graphs of these
+ENOUGH, NEAREST, GRAPHS = 4000, 200, 10  # rounds at most of times and least squares; graphs
 ASKED = 2000  # rounds at most in which messages are counted
 AT_ONCE = 1 << 20  # computations of many rounds that are drawn together
 
@@ -88,21 +87,10 @@ def completion_times(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """When every partition was computed so many times: by anybody; by workers that are through.
 
-    Parameters
-    ----------
-    held : sequence of n sequences of int
-        Partitions of each worker, in the order of computation.
-    copies : int
-        The paper's ℓ: messages are so many times shorter than gradients.
-    rounds, seed : int
-    failed : int
-        Random workers of each round that never compute anything.
-
-    Returns
-    -------
-    two (rounds,) arrays
-        Seconds; a computation takes each worker an exponential time of mean 1, the same for all of
-        a round.
+    Two (rounds,) arrays of seconds; a computation takes each worker an exponential time of mean 1,
+    the same for all of a round. `held` has the partitions of each worker in the order of
+    computation, `copies` is the paper's ℓ, by which messages are shorter than gradients, and
+    `failed` so many random workers of each round never compute anything.
     """
     n = len(held)
     worker = np.repeat(np.arange(n), [len(mine) for mine in held])
@@ -127,19 +115,9 @@ def uncovered_norms(
 ) -> NDArray[np.float64]:
     """What partial work leaves out at a time: the norm, of partial gradients of norm 1.
 
-    The gradient has `copies` pieces. Of a partition that was computed c times so many of them are
-    known, in random directions; ``copies - c`` are left out.
-
-    Parameters
-    ----------
-    held, copies, rounds, seed, failed
-        As of `completion_times`.
-    time : float
-        Seconds.
-
-    Returns
-    -------
-    (rounds,) array
+    Of each round. The gradient has `copies` pieces. Of a partition that was computed c times so
+    many of them are known, in random directions; ``copies - c`` are left out. Parameters as of
+    `completion_times`.
     """
     n = len(held)
     speed = _speeds(np.random.default_rng(seed), rounds, n, failed)
@@ -160,35 +138,21 @@ def best_of_all_orders(held: Held, k: int) -> int:
     return min(thresholds)
 
 
-@one_thread_of_blas()
+@figure(
+    "ramamoorthy-3",
+    "Ramamoorthy et al., figure 3: exact and inexact gradients, with partial work",
+)
 def figure_3(
     *, n: int = WORKERS, load: int = LOAD, seed: int = 0, rounds: int = ROUNDS, track: Track = iter
-) -> Figure:
+) -> Iterator[Part]:
     """Time of exact gradients, and error of inexact ones, with and without partial work.
 
     Sizes and the law of the speeds are the authors'. Workers that have failed never answer: in the
     assignment by a random regular graph load - ℓ of them, and load - 1 where gradients are inexact.
-    Graphs are others than theirs, drawn by the same law.
-
-    Parameters
-    ----------
-    n, load : int
-        Workers, and partitions of each; 2 <= load < n. Theirs by default; with others, there is
-        nothing to compare times and errors with.
-    seed, rounds : int
-        Of the simulation, and of the assignment, which is random. Of completion times 4,000 rounds
-        at most, of least squares 200.
-    track : callable
-        Wraps what is looped over.
-
-    Raises
-    ------
-    ValueError
-        If `load` or `rounds` is out of range, or `seed` negative.
-    TypeError
-        If an argument is not an integer.
+    Graphs are others than theirs, drawn by the same law. With another n or load, 2 <= load < n,
+    there is nothing to compare times and errors with. Of completion times 4,000 rounds at most, of
+    least squares 200.
     """
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     n, load = at_least("n", n, 3), at_least("load", load, 2)
     if load >= n:
         raise ValueError(f"load must be below n={n}, not {load}")
@@ -197,81 +161,63 @@ def figure_3(
     held = regular_assignment(n, load, rng)
     code = PartialWork(n, assignment=held)
     circle = PartialWork(n, load=load)
-    ordered = {
-        "random regular": [code.partitions(i).tolist() for i in range(n)],
+    regular = [code.partitions(i).tolist() for i in range(n)]
+    orders = {
+        "random regular": regular,
         "circular": [circle.partitions(i).tolist() for i in range(n)],
     }
-    copies = range(1, min(load, 3) + 1)
-    rows, lines, mean = [], [], {}
-    for kind, order in ordered.items():
-        found = np.empty((len(copies), 3))
-        mixed = rng.permuted(np.array(order), axis=1).tolist()
-        failed = (kind == "random regular") * load
-        for some in track(list(copies)):
-            few = min(rounds, ENOUGH), seed, max(failed - some, 0)
-            ours, whole = completion_times(order, some, *few)
-            random, _ = completion_times(mixed, some, *few)
-            found[some - 1] = [np.ceil(times).mean() for times in (whole, random, ours)]
-        mean[kind] = found
-        rows += _completion_rows(kind, found, theirs)
-        for at, label in enumerate(KINDS):
-            if kind == "random regular":
-                lines.append(Line(label, list(copies), found[:, at], "points"))
-                if theirs:
-                    lines.append(Line(label, copies, np.array(STORED[kind])[:, at]))
-    whole, random, ours = mean["random regular"].T
-    rows += [
-        Row(
-            FIGURE,
+    copies, lines, mean = range(1, min(load, 3) + 1), [], {}
+    with one_thread_of_blas():
+        for kind, order in orders.items():
+            found = np.empty((len(copies), 3))
+            mixed = rng.permuted(np.array(order), axis=1).tolist()
+            failed = (kind == "random regular") * load
+            for some in track(list(copies)):
+                few = min(rounds, ENOUGH), seed, max(failed - some, 0)
+                ours, whole = completion_times(order, some, *few)
+                random, _ = completion_times(mixed, some, *few)
+                found[some - 1] = [np.ceil(times).mean() for times in (whole, random, ours)]
+            mean[kind] = found
+            yield from _completion_rows(kind, found, theirs)
+        whole, random, ours = mean["random regular"].T
+        yield CLAIM(
             "time by workers that are through over time by partial work, ℓ = 1",
             whole[0] / ours[0],
             FASTER if theirs else None,
             note="the abstract: around 2; the rounds that the authors stored: 2.31",
-        ),
-        Row(
-            FIGURE, "time in random order over time in the order found, ℓ = 1", random[0] / ours[0]
-        ),
-        *_orders(code, held),
-        *_on_request(n, load, seed, min(rounds, ENOUGH)),
-    ]
-    title = "Ramamoorthy et al., figure 3: exact and inexact gradients, with partial work"
-    panels = [
-        Panel(
-            f"Random regular graph, N = m = {n}, {load} chunks each"
-            + " (lines: the authors)" * theirs,
-            "ℓ: each chunk ℓ times, messages of 1/ℓ",
-            "mean completion time",
-            lines,
         )
-    ]
-    if theirs:
-        near, left = _near(ordered["random regular"], seed, rounds, track)
-        rows += near
-        panels.append(left)
-    return Figure("ramamoorthy-3", title, rows, panels)
+        ratio = random[0] / ours[0]
+        yield CLAIM("time in random order over time in the order found, ℓ = 1", ratio)
+        yield from _orders(code, held)
+        yield from _on_request(n, load, seed, min(rounds, ENOUGH))
+        for label, times, stored in zip(
+            KINDS, mean["random regular"].T, np.transpose(STORED["random regular"]), strict=True
+        ):
+            lines.append(Line(label, list(copies), times, "points"))
+            if theirs:
+                lines.append(Line(label, copies, stored))
+        title = f"Random regular graph, N = m = {n}, {load} chunks each"
+        x, y = "ℓ: each chunk ℓ times, messages of 1/ℓ", "mean completion time"
+        yield Panel(title + " (lines: the authors)" * theirs, x, y, lines)
+        if theirs:
+            yield from _near(regular, seed, rounds, track)
 
 
-def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> list[Row]:
+def _completion_rows(kind: str, found: NDArray[np.float64], theirs: bool) -> Iterator[Row]:
     """Mean completion times of an assignment, in whole units."""
     note = "2,000 rounds that the authors stored"
     if kind == "circular":
         note += ", of an earlier notebook, in which no worker has failed"
-    return [
-        Row(
-            EXACT,
-            f"completion time, {kind} assignment, {label}, ℓ = {some}",
-            time,
-            STORED[kind][some - 1][at] if theirs else None,
-            note=note if theirs else "",
-        )
-        for some, times in enumerate(found.tolist(), 1)
-        for at, (label, time) in enumerate(zip(KINDS, times, strict=True))
-    ]
+    for some, times in enumerate(found.tolist(), 1):
+        for at, (label, time) in enumerate(zip(KINDS, times, strict=True)):
+            what = f"completion time, {kind} assignment, {label}, ℓ = {some}"
+            stored = STORED[kind][some - 1][at] if theirs else None
+            yield EXACT(what, time, stored, note=note if theirs else "")
 
 
-def _near(order: Held, seed: int, rounds: int, track: Track) -> tuple[list[Row], Panel]:
+def _near(order: Held, seed: int, rounds: int, track: Track) -> Iterator[Part]:
     """What is left out at a time: by the nearest combination of whole messages, by partial work."""
-    rows, lines = [], []
+    lines = []
     few = min(max(rounds // 20, GRAPHS), NEAREST)
     note = (
         f"norm, mean of {few} rounds on {min(few, GRAPHS)} random graphs, which differ by about 5% "
@@ -285,52 +231,29 @@ def _near(order: Held, seed: int, rounds: int, track: Track) -> tuple[list[Row],
             for times in whole[i::GRAPHS]:
                 norms += [code.residual(np.flatnonzero(times <= time)) for time in TIMES]
         norms *= sqrt(n) / few
-        rows += [
-            Row(
-                NEAR,
-                f"optimal decoding of whole messages, n = {n}, T = {time}",
-                norm,
-                theirs,
-                note=note,
-            )
-            for time, norm, theirs in zip(TIMES, norms.tolist(), stored, strict=True)
-        ]
-        lines += [
-            Line(f"whole messages, n = {n}", TIMES, norms, "points"),
-            Line(f"whole messages, n = {n}", TIMES, stored),
-        ]
+        for time, norm, theirs in zip(TIMES, norms.tolist(), stored, strict=True):
+            what = f"optimal decoding of whole messages, n = {n}, T = {time}"
+            yield NEAR(what, norm, theirs, note=note)
+        label = f"whole messages, n = {n}"
+        lines += [Line(label, TIMES, norms, "points"), Line(label, TIMES, stored)]
+
+    def left_out(copies: int, time: float) -> float:
+        norms = uncovered_norms(order, copies, time, min(rounds, ENOUGH), seed, LOAD - 1)
+        return float(norms.mean())
+
+    note = "norm; the authors stored 1,000 rounds, with a standard error of up to 4%"
     for (copies, time), norm in STORED_PARTIAL.items():
-        ours = uncovered_norms(order, copies, time, min(rounds, ENOUGH), seed, LOAD - 1).mean()
-        rows.append(
-            Row(
-                NEAR,
-                f"partial work, n = {WORKERS}, ℓ = {copies}, T = {time}",
-                float(ours),
-                norm,
-                note="norm; the authors stored 1,000 rounds, with a standard error of up to 4%",
-            )
-        )
+        what = f"partial work, n = {WORKERS}, ℓ = {copies}, T = {time}"
+        yield NEAR(what, left_out(copies, time), norm, note=note)
     for copies in (1, 2, 3):
-        partial = np.array(
-            [
-                uncovered_norms(order, copies, time, min(rounds, ENOUGH), seed, LOAD - 1).mean()
-                for time in TIMES
-            ]
-        )
-        some = partial > 0
-        lines.append(
-            Line(f"partial work, ℓ = {copies}", np.array(TIMES)[some], partial[some], "points")
-        )
-    return rows, Panel(
-        "What is left out at a time T (lines: the authors)",
-        "T (a computation takes 1 on average)",
-        "norm of what is left out",
-        lines,
-        log_y=True,
-    )
+        partly = [left_out(copies, time) for time in TIMES]
+        lines.append(positive(f"partial work, ℓ = {copies}", TIMES, partly, "points", least=0))
+    title = "What is left out at a time T (lines: the authors)"
+    x = "T (a computation takes 1 on average)"
+    yield Panel(title, x, "norm of what is left out", lines, log_y=True)
 
 
-def _orders(code: PartialWork, held: Held) -> list[Row]:
+def _orders(code: PartialWork, held: Held) -> Iterator[Row]:
     """What the order of computation is worth, and whether a better one exists."""
     n, load = code.n, code.load
     few, each = SMALL
@@ -340,50 +263,40 @@ def _orders(code: PartialWork, held: Held) -> list[Row]:
         PartialWork(few, assignment=a).threshold == best_of_all_orders(a, few) for a in small
     )
     unordered = PartialWork(n, assignment=held, ordered=False).threshold
-    return [
-        Row(
-            FIGURE,
-            "computations that always suffice, in the order found (Q_max of ℓ = 1)",
-            code.threshold,
-            closed=n * load - load * (load + 1) // 2 + 1,
-            note=f"no order of a regular assignment needs fewer; in random order {unordered}",
-        ),
-        Row(
-            FIGURE,
-            f"regular assignments of {few} workers with {each} of {few} chunks whose order is best",
-            found,
-            closed=len(small),
-            note="by trying all orders",
-        ),
-    ]
+    yield CLAIM(
+        "computations that always suffice, in the order found (Q_max of ℓ = 1)",
+        code.threshold,
+        closed=n * load - load * (load + 1) // 2 + 1,
+        note=f"no order of a regular assignment needs fewer; in random order {unordered}",
+    )
+    yield CLAIM(
+        f"regular assignments of {few} workers with {each} of {few} chunks whose order is best",
+        found,
+        closed=len(small),
+        note="by trying all orders",
+    )
 
 
-def _on_request(n: int, load: int, seed: int, rounds: int) -> list[Row]:
+def _on_request(n: int, load: int, seed: int, rounds: int) -> Iterator[Row]:
     """Rounds of sums on request, of the circular assignment, beside UC-MMC."""
     code, other = PartialWork(n, load=load), Uncoded(n, load=load)
     some = min(rounds, ASKED)
-    asked = simulate(code, DELAYS, rounds=some, seed=seed)
-    sent = simulate(other, DELAYS, rounds=some, seed=seed)
+    asked, sent = (simulate(each, DELAYS, rounds=some, seed=seed) for each in (code, other))
     times = simulate(code, DELAYS, rounds=rounds, seed=seed, method="kernel")
-    return [
-        Row(
-            FIGURE,
-            "mean completion time (s), circular assignment, ℓ = 1",
-            times.mean,
-            closed=covered_mean(n, load, DELAYS),
-            note="the law is ours: fastgc.simulation.covered_mean",
-        ),
-        Row(
-            FIGURE,
-            "time of partial work over that of UC-MMC, which sends every gradient",
-            asked.mean / sent.mean,
-            closed=1.0,
-            note=f"{some} rounds; round trips take no time here",
-        ),
-        Row(
-            FIGURE,
-            "messages of partial work for each worker",
-            asked.mean_messages / n,
-            note=f"of UC-MMC {sent.mean_messages / n:.2f}; at most 1",
-        ),
-    ]
+    yield CLAIM(
+        "mean completion time (s), circular assignment, ℓ = 1",
+        times.mean,
+        closed=covered_mean(n, load, DELAYS),
+        note="the law is ours: fastgc.simulation.covered_mean",
+    )
+    yield CLAIM(
+        "time of partial work over that of UC-MMC, which sends every gradient",
+        asked.mean / sent.mean,
+        closed=1.0,
+        note=f"{some} rounds; round trips take no time here",
+    )
+    yield CLAIM(
+        "messages of partial work for each worker",
+        asked.mean_messages / n,
+        note=f"of UC-MMC {sent.mean_messages / n:.2f}; at most 1",
+    )

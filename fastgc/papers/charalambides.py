@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from itertools import combinations, pairwise
 from math import comb
 
@@ -13,7 +13,7 @@ import numpy as np
 from ..codes import BinaryCode
 from ..panels import Line, Panel
 from ..planning import equal_time_loads
-from .figure import Figure, Row, Track
+from .figure import Part, Row, Track, compared, figure, median_seconds
 
 __all__ = [
     "distance",
@@ -24,8 +24,8 @@ __all__ = [
     "table_of_vectors",
 ]
 
-PAPER = "charalambides2020 section V"
-DECODING, UNEQUAL = "charalambides2020 section IV", "charalambides2020 section VI"
+DECODING = partial(Row, "charalambides2020 section IV")
+LOADS = partial(Row, "charalambides2020 section V")
 WORKERS = range(3, 13)
 TABLE = (18, 5)  # n and s of the table that is made
 BEYOND = (80, 12)  # and of one that cannot be
@@ -41,14 +41,9 @@ def distance(code: BinaryCode) -> float:
 
 
 def least_distance(n: int, k: int, s: int) -> float:
-    """Least d_s(B) of all ways to split k partitions over the members of each class.
+    """Least d_s(B) of all ways to split k partitions over the members of each class of n workers.
 
-    By trying all of them: for small n and k.
-
-    Parameters
-    ----------
-    n, k, s : int
-        Workers, partitions, stragglers; s < n.
+    By trying all of them: for small n and k. s < n.
     """
     return sum(least for least, _ in _evenest(n, k, s))
 
@@ -106,17 +101,7 @@ def table_of_vectors(code: BinaryCode) -> tuple[np.ndarray, np.ndarray]:
     return came, code.decoding_vectors(came)
 
 
-def _seconds(task: Callable[[], object], times: int) -> float:
-    """Of a call, the median of some."""
-    found = []
-    for _ in range(times):
-        start = time.perf_counter()
-        task()
-        found.append(time.perf_counter() - start)
-    return float(np.median(found))
-
-
-def _table_rows() -> list[Row]:
+def _table_rows() -> Iterator[Row]:
     """The table of reference [15], made and searched, beside decoding when messages came."""
     n, s = TABLE
     code = BinaryCode(n, stragglers=s)
@@ -126,40 +111,39 @@ def _table_rows() -> list[Row]:
     at = len(came) // 2
     heard, survivors = came[at].copy(), np.flatnonzero(came[at])
     rows_by_set = {row.tobytes(): place for place, row in enumerate(came)}
-    searched = _seconds(lambda: vectors[(came == heard).all(axis=1).argmax()], 51)
-    hashed = _seconds(lambda: vectors[rows_by_set[heard.tobytes()]], 51)
-    online = _seconds(lambda: code.decoding_vector(survivors), 51)
+    searched = median_seconds([lambda: vectors[(came == heard).all(axis=1).argmax()]] * 51)
+    hashed = median_seconds([lambda: vectors[rows_by_set[heard.tobytes()]]] * 51)
+    online = median_seconds([lambda: code.decoding_vector(survivors)] * 51)
     size = f"n = {n}, s = {s}"
-    held = came.nbytes + vectors.nbytes
     many, most = BEYOND
-    return [
-        Row(
-            DECODING,
-            f"MB of all C(n, s) decoding vectors and their sets, {size}",
-            held / 1e6,
-            closed=comb(n, s) * n * 9 / 1e6,
-            note=f"of reference [15]; closed: 9 n C(n, s) bytes. The code itself, from which any "
-            f"of them is had, holds {3 * 8 * n} bytes: a class and the ends of a block each. The "
-            f"table takes {made:.2f} s to make",
-        ),
-        Row(
-            DECODING,
-            f"times as long as decoding, searching the table takes, {size}",
-            searched / online,
-            note=f"set by set, as in [15]: {1e6 * searched:.0f} µs; decoding {1e6 * online:.0f} "
-            f"µs. Measured in this run. A hash table, which takes the same memory again, finds a "
-            f"set in {1e6 * hashed:.1f} µs: what the table costs is memory and the time to make it",
-        ),
-        Row(
-            DECODING,
-            f"TB of all C(n, s) decoding vectors and their sets, n = {many}, s = {most}",
-            comb(many, most) * many * 9 / 1e12,
-            note="by the formula: it cannot be made",
-        ),
-    ]
+    yield DECODING(
+        f"MB of all C(n, s) decoding vectors and their sets, {size}",
+        (came.nbytes + vectors.nbytes) / 1e6,
+        closed=_table_bytes(n, s) / 1e6,
+        note="of reference [15]; closed: 9 n C(n, s) bytes. The code itself, from which any of "
+        f"them is had, holds {3 * 8 * n} bytes: a class and the ends of a block each. The table "
+        f"takes {made:.2f} s to make",
+    )
+    yield DECODING(
+        f"times as long as decoding, searching the table takes, {size}",
+        searched / online,
+        note=f"set by set, as in [15]: {1e6 * searched:.0f} µs; decoding {1e6 * online:.0f} "
+        f"µs. Measured in this run. A hash table, which takes the same memory again, finds a "
+        f"set in {1e6 * hashed:.1f} µs: what the table costs is memory and the time to make it",
+    )
+    yield DECODING(
+        f"TB of all C(n, s) decoding vectors and their sets, n = {many}, s = {most}",
+        _table_bytes(many, most) / 1e12,
+        note="by the formula: it cannot be made",
+    )
 
 
-def _lemma_rows() -> list[Row]:
+def _table_bytes(n: int, s: int) -> int:
+    """Of each set of stragglers n booleans and n reals."""
+    return comb(n, s) * n * 9
+
+
+def _lemma_rows() -> Iterator[Row]:
     """Section V-A: Lemma 4, and the spread of loads where n >= s^2."""
     wrong, widest, pairs = [], 0, 0
     for s in LEMMA:
@@ -170,23 +154,15 @@ def _lemma_rows() -> list[Row]:
                 wrong.append(f"s = {s}, n = {n}, where t = {t}")
             widest = max(widest, int(np.ptp(BinaryCode(n, stragglers=s).loads)))
     over = f"s = {LEMMA[0]}..{LEMMA[-1]}, n = s²..4 s² + 20"
-    return [
-        Row(
-            PAPER,
-            f"pairs n, s of {pairs} that Lemma 4 is wrong about",
-            len(wrong),
-            0,
-            note=f"{over}. It is {'; '.join(wrong)}: there a = s - 1 and r = s = 2, l = s - 1 = 1, "
-            "and r = t l + q makes t = 2. The lemma holds if t >= 1 is read for t = 1",
-        ),
-        Row(
-            PAPER,
-            "largest difference of two loads, n ≥ s²",
-            widest,
-            3,
-            note=f"section V-A, at most 3: {over}, k = n",
-        ),
-    ]
+    yield LOADS(
+        f"pairs n, s of {pairs} that Lemma 4 is wrong about",
+        len(wrong),
+        0,
+        note=f"{over}. It is {'; '.join(wrong)}: there a = s - 1 and r = s = 2, l = s - 1 = 1, "
+        "and r = t l + q makes t = 2. The lemma holds if t >= 1 is read for t = 1",
+    )
+    note = f"section V-A, at most 3: {over}, k = n"
+    yield LOADS("largest difference of two loads, n ≥ s²", widest, 3, note=note)
 
 
 def _unequal_row() -> Row:
@@ -201,7 +177,7 @@ def _unequal_row() -> Row:
     clear = next((case for case in wrong if len(set(case[2].tolist())) == 2), wrong[0])
     fast, slower, loads = clear
     return Row(
-        UNEQUAL,
+        "charalambides2020 section VI",
         f"whole loads for two kinds that no classes can have, n = {n}, k = {k}, s = {s}",
         len(wrong),
         0,
@@ -214,86 +190,61 @@ def _unequal_row() -> Row:
     )
 
 
-def section_5(*, workers: range = WORKERS, track: Track = iter) -> Figure:
+@figure("charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding")
+def section_5(*, workers: range = WORKERS, track: Track = iter) -> Iterator[Part]:
     """Loads of the binary code against the most even ones, and decoding against a stored table.
 
-    Parameters
-    ----------
-    workers : range
-        Values of n; all splits of n partitions are tried for each.
-    track : callable
-        Wraps what is looped over.
+    Of each n in `workers`, all splits of n partitions are tried.
     """
     lines = []
     pairs = best = divisible = several = 0
     for n in track(workers):
-        stragglers = np.arange(1, n - 1)
-        ours = [distance(BinaryCode(n, stragglers=int(s))) for s in stragglers]
-        least = [least_distance(n, n, int(s)) for s in stragglers]
-        pairs += stragglers.size
+        stragglers = range(1, n - 1)
+        ours = [distance(BinaryCode(n, stragglers=s)) for s in stragglers]
+        even = [_evenest(n, n, s) for s in stragglers]
+        least = [sum(far for far, _ in classes) for classes in even]
+        pairs += len(stragglers)
         best += int(np.isclose(ours, least, rtol=0, atol=1e-9).sum())
-        divisible += int((n % (stragglers + 1) == 0).sum())
-        several += sum(
-            any(len(loads) > 1 for _, loads in _evenest(n, n, int(s))) for s in stragglers
-        )
+        divisible += sum(n % (s + 1) == 0 for s in stragglers)
+        several += sum(any(len(loads) > 1 for _, loads in classes) for classes in even)
         if n in workers[-DRAWN:]:
-            lines.append(Line(f"n = {n}", stragglers, ours))
-            lines.append(Line(f"n = {n}", stragglers, least, "points"))
+            lines += compared(f"n = {n}", stragglers, ours, least)
     n, s = EXAMPLE
     example = BinaryCode(n, stragglers=s)
     over = f"n = {workers[0]}..{workers[-1]}, s = 1..n - 2, k = n"
-    rows = [
-        Row(
-            PAPER,
-            "codes of which no split within classes is more even",
-            best,
-            pairs,
-            note=f"Proposition 3 for {over}, against all ways to split k over each class",
-        ),
-        Row(
-            PAPER,
-            "codes of which no matrix of k (s + 1) ones is more even",
-            divisible,
-            pairs,
-            note="Proposition 3 as it is stated. The only constraint of (IP) is the sum of all "
-            "loads; with k = n it allows s + 1 each, distance 0, which classes of different size "
-            "do not. The proposition holds where s + 1 divides n, and else only among codes whose "
-            "classes hold each partition once",
-        ),
-        Row(
-            PAPER,
-            f"d_s(B), n = k = {n}, s = {s}",
-            distance(example),
-            closed=least_distance(n, n, s),
-            note=f"closed: the least of all splits; loads {example.loads.tolist()}",
-        ),
-        Row(
-            PAPER,
-            "codes whose loads are not the only ones as even",
-            several,
-            0,
-            note=f"Proposition 3 calls its solution unique up to permutations; {over}. With "
-            "n = k = 4, s = 2 the class of two workers may have loads 2, 2 or 1, 3: both are "
-            "2 away from 3 each",
-        ),
-        *_lemma_rows(),
-        *_table_rows(),
-        _unequal_row(),
-    ]
-    panel = Panel(
-        "Distance of the loads from uniform, k = n (points: least of all splits)",
-        "stragglers s",
-        "d_s(B)",
-        lines,
+    yield LOADS(
+        "codes of which no split within classes is more even",
+        best,
+        pairs,
+        note=f"Proposition 3 for {over}, against all ways to split k over each class",
     )
+    yield LOADS(
+        "codes of which no matrix of k (s + 1) ones is more even",
+        divisible,
+        pairs,
+        note="Proposition 3 as it is stated. The only constraint of (IP) is the sum of all "
+        "loads; with k = n it allows s + 1 each, distance 0, which classes of different size "
+        "do not. The proposition holds where s + 1 divides n, and else only among codes whose "
+        "classes hold each partition once",
+    )
+    note = f"closed: the least of all splits; loads {example.loads.tolist()}"
+    what, least_of_all = f"d_s(B), n = k = {n}, s = {s}", least_distance(n, n, s)
+    yield LOADS(what, distance(example), closed=least_of_all, note=note)
+    yield LOADS(
+        "codes whose loads are not the only ones as even",
+        several,
+        0,
+        note=f"Proposition 3 calls its solution unique up to permutations; {over}. With "
+        "n = k = 4, s = 2 the class of two workers may have loads 2, 2 or 1, 3: both are "
+        "2 away from 3 each",
+    )
+    yield from _lemma_rows()
+    yield from _table_rows()
+    yield _unequal_row()
+    title = "Distance of the loads from uniform, k = n (points: least of all splits)"
+    yield Panel(title, "stragglers s", "d_s(B)", lines)
     sizes = np.arange(5, 101, 5)
-    table = [float(comb(int(n), int(n) // 5)) * n * 9 for n in sizes]
-    stored = Panel(
-        "All C(n, n/5) decoding vectors and their sets, and the code they are had from",
-        "workers n",
-        "bytes",
-        [Line("table", sizes, np.array(table)), Line("code", sizes, 24.0 * sizes)],
-        log_y=True,
-    )
-    title = "Charalambides et al., sections IV to VI: loads and decoding"
-    return Figure("charalambides-5", title, rows, [panel, stored])
+    table = [float(_table_bytes(n, n // 5)) for n in sizes.tolist()]
+    lines = [Line("table", sizes, table), Line("code", sizes, 24.0 * sizes)]
+    title = "All C(n, n/5) decoding vectors and their sets, and the code they are had from"
+    yield Panel(title, "workers n", "bytes", lines, log_y=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -12,10 +11,9 @@ from numpy.typing import NDArray
 from ..codes import Code, catalogue
 from ..coding.arguments import unasked
 from ..delays import Empirical
-from ..errors import InstabilityWarning
 from ..panels import Line, Panel, Style
 from ..simulation import simulate
-from .figure import Row
+from .figure import Row, times_alone
 
 __all__ = [
     "Recorded",
@@ -44,20 +42,11 @@ def needs_data(name: str, what: str, source: str) -> ValueError:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Rounds that were recorded.
-
-    Parameters
-    ----------
-    name : str
-    delays : Empirical
-        Of a single load; used round by round, in this order.
-    cost : float
-        Seconds that each partition adds.
-    """
+    """Rounds that were recorded."""
 
     name: str
-    delays: Empirical
-    cost: float = 0.0
+    delays: Empirical  # of a single load; used round by round, in this order
+    cost: float = 0.0  # seconds that each partition adds
 
     @property
     def workers(self) -> int:
@@ -71,8 +60,7 @@ class Recorded:
 
     def seconds(self, code: Code) -> Array:
         """Of each round, until the gradient could be decoded."""
-        replayed = _Replayed(self.delays)
-        run = simulate(code, replayed, cost=self.cost, rounds=self.rounds)
+        run = simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds)
         times: Array = run.times
         return times
 
@@ -96,20 +84,27 @@ class _Replayed:
         return np.full(workers, np.inf)
 
 
+def _resampled(seconds: Array, seed: int) -> Array:
+    """Means of rounds drawn with replacement, from the same seed the same rounds."""
+    drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
+    means: Array = seconds[drawn].mean(axis=1)
+    return means
+
+
+def _between(means: Array) -> tuple[float, float]:
+    low, high = np.quantile(means, _LEVELS).tolist()
+    return low, high
+
+
 def interval(seconds: Array, seed: int) -> tuple[float, float]:
     """Of the mean, 95 %, by a bootstrap over rounds."""
-    drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
-    low, high = np.quantile(seconds[drawn].mean(axis=1), _LEVELS).tolist()
-    return low, high
+    return _between(_resampled(seconds, seed))
 
 
 def ratio_interval(one: Timed, other: Timed, seed: int) -> tuple[float, float]:
     """Of the ratio of two times on the same rounds, 95 %, by a bootstrap over these."""
-    size = other.seconds.size
-    drawn = np.random.default_rng(seed).integers(size, size=(_RESAMPLED, size))
-    means = [each.scale * each.seconds[drawn].mean(axis=1) for each in (one, other)]
-    low, high = np.quantile(means[0] / means[1], _LEVELS).tolist()
-    return low, high
+    first, second = (each.scale * _resampled(each.seconds, seed) for each in (one, other))
+    return _between(first / second)
 
 
 def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
@@ -120,8 +115,7 @@ def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
         made = set()
         for load in loads:
             try:
-                with warnings.catch_warnings(), unasked():
-                    warnings.simplefilter("ignore", InstabilityWarning)  # only time counts here
+                with times_alone(), unasked():
                     code = catalogue.make(name, n, None, load - 1, seed)
             except ValueError:  # fractional repetition wants s + 1 to divide n
                 continue
@@ -132,28 +126,14 @@ def coded(n: int, seed: int) -> Iterator[tuple[str, Code]]:
 
 @dataclass(frozen=True, eq=False)
 class Timed:
-    """What a scheme took.
-
-    Attributes
-    ----------
-    name : str
-    load : float
-        In partitions.
-    seconds : array
-        Of each round; their mean, times `scale`, is what a gradient takes.
-    scale : float
-        Rounds per gradient.
-    note : str
-    picked : bool
-        Whether the load was picked for these rounds.
-    """
+    """What a scheme took."""
 
     name: str
-    load: float
-    seconds: Array
-    scale: float = 1.0
+    load: float  # in partitions
+    seconds: Array  # of each round; their mean, times `scale`, is what a gradient takes
+    scale: float = 1.0  # rounds per gradient
     note: str = ""
-    picked: bool = False
+    picked: bool = False  # whether the load was picked for these rounds
 
     @property
     def mean(self) -> float:
@@ -161,19 +141,15 @@ class Timed:
         return self.scale * float(self.seconds.mean())
 
 
-def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> list[Row]:
+def rows_of(figure: str, recorded: str, timed: Iterable[Timed], seed: int) -> Iterator[Row]:
     """A row for each, of seconds per gradient and their interval."""
-    rows = []
     for each in timed:
-        low, high = interval(each.scale * each.seconds, seed)
         what = f"{each.name}, load {each.load:.3g}: s per gradient"
-        rows.append(
-            Row(f"{figure} {recorded}", what, each.mean, note=each.note, interval=(low, high))
-        )
-    return rows
+        between = interval(each.scale * each.seconds, seed)
+        yield Row(f"{figure} {recorded}", what, each.mean, note=each.note, interval=between)
 
 
-def overall(figure: str, found: list[list[Timed]], seed: int) -> list[Row]:
+def overall(figure: str, found: list[list[Timed]], seed: int) -> Iterator[Row]:
     """Of each scheme, its time over that of waiting for all, over several recordings.
 
     The geometric mean; its interval is by a bootstrap over recordings, and over the rounds of each.
@@ -189,7 +165,6 @@ def overall(figure: str, found: list[list[Timed]], seed: int) -> list[Row]:
                 np.append(t.mean, t.scale * t.seconds[drawn].mean(axis=1)) for t in (each, plain)
             ]
             logs.setdefault(label, []).append(np.log(both[0] / both[1]))
-    rows = []
     for label, each_log in logs.items():
         if len(each_log) < len(found):
             continue
@@ -199,8 +174,7 @@ def overall(figure: str, found: list[list[Timed]], seed: int) -> list[Row]:
         low, high = np.exp(np.quantile(means, _LEVELS)).tolist()
         ratio = float(np.exp(table[:, 0].mean()))
         what = f"{label}: over uncoded, geometric mean"
-        rows.append(Row(f"{figure} all {len(found)}", what, ratio, interval=(low, high)))
-    return rows
+        yield Row(f"{figure} all {len(found)}", what, ratio, interval=(low, high))
 
 
 def verdict(figure: str, recorded: str, timed: list[Timed], seed: int) -> Row:
@@ -232,12 +206,8 @@ def panel(recorded: str, timed: list[Timed]) -> Panel:
         mine = [each for each in timed if each.name == name]
         style: Style = "points" if len(mine) == 1 else "joined"
         loads, seconds = (np.array([getattr(e, key) for e in mine]) for key in ("load", "mean"))
-        lines.append(Line(_shown(name), loads, seconds, style))
-    return Panel(
-        recorded, "load (partitions per worker)", "seconds per gradient", lines, log_x=True
-    )
-
-
-def _shown(name: str) -> str:
-    """What tables call a code, or the name of what is none."""
-    return catalogue.describe(name) if name in catalogue.names() else name
+        # as tables call a code, or by the name of what is none
+        shown = catalogue.describe(name) if name in catalogue.names() else name
+        lines.append(Line(shown, loads, seconds, style))
+    x_label = "load (partitions per worker)"
+    return Panel(recorded, x_label, "seconds per gradient", lines, log_x=True)

@@ -12,8 +12,6 @@ from . import (
     approximate,
     bytedance,
     charalambides,
-    curves,
-    erasurehead,
     halbawi,
     krishnan,
     li,
@@ -29,34 +27,20 @@ __all__ = ["FIGURES", "RECORDED", "Figure", "Row", "reproduce"]
 __dir__ = listing(__all__)
 
 FIGURES: dict[str, Callable[..., Figure]] = {
-    "halbawi-2": halbawi.figure_2,
-    "halbawi-3": halbawi.figure_3,
-    "charalambides-5": charalambides.section_5,
-    "ozfatura-1": ozfatura.figure_1,
-    "ozfatura-2": ozfatura.figure_2,
-    "li-2": li.figure_2,
-    "li-tables": li.tables,
-    "li-5": li.figure_5,
-    "zhu-2": zhu.figure_2,
-    "zhu-5": zhu.section_5,
-    "ye-abbe-table": ye_abbe.table,
-    "ye-abbe-link": ye_abbe.link,
-    "ramamoorthy-3": ramamoorthy.figure_3,
-    "krishnan-loads": krishnan.loads,
-    "erasurehead": erasurehead.error,
-    "raviv-bound": approximate.raviv,
-    "charles-means": approximate.charles,
-    "kadhe-worst": approximate.kadhe,
-    "glasgow-random": approximate.glasgow,
-    "glasgow-curves": curves.curves,
-    "wang-peeling": approximate.wang,
-    "hofmeister-liars": liars.liars,
+    made.name: made
+    for made in (
+        *(halbawi.figure_2, halbawi.figure_3, charalambides.section_5),
+        *(ozfatura.figure_1, ozfatura.figure_2, li.figure_2, li.tables, li.figure_5),
+        *(zhu.figure_2, zhu.section_5, ye_abbe.table, ye_abbe.link, ramamoorthy.figure_3),
+        *(krishnan.loads, approximate.erasurehead, approximate.raviv, approximate.charles),
+        *(approximate.kadhe, approximate.glasgow, approximate.curves, approximate.wang),
+        liars.liars,
+    )
 }
 
 # On times that others recorded and published, which are not part of fastgc: they need `data`.
 RECORDED: dict[str, Callable[..., Figure]] = {
-    krishnan.NAME: krishnan.profiles,
-    bytedance.NAME: bytedance.traces,
+    made.name: made for made in (krishnan.profiles, bytedance.traces)
 }
 
 
