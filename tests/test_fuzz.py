@@ -1194,7 +1194,7 @@ MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",
     "kernels": "check nothing: the facade above them does",
     "plotting": "draws",
-    "reproduce": "runs for minutes",
+    "papers": "runs for minutes",
 }
 
 

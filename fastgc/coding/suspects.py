@@ -294,8 +294,7 @@ class AskingRound(Round):
             self._case, self.due = None, math.inf
             while self._held and self._case is None:
                 worker, message, energy = self._held.pop(0)
-                if self.wants(worker):
-                    self.receive(worker, message, energy=energy)
+                self.receive(worker, message, energy=energy)
             return
         assert self._sampling is not None
         self._open, self._said = set(asked), {}
