@@ -202,7 +202,7 @@ class Round(ShownRound, Gathering):
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: all are that are not corrupt."""
-        return worker not in self.corrupt
+        return worker not in self._corrupt
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages, were there no others, would suffice.
@@ -267,7 +267,7 @@ class Round(ShownRound, Gathering):
         TypeError, ValueError
             If it does not fit, or was heard before. The round is as it was.
         """
-        code, form = self.code, self.form
+        form = self.form
         # The hot path: what nearly every call brings.
         if (
             self._plain
@@ -288,10 +288,15 @@ class Round(ShownRound, Gathering):
                 if status == _ENOUGH:
                     self._decodable = self._ready = True
                 return self._ready
+        return self._receive(worker, message, index, energy)
+
+    def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
+        """`receive` any message, of any format."""
+        code, form = self.code, self.form
         worker = check_index("worker", worker, code.n)
         named = self._first_worker + worker
         self._require_fresh()
-        if worker in self.corrupt:
+        if worker in self._corrupt:
             raise ValueError(
                 f"messages of worker {named} were found to be corrupt in this round: no more of "
                 "them are taken"

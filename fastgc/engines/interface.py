@@ -30,6 +30,7 @@ from .options import Batch
 
 __all__ = [
     "Answering",
+    "Buffers",
     "Cluster",
     "Computation",
     "Event",
@@ -323,6 +324,10 @@ class Task:
         kind = np.complex128 if self.code.is_complex else np.float64
         return (self.code.partitions(worker).size, self.code.pieces + 1), np.dtype(kind)
 
+    def answer_in(self, memory: Any, worker: int, question: Question, offset: int = 0) -> Array:
+        """What a worker answers, as an array in some memory."""
+        return np.ndarray(*self.answer_form(worker, question), memory, offset)
+
     @property
     def answer_bytes(self) -> int:
         """Of the largest answer there may be; 0 where nobody is asked."""
@@ -407,6 +412,18 @@ class Transport(Protocol):
     def close(self) -> None:
         """End the workers, and release everything."""
         ...
+
+
+class Buffers(dict[int, int]):
+    """Which buffer the parameters of a round are in, of rounds that workers may still be at."""
+
+    def take(self, number: int, in_use: set[int]) -> int:
+        """The first buffer that none of the rounds in use is in, for the parameters of a round."""
+        for over in self.keys() - in_use:
+            del self[over]
+        taken = set(self.values())
+        self[number] = next(b for b in range(len(taken) + 1) if b not in taken)
+        return self[number]
 
 
 class Answering(Transport, Protocol):

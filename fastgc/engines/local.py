@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from . import fork_server
-from .interface import Event, Kind, Question, Task
+from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory
-from .worker import Worker, failure
+from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
 __all__ = ["LocalCluster"]
 
@@ -46,7 +46,6 @@ _ANSWER = struct.Struct("=qqd")  # number of the question, kind, energy: what li
 _NONE = -1
 _NOBODY = 0  # the birth that no worker is
 _BELL_BYTES = 1 << 16  # that are read at once
-_TRACEBACK_BYTES = 1 << 14
 # Seconds of one call that waits. A worker that is stopped between a message and the bell has sent
 # it all the same.
 _LONGEST_WAIT = 0.05
@@ -104,7 +103,7 @@ class _Processes:
         self._task = task
         self._first = list(code.first_messages)
         self._number = _NONE
-        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._buffers = Buffers()
         self._layout = _Layout(
             code.n,
             self.ahead,
@@ -298,11 +297,7 @@ class _Processes:
         return self._pids.copy()
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        self._buffer = 0
-        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
-        if taken := self._buffers.values():
-            self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
-        self._buffers[number] = self._buffer
+        self._buffer = self._buffers.take(number, in_use)
         self._thetas[self._buffer][:] = theta
         self._newest[0, 0] = self._number = number
 
@@ -409,10 +404,7 @@ class _Processes:
         question, memory = self._questions[worker].pop(number, None), self._answers[worker]
         if question is None:  # it was asked no such thing
             return
-        answer = None
-        if kind == Kind.ANSWER:
-            shape, dtype = self._task.answer_form(worker, question)
-            answer = np.ndarray(shape, dtype, memory)
+        answer = self._task.answer_in(memory, worker, question) if kind == Kind.ANSWER else None
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
 
     def _stop(self) -> None:
@@ -477,7 +469,7 @@ class _Layout(NamedTuple):
         return _Blocks(
             [
                 (self.messages, self.message_size, self.message_dtype),
-                (self.workers, _TRACEBACK_BYTES, byte),
+                (self.workers, TRACEBACK_BYTES, byte),
                 (self.workers, self.answer_bytes, byte),
                 *self._rings("wanted", "news"),
             ]
@@ -560,10 +552,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     fork_server.end_with(life)
     # Else what it forks would keep its line whole after its death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write(f"fastgc-{number}")  # what ps and top call it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
-    kernels.threads.set_num_threads(1)
+    as_process(number)
     # Pages are the program's, but for those that are written here.
     common, shared, data = (
         Memory(size, fd, "copy") for size, fd in zip(sizes, memories[2:], strict=False)
@@ -620,7 +609,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
                 _, energy = compute(thetas[buffer], index, round)
                 tell(number, round, index, energy)
     except BaseException as error:
-        text = failure(worker, _TRACEBACK_BYTES)
+        text = failure(worker)
         if isinstance(error, _ProgramError):
             text = f": {error}".encode()
         tell_failure(round, text)
@@ -635,13 +624,11 @@ def _answer_questions(
         with open(file, "rb", closefd=False) as line:
             while size := line.read(_SIZE.size):
                 question: Question = pickle.loads(line.read(*_SIZE.unpack(size)))
-                shape, dtype = task.answer_form(worker.number, question)
-                kind, energy = Kind.LEFT, math.nan  # it has that no more
-                try:
-                    if found := worker.answer(question, np.ndarray(shape, dtype, memory)):
-                        kind, energy = Kind.ANSWER, found[1]
-                except BaseException:
-                    tell_failure(question.round, failure(worker, _TRACEBACK_BYTES))
+                kind, _, energy, text = reply(
+                    worker, question, task.answer_in(memory, worker.number, question)
+                )
+                if kind == Kind.FAILED:
+                    tell_failure(question.round, text)
                     return
                 os.write(file, _ANSWER.pack(question.number, kind, energy))
 

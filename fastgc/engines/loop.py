@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -34,7 +34,7 @@ from .interface import (
     parameters_of,
     sample_delays,
 )
-from .options import RoundOptions
+from .options import RoundKeywords, RoundOptions
 from .worker import partial_gradient
 
 __all__ = ["RoundLoop", "Run"]
@@ -110,9 +110,10 @@ class RoundLoop:
         shards: Sequence[Any],
         gradient: Gradient,
         size: int,
-        dtype: DTypeLike,
-        options: RoundOptions | None,
-        keywords: Mapping[str, Any],
+        dtype: DTypeLike = np.float64,
+        *,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
     ) -> None:
         self._options = run = RoundOptions.of(options, keywords, type(self).__name__)
         self._size = check_cluster(code, shards, gradient, size)
@@ -154,6 +155,10 @@ class RoundLoop:
             self._parameters,
             asks=self._sums is not None or run.ask,
         )
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        """Start workers."""
 
     def __enter__(self) -> Self:
         return self

@@ -6,20 +6,18 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .. import kernels
 from .._shown import listed, plural
-from ..codes import Code, Round, SumRound
+from ..codes import Round, SumRound
 from ..coding.gathering import Gathering
 from ..errors import NotDecodableError, WorkerFailedError
-from .interface import Event, Gradient, Kind, Question, Task, Transport
+from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
-from .options import RoundKeywords, RoundOptions
 
 __all__ = ["Master"]
 
@@ -93,22 +91,11 @@ class Master(RoundLoop):
     - If the master dies all workers end, and the run goes on from its checkpoint.
     """
 
-    def __init__(
-        self,
-        code: Code,
-        shards: Sequence[Any],
-        gradient: Gradient,
-        size: int,
-        dtype: DTypeLike = np.float64,
-        *,
-        options: RoundOptions | None = None,
-        **keywords: Unpack[RoundKeywords],
-    ) -> None:
-        super().__init__(code, shards, gradient, size, dtype, options, keywords)
-        self._starting, self._live = set(range(code.n)), set[int]()
+    def _start_workers(self) -> None:
+        self._starting, self._live = set(self._everyone), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
         self._left = self._options.patience  # in this round
-        self._idle_deaths = [0] * code.n  # since the worker's last message
+        self._idle_deaths = [0] * self._code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
         self._intake: kernels.Arrivals | None = None  # which takes them

@@ -82,7 +82,7 @@ class SimulatedCluster(RoundLoop):
         options: RoundOptions | None = None,
         **keywords: Unpack[RoundKeywords],
     ) -> None:
-        super().__init__(code, shards, gradient, size, dtype, options, keywords)
+        super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
         if self._sums is not None:
             self._round = self._sums
         self._work = check_cost(code.n, cost) * self._loads
