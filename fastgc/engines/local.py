@@ -545,6 +545,23 @@ def _interrupts_put_off() -> Iterator[list[int]]:
             signal.raise_signal(signal.SIGINT)
 
 
+class _Line:
+    """What a worker tells over its line; tracebacks lie in memory."""
+
+    def __init__(self, inbox: int, traceback: Array) -> None:
+        self._inbox, self._traceback = inbox, traceback
+
+    def tell(self, kind: Kind, round: int) -> None:
+        try:
+            os.write(self._inbox, _NOTICE.pack(kind, round))
+        except OSError:
+            os._exit(1)  # the master is gone, or has given this birth up
+
+    def fail(self, round: int, text: bytes) -> None:
+        self._traceback[: len(text)] = np.frombuffer(text, np.uint8)
+        self.tell(Kind.FAILED, round)
+
+
 def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     """Run a worker process until its orders end."""
     number, birth, *sizes = numbers[:5]
@@ -564,16 +581,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     messages, tracebacks, answers, wanted, news = layout.sent.arrays(sent)
     thetas = list(thetas)
 
-    def tell_failure(round: int, text: bytes) -> None:
-        tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
-        notify(Kind.FAILED, round)
-
-    def notify(kind: Kind, round: int) -> None:
-        try:
-            os.write(inbox, _NOTICE.pack(kind, round))
-        except OSError:
-            os._exit(1)  # the master is gone, or has given this birth up
-
+    line = _Line(inbox, tracebacks[number])
     round, worker = _NONE, None
     try:
         os.environ.clear()
@@ -583,10 +591,10 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         slots = messages[task.code.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
         for questions in files[8:]:  # one, or none
-            _answer_questions(worker, task, questions, answers[number], tell_failure)
+            _answer_questions(worker, task, questions, answers[number], line)
         rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
         read = rings.given(number)  # orders: none for this birth before it has joined
-        notify(Kind.JOINED, _NONE)
+        line.tell(Kind.JOINED, _NONE)
         # Where many processes take turns each finds its caches taken: here every function costs.
         wait, order_of, tell, compute = rings.wait, rings.order, rings.tell, worker.compute
         count, now = worker.message_count, newest.data  # a memoryview is read in half the time
@@ -612,23 +620,21 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         text = failure(worker)
         if isinstance(error, _ProgramError):
             text = f": {error}".encode()
-        tell_failure(round, text)
+        line.fail(round, text)
 
 
-def _answer_questions(
-    worker: Worker, task: Task, file: int, memory: Array, tell_failure: Callable[[int, bytes], None]
-) -> None:
+def _answer_questions(worker: Worker, task: Task, file: int, memory: Array, line: _Line) -> None:
     """Answer what comes over a line, while another thread computes."""
 
     def run() -> None:
-        with open(file, "rb", closefd=False) as line:
-            while size := line.read(_SIZE.size):
-                question: Question = pickle.loads(line.read(*_SIZE.unpack(size)))
+        with open(file, "rb", closefd=False) as asked:
+            while size := asked.read(_SIZE.size):
+                question: Question = pickle.loads(asked.read(*_SIZE.unpack(size)))
                 kind, _, energy, text = reply(
                     worker, question, task.answer_in(memory, worker.number, question)
                 )
                 if kind == Kind.FAILED:
-                    tell_failure(question.round, text)
+                    line.fail(question.round, text)
                     return
                 os.write(file, _ANSWER.pack(question.number, kind, energy))
 

@@ -604,8 +604,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
             worker.send_all(theta, orders, send_message, lambda: tell(Kind.LEFT))
     except BaseException:
         tell(Kind.FAILED, failure(worker))
-        while orders.wait():
-            pass
+        orders.wait_for_end()
     if answers is not None:
         answers.join()
     elif asks:  # it failed before: what ends the thread comes all the same
@@ -692,6 +691,11 @@ class _Orders:
             while self.look():  # the end comes as news, too
                 pause()
             return False
+
+    def wait_for_end(self) -> None:
+        """Take no round any more."""
+        while self.wait():
+            pass
 
     def look(self) -> bool:
         """See what news there is; False at the end."""

@@ -472,32 +472,23 @@ def _serve(store: Any, cluster: int, number: int) -> None:
     wire = _Wire(_pair(store, cluster, number, birth, 1), 0)
     common, data = (wire.payload(np.empty(wire.header()[3], np.uint8)).tobytes() for _ in range(2))
     orders = worker = None
-
-    def send(index: int, energy: float) -> None:
-        kept = orders.keeping
-        kind, row = (Kind.COMPUTED, None) if kept else (Kind.MESSAGE, slots[index])
-        wire.send(kind, orders.round, index, energy, row)
-
-    def leave() -> None:
-        wire.send(Kind.LEFT, orders.round, 0, 0.0)
-
     try:
         backend, task = pickle.loads(common)
         kernels.use_backend(backend)
         count = int(task.code.message_counts[number])
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)
-        orders = _Orders(wire, np.empty(task.parameters, task.dtype))
+        orders = _Orders(wire, np.empty(task.parameters, task.dtype), slots)
         if task.asks:
             threading.Thread(target=orders.answer, args=(worker,), daemon=True).start()
         host = np.frombuffer(os.uname().nodename.encode(), np.uint8).copy()
         wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, host)
         for _ in orders:
-            worker.send_all(orders.theta, orders, send, leave)
+            worker.send_all(orders.theta, orders, orders.send, orders.leave)
     except BaseException:
         text = np.frombuffer(failure(worker), np.uint8).copy()
         wire.send(Kind.FAILED, _NONE if orders is None else orders.round, 0, 0.0, text)
-        for _ in orders or _Orders(wire, np.empty(0)):
+        for _ in orders or _Orders(wire, np.empty(0), []):
             pass
     with contextlib.suppress(RuntimeError):  # the master may not wait for it
         wire.send(_BYE, _NONE, 0, 0.0)
@@ -506,8 +497,8 @@ def _serve(store: Any, cluster: int, number: int) -> None:
 class _Orders:
     """What the master wants of a worker, received by a thread."""
 
-    def __init__(self, wire: _Wire, theta: Array) -> None:
-        self._wire, self._memory = wire, theta
+    def __init__(self, wire: _Wire, theta: Array, slots: list[Array]) -> None:
+        self._wire, self._memory, self._slots = wire, theta, slots
         self.theta = theta.view()
         self.theta.flags.writeable = False
         self.round = self.newest = _NONE
@@ -552,6 +543,17 @@ class _Orders:
                     self._wire.send(kind, question.round, 0, 0.0, told)
                     return
                 self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
+
+    def send(self, index: int, energy: float) -> None:
+        """Send a message, or tell that it is kept."""
+        kind, row = Kind.MESSAGE, self._slots[index]
+        if self.keeping:
+            kind, row = Kind.COMPUTED, row[:0]
+        self._wire.send(kind, self.round, index, energy, row)
+
+    def leave(self) -> None:
+        """Tell that the worker leaves the round."""
+        self._wire.send(Kind.LEFT, self.round, 0, 0.0)
 
     def look(self) -> bool:
         """Whether this is not the end."""
