@@ -82,7 +82,7 @@ def test_numbers_and_times(n, at_each_level):
             # exponents of up to 36 are rounded, too
             bound = 1e-14 if plan.power.any() else 1e-15
             for _ in at_each_level():
-                for found, true in zip(kernels.draw(plan, first, rounds), expected, strict=True):
+                for found, true in zip(plan.draw(first, rounds), expected, strict=True):
                     np.testing.assert_allclose(found, true, rtol=bound)
 
 
@@ -96,7 +96,7 @@ def test_the_ends_of_the_range(number, at_each_level):
         plan = plan_of(1, key_of(number), power=power)
         true = truth(plan, 0, 1)[0]
         for _ in at_each_level():
-            found = kernels.draw(plan, 0, 1)[0]
+            found = plan.draw(0, 1)[0]
             np.testing.assert_allclose(found, true, rtol=1e-15 * (1 + 40 * power))
             assert np.isfinite(found).all()
             assert (found > 0).all()
@@ -105,24 +105,24 @@ def test_the_ends_of_the_range(number, at_each_level):
 def test_every_cut_gives_the_same():
     for n in (1, 5, 700):
         plan = plan_of(n, power=np.linspace(0, 1, n))
-        whole = np.stack(kernels.draw(plan, 2, 9))
+        whole = np.stack(plan.draw(2, 9))
         for cut in range(1, 9):
-            parts = kernels.draw(plan, 2, cut), kernels.draw(plan, 2 + cut, 9 - cut)
+            parts = plan.draw(2, cut), plan.draw(2 + cut, 9 - cut)
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
 
 
 def test_backends_round_alike(at_each_level):
     plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
     with fastgc.use_backend("numpy"):
-        expected = kernels.draw(plan, 1, 40)
+        expected = plan.draw(1, 40)
     for _ in at_each_level():
-        np.testing.assert_array_equal(kernels.draw(plan, 1, 40), expected)
+        np.testing.assert_array_equal(plan.draw(1, 40), expected)
 
 
 def test_given_delays_are_only_drawn_apart():
     given = np.random.default_rng(0).random((6, 9))
     plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
-    wait, whole = kernels.draw(plan, 4, 6)
+    wait, whole = plan.draw(4, 6)
     apart = wait / given
     np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
     assert (apart >= 1 - 2.0**-52).all()
@@ -144,13 +144,25 @@ def test_laws(model):
     law = law_of(model, 8)
     for key in (1, 2):
         plan = kernels.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
-        wait = kernels.draw(plan, 0, much(5000, 2000))[0]
+        wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # neither workers of a round nor rounds of a worker know of each other
         u = model.cdf(wait)
         for one, other in ((u[:, 0], u[:, 1]), (u[1:, 3], u[:-1, 3])):
             assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(one.size)
         assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
+
+
+def test_threads_change_nothing(split_over):
+    rng = np.random.default_rng(3)
+    for n, rounds in ((1, 20_000), (7, 5_001), (600, 40)):
+        drawn = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
+        for plan in (drawn, drawn._replace(given=rng.random((rounds, n)))):
+            split_over(1)
+            expected = plan.draw(17, rounds)
+            assert len(np.unique(expected[1])) > 0.99 * n * rounds
+            split_over(3)
+            np.testing.assert_array_equal(plan.draw(17, rounds), expected)
 
 
 def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
@@ -162,7 +174,7 @@ def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monke
             how = {"cost": 0.01, "rounds": rounds, "seed": 1, "interrupted": interrupted}
             monkeypatch.undo()
             whole = simulate(code, late, **how)
-            monkeypatch.setattr("fastgc.simulation.rounds._CACHED", 9 * n)
+            monkeypatch.setattr("fastgc.simulation.rounds._DRAWN_AT_ONCE", 9 * n)
             for _ in at_each_level():
                 cut = simulate(code, late, **how)
                 for each in ("times", "messages", "workers", "computations"):

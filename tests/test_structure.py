@@ -151,4 +151,4 @@ def test_a_newcomer_finds_the_decoder():
     """Where design and README say that things are, they are."""
     for path in ("coding/scheme.py", "coding/code.py", "codes/reed_solomon.py"):
         assert (PACKAGE / path).is_file()
-    assert fastgc.Code.row.__isabstractmethod__
+    assert fastgc.codes.Scheme.row.__isabstractmethod__

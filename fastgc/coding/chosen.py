@@ -47,8 +47,8 @@ class Chosen(Gathering):
         self, rnd: Gathering, numbers: ArrayLike, asked: frozenset[int], partial: Partial | str
     ) -> None:
         self.code, self.form = rnd.code, rnd.form
-        chosen = check_workers("survivors", numbers, self.code.message_count)
-        senders = [self.code.sender(m)[0] for m in chosen.tolist()]
+        chosen = check_workers("survivors", numbers, self.code.scheme.message_count)
+        senders = [self.code.scheme.sender(m)[0] for m in chosen.tolist()]
         if len(set(chosen.tolist())) < chosen.size:
             raise ValueError(f"survivors name a message twice: {chosen.tolist()}")
         if not asked.issuperset(senders):
@@ -98,7 +98,7 @@ class Chosen(Gathering):
         energy: float = math.nan,
     ) -> bool:
         """Take a message, or drop one that was not chosen; whether the round is ready."""
-        number = self.code.message_number(worker, index or 0)
+        number = self.code.scheme.message_number(worker, index or 0)
         if number in self._missing:
             self._held[number] = message, energy
             self._missing.remove(number)
@@ -109,7 +109,7 @@ class Chosen(Gathering):
     def _pass_on(self) -> None:
         """Let the round take them; nothing can stand in for one that is corrupt."""
         for m in self._chosen.tolist():
-            worker, index = self.code.sender(m)
+            worker, index = self.code.scheme.sender(m)
             message, energy = self._held[m]
             self._round.receive(worker, message, index, energy=energy)
             if self._round.corrupt:

@@ -26,10 +26,9 @@ from .._arrays import (
 )
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
-from .assignment import Assignment
 from .rounding import DOUBLE
 
-__all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square_norm", "unit_of"]
+__all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square_norm"]
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
@@ -500,11 +499,3 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype
-
-
-def unit_of(code: Assignment, message_dtype: DTypeLike) -> float:
-    """Unit roundoff of a code's messages of this dtype, or TypeError."""
-    checked = check_dtype(message_dtype, halves=True, pairs=True)
-    if is_pairs(checked):
-        code.pair_row(0)
-    return unit_roundoff(checked)

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .format import Format
-from .scheme import Scheme
+from .scheme import Coded
 
 __all__ = ["Costs", "Gathering", "Host"]
 
@@ -126,7 +126,7 @@ class Gathering:
         Of this round so far.
     """
 
-    code: Scheme
+    code: Coded
     form: Format
     linger: float | None = 0.0
     verified: bool = False

@@ -276,18 +276,18 @@ class Decoder:
         ``fill_vector(f, method)``: as `fill`, where there are as many; returns nothing.
     """
 
-    __slots__ = ("_buffer", "backend", "code", "fill_vector", "survivors", "vector")
+    __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
 
-    def __init__(self, code: Scheme, unit: float = DOUBLE) -> None:
-        self.code = code
-        self.survivors = np.empty(code.message_count, dtype=np.int64)
+    def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
+        self.scheme = scheme
+        self.survivors = np.empty(scheme.message_count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
-        self.vector = code._empty_vector(code.message_count, unit)
-        self.fill_vector = code.bind_vector(self.survivors, self.vector, unit)
+        self.vector = scheme._empty_vector(scheme.message_count, unit)
+        self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # which now is loaded
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.code!r}>"
+        return f"<{type(self).__name__} of {self.scheme!r}>"
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """Decoding vector for `survivors`: a view of `vector`, valid until the next call.
@@ -305,7 +305,7 @@ class Decoder:
             checked = check_workers("survivors", survivors, self.survivors.size)
         f = len(checked)
         if f > self.survivors.size:
-            self.code.check_survivors(checked)
+            self.scheme.check_survivors(checked)
         self._buffer[:f] = checked
         self.fill_vector(f, method)
         return f
@@ -344,15 +344,15 @@ class BoundDecoder:
         "_sums",
         "_target",
         "_whole",
-        "code",
         "form",
         "gradient",
         "messages",
+        "scheme",
     )
 
     def __init__(
         self,
-        code: Scheme,
+        scheme: Scheme,
         messages: Any,
         out: Output | None,
         p: int | None,
@@ -360,21 +360,21 @@ class BoundDecoder:
     ) -> None:
         device = messages.device if lies_elsewhere(messages) else None
         whole = view_of("messages", messages) if device is None else messages
-        if whole.ndim != 2 or len(whole) != code.message_count:
+        if whole.ndim != 2 or len(whole) != scheme.message_count:
             raise ValueError(
-                f"messages must be an array with a row for each of {code.message_count} messages, "
-                f"not of shape {tuple(whole.shape)}"
+                f"messages must be an array with a row for each of {scheme.message_count} "
+                f"messages, not of shape {tuple(whole.shape)}"
             )
-        form = _format_of(code, kind_of("a message", whole[0]), _size_of(out, p))
+        form = _format_of(scheme, kind_of("a message", whole[0]), _size_of(out, p))
         if device is not None:
             form = TensorFormat.on(device, form)
         rows, target = form.matrix(whole), form.output(out)
         if form.shared(target, whole):
             raise ValueError("out shares memory with messages")
-        self.code, self.form, self.messages, self._check = code, form, messages, check_finite
+        self.scheme, self.form, self.messages, self._check = scheme, form, messages, check_finite
         self.gradient: Any = target if out is None else out
         self._rows, self._whole, self._target = rows, whole, target
-        self._decoder = decoder = Decoder(code, form.unit)
+        self._decoder = decoder = Decoder(scheme, form.unit)
         # The last piece may be longer than what is left of the gradient.
         padded = device is None and form.pieces > 1 and form.pieces * form.length > target.size
         self._sums = form.empty(form.pieces * form.length, target.dtype) if padded else target
@@ -390,13 +390,13 @@ class BoundDecoder:
                 )
                 for coef, piece in zip(columns, pieces, strict=True)
             ]
-        self._gated = code.gated
+        self._gated = scheme.gated
         simple = len(self._passes) == 1 and not (self._gated or form.scaled)
         self._once = self._passes[0] if simple else None
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
-        return f"<{type(self).__name__} of {self.code!r}: {size} elements a gradient>"
+        return f"<{type(self).__name__} of {self.scheme!r}: {size} elements a gradient>"
 
     def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
         """The gradient from the rows of `survivors`.
@@ -429,19 +429,19 @@ class BoundDecoder:
             if status == kernels.Status.NO_MEMORY:
                 raise MemoryError("no memory for the addresses of what is combined")
             numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
-            blame(self.code, self.form, numbers, self._rows.select(numbers).arrays, vector)
+            blame(self.scheme, self.form, numbers, self._rows.select(numbers).arrays, vector)
         return self.gradient  # type: ignore[no-any-return]
 
     def _step_by_step(self, f: int) -> int:
         """A call where there is more to do than one combination; its status."""
-        form, code, target = self.form, self.code, self._target
+        form, scheme, target = self.form, self.scheme, self._target
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
         if self._gated:
-            warn_of_doubt(code, numbers, vector, form)
+            warn_of_doubt(scheme, numbers, vector, form)
         scales, unit = None, 1.0
         if form.scaled:
             ends = form.ends(self._whole, numbers)
-            scales = form.scales(ends, vector, lambda at: code.sender(int(numbers[at]))[0])
+            scales = form.scales(ends, vector, lambda at: scheme.sender(int(numbers[at]))[0])
         if not self._passes:
             rows = self._rows.select(numbers)
             finite = form.combine(rows, vector, target, self._check, scales)
@@ -512,7 +512,7 @@ def warn_of_doubt(
     if scheme.gated and (error := scheme.doubt(survivors, vector, form)):
         warn_caller(
             f"the gradient decoded from these {survivors.size} messages has a relative error of "
-            f"about {error:.0e}: {type(scheme).__name__} decodes more of them better",
+            f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
             InstabilityWarning,
         )
 
@@ -672,7 +672,7 @@ class BoundEncoder:
 
     def __init__(
         self,
-        code: Scheme,
+        scheme: Scheme,
         worker: int,
         partials: ArrayLike,
         out: Output | None,
@@ -681,8 +681,8 @@ class BoundEncoder:
     ) -> None:
         rows = view_of("the partial gradients", partials)
         self.partials, self.worker = partials, worker
-        self.message: Any = encode(code, worker, rows, out, index, message_dtype)  # or says why not
-        plan = EncodingPlan.of(code, worker, index, rows, message_dtype)
+        self.message: Any = encode(scheme, worker, rows, out, index, message_dtype)
+        plan = EncodingPlan.of(scheme, worker, index, rows, message_dtype)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
         if plan.whole and rows.strides[1] == rows.itemsize and rows.flags.aligned:
@@ -714,7 +714,7 @@ class Encoder:
 
     def __init__(
         self,
-        code: Scheme,
+        scheme: Scheme,
         worker: int,
         p: int,
         dtype: DTypeLike,
@@ -722,11 +722,11 @@ class Encoder:
         index: int,
         message_dtype: DTypeLike | None = None,
     ) -> None:
-        self._form = form = code.format(p, dtype, message_dtype)
-        code.message_number(worker, index)
+        self._form = form = scheme.format(p, dtype, message_dtype)
+        scheme.message_number(worker, index)
         self.worker = int(worker)
-        self._partitions = code.partitions(worker, index)
-        coefficients = code.coefficients(worker, index)
+        self._partitions = scheme.partitions(worker, index)
+        coefficients = scheme.coefficients(worker, index)
         self._at = {number: at for at, number in enumerate(self._partitions.tolist())}
         if out is None:
             out = np.empty(form.message_size, dtype=form.message_dtype)
@@ -752,7 +752,7 @@ class Encoder:
         self._add: kernels.AddRow = self._add_pieces
         if form.paired:
             self._rows, self._add = kernels.Rows(1, size, real), self._add_pairs
-            self._pairs = code.pair_row(worker)
+            self._pairs = scheme.pair_row(worker)
         elif form.pieces > 1:
             self._rows = kernels.Rows(form.pieces, size, real)
             self._factors = np.empty(form.pieces, dtype=coefficients.dtype)

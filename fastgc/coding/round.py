@@ -14,16 +14,16 @@ from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..kernels import Status
 from .approximation import Partial, nearest_vector
+from .display import ShownRound
 from .format import square_norm
 from .gathering import Gathering
-from .inspection import Finding, Inspector, check_rounded, liars_of
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .precision import Watch
 from .rules import Blocks, Cells
-from .scheme import Scheme
-from .shown import ShownRound
+from .scheme import Coded
 from .tensors import TensorFormat, TensorRows, scale_of, square_norm_of
 from .trust import Approximation, Trust, trust_of_sums
+from .verify import Finding, Inspector, check_rounded, liars_of
 
 __all__ = ["DeviceRound", "Round"]
 
@@ -43,7 +43,7 @@ class Round(ShownRound, Gathering):
     compared with others, by parity checks of the code. Where they contradict each other it waits
     for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
     more taken in this round. How large a corruption must be to be found, and what is proven, and
-    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.inspection`: where
+    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
     any `threshold` messages determine all others, that many to spare find that they lie, and twice
     as many name them.
 
@@ -79,7 +79,7 @@ class Round(ShownRound, Gathering):
 
     def __init__(
         self,
-        code: Scheme,
+        code: Coded,
         p: int,
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
@@ -93,34 +93,37 @@ class Round(ShownRound, Gathering):
             raise ValueError(
                 f"verify={verify} reads each message as it comes: not with check_finite=False"
             )
-        self.code, self._watch = code, tracker
+        self.code, self.scheme, self._watch = code, code.scheme, tracker
+        scheme = self.scheme
         self._check, self._first_worker = check_finite, first_worker
-        self.form = form = code.format(p, dtype, message_dtype)
+        self.form = form = scheme.format(p, dtype, message_dtype)
         check_rounded(form, verify if liars else None, tracker)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
                 f"dtype must be that, not {np.dtype(dtype)}"
             )
-        self._rows = form.room(code.message_count)
-        self._decoder = Decoder(code, form.unit)
+        self._rows = form.room(scheme.message_count)
+        self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
-        enough = code.rule.enough() if isinstance(code.rule, Blocks | Cells) else None
+        enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         self._arrivals = kernels.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
-            self._follower = code.follower(survivors, self._decoder.vector, form.unit)
-        self._tally = None if enough else code.rule.tally()
+            self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
+        self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None
-        self._inspector = Inspector(code, form, liars) if liars else None
-        alone = not (liars or code.gated or tracker is not None)
-        plan = Plan(code, form, self._decoder.vector, check_finite=False)
+        self._inspector = Inspector(scheme, form, liars) if liars else None
+        alone = not (liars or scheme.gated or tracker is not None)
+        plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
         self._directly = plan.run if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
         # Messages that can be taken where they lie, and of which nothing but their norm matters.
-        self._plain = form.message_dtype.char in "fd" and not liars and code.message_count == code.n
-        self._followed = bool(self._tally or self._follower or code.waits or not alone)
+        self._plain = (
+            form.message_dtype.char in "fd" and not liars and scheme.message_count == scheme.n
+        )
+        self._followed = bool(self._tally or self._follower or scheme.waits or not alone)
         self._list = self._rows.arrays.append
         self._received: Any = self._rows  # what is combined
         self.reset()
@@ -162,7 +165,7 @@ class Round(ShownRound, Gathering):
     @cached_property
     def least(self) -> int:
         """How many messages it takes at least."""
-        return self.code.rule.missing(np.empty(0, dtype=np.int64))
+        return self.scheme.rule.missing(np.empty(0, dtype=np.int64))
 
     @property
     def decodable(self) -> bool:
@@ -210,10 +213,10 @@ class Round(ShownRound, Gathering):
         Those of corrupt workers do not count.
         """
         if self.corrupt:
-            messages = np.setdiff1d(messages, self.code.messages_of(self.corrupt))
-        checked = self.code.check_survivors(messages)
-        if self.code.rule.missing(checked):
-            self.code.raise_too_few(checked)
+            messages = np.setdiff1d(messages, self.scheme.messages_of(self.corrupt))
+        checked = self.scheme.check_survivors(messages)
+        if self.scheme.rule.missing(checked):
+            self.scheme.raise_too_few(checked)
 
     def straggles(self, worker: int) -> None:
         """Declare that no message of this worker is to be expected any more.
@@ -227,7 +230,7 @@ class Round(ShownRound, Gathering):
         TypeError, ValueError
             If there is no such worker.
         """
-        worker = check_index("worker", worker, self.code.n)
+        worker = check_index("worker", worker, self.scheme.n)
         if self._follower is not None and not self._arrivals.heard[worker]:
             self._follower.straggles(worker)
 
@@ -292,8 +295,8 @@ class Round(ShownRound, Gathering):
 
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
         """`receive` any message, of any format."""
-        code, form = self.code, self.form
-        worker = check_index("worker", worker, code.n)
+        scheme, form = self.scheme, self.form
+        worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
         self._require_fresh()
         if worker in self._corrupt:
@@ -303,15 +306,15 @@ class Round(ShownRound, Gathering):
             )
         if index is None:
             index = self._due(worker)
-            sent = code.message_counts[worker]
+            sent = scheme.message_counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
-            number = code.first_messages[worker] + index
+            number = scheme.first_messages[worker] + index
         else:
-            number = code.message_number(worker, index)
+            number = scheme.message_number(worker, index)
         if self._arrivals.heard[number]:
-            what = "" if code.message_counts[worker] == 1 else f"message {index} of "
+            what = "" if scheme.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
@@ -323,7 +326,7 @@ class Round(ShownRound, Gathering):
         status = self._arrive(number, reals, energy)
         if status not in _TAKEN:
             form.require_finite(named, row)
-        if code.message_counts[worker] > 1:
+        if scheme.message_counts[worker] > 1:
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
         if self._inspector is not None:
@@ -375,23 +378,23 @@ class Round(ShownRound, Gathering):
 
     def _due(self, worker: int) -> int:
         """Which of a worker's messages is expected next, where they come in order."""
-        if self.code.message_counts[worker] > 1:
+        if self.scheme.message_counts[worker] > 1:
             return self._next.get(worker, 0)
-        return int(self._arrivals.heard[self.code.first_messages[worker]])
+        return int(self._arrivals.heard[self.scheme.first_messages[worker]])
 
     def _enough(self) -> bool:
         """Whether neither the code nor the tracker waits for more messages."""
         if self._complete:
             return True
-        if self.code.waits and self.code.awaits_more(self.survivors, self._vector, self.form):
+        if self.scheme.waits and self.scheme.awaits_more(self.survivors, self._vector, self.form):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 
     @property
     def _complete(self) -> bool:
         """Whether no message can come that would be taken."""
-        dropped = sum(self.code.message_counts[worker] for worker in self.corrupt)
-        return self._rows.count + dropped == self.code.message_count
+        dropped = sum(self.scheme.message_counts[worker] for worker in self.corrupt)
+        return self._rows.count + dropped == self.scheme.message_count
 
     def _inspect(self) -> Finding:
         """What parity says of the messages at hand, once those it proves wrong are dropped."""
@@ -446,7 +449,7 @@ class Round(ShownRound, Gathering):
         """Take back all messages of these workers."""
         assert self._inspector is not None
         numbers = self.survivors
-        kept = np.flatnonzero(~np.isin(numbers, self.code.messages_of(workers))).tolist()
+        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages_of(workers))).tolist()
         self._decodable = self._arrivals.keep(kept) == Status.OK
         if self._tally is not None:
             self._tally.reset()
@@ -496,13 +499,13 @@ class Round(ShownRound, Gathering):
         if self._decodable:
             self._require_sound()
         vector = self._vector(method)
-        warn_of_doubt(self.code, self.survivors, vector, self.form)
+        warn_of_doubt(self.scheme, self.survivors, vector, self.form)
         if self._watch is None:
             self._combine(vector, target)
         else:
             gradient = self._combine(vector, self._output(None))
             predicted = self._trust(gradient, vector).relative_error
-            self._watch.record(self.code, self.survivors, vector, self.form, predicted)
+            self._watch.record(self.scheme, self.survivors, vector, self.form, predicted)
             target[:] = gradient
         decoded: NDArray[Any] = target if out is None else out
         return decoded
@@ -512,9 +515,9 @@ class Round(ShownRound, Gathering):
 
         0 of codes that are `exact`; of others computed from the rows of the messages at hand.
         """
-        if self.code.exact:
+        if self.scheme.exact:
             return 0.0
-        return self.code.left_out(self.survivors, self._vector())
+        return self.scheme.left_out(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
@@ -534,7 +537,7 @@ class Round(ShownRound, Gathering):
         self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
-        found = nearest_vector(self.code, self.survivors, self.form.unit, partial)
+        found = nearest_vector(self.scheme, self.survivors, self.form.unit, partial)
         vector = found.vector
         if self._inspector is not None:
             vector = self._inspector.heed(self.survivors, vector.copy())
@@ -575,7 +578,7 @@ class Round(ShownRound, Gathering):
             if self.form.scaled:
                 norms *= np.square(self._scales)
         survivors, form = self.survivors, self.form
-        return trust_of_sums(self.code, gradient, size, vector, survivors, norms, energies, form)
+        return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, form)
 
 
 class DeviceRound(Round):
@@ -590,7 +593,7 @@ class DeviceRound(Round):
 
     def __init__(
         self,
-        code: Scheme,
+        code: Coded,
         *args: Any,
         device: Any,
         verify: bool | int = False,

@@ -120,11 +120,11 @@ class RoundLoop:
         self._code = code
         self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
-        self._loads = code.loads
-        self._first = list(code.first_messages)
-        self._senders = np.repeat(np.arange(code.n), code.message_counts)
+        self._loads = code.scheme.loads
+        self._first = list(code.scheme.first_messages)
+        self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
         # Whether workers send one message each.
-        self._single = all(count == 1 for count in code.message_counts)
+        self._single = all(count == 1 for count in code.scheme.message_counts)
         self._everyone = frozenset(range(code.n))
         self._number = run.first_round - 1
         self._timeout = math.inf if run.timeout is None else run.timeout
@@ -134,9 +134,11 @@ class RoundLoop:
         self._questions = 0  # so far
         # Questions that were not answered, by number: to whom, and what.
         self._asked: dict[int, tuple[int, Any]] = {}
-        self._when = np.empty(code.message_count)  # each came, in seconds from the round's start
+        self._when = np.empty(
+            code.scheme.message_count
+        )  # each came, in seconds from the round's start
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in the cluster
-        self._form = sent = code.format(self._size, self._dtype, run.message_dtype)
+        self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
         self._round: Round | SumRound = _own_round(code, self._size, sent, run, gradient)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
         if sent.gradient_dtype != self._dtype:
@@ -327,7 +329,7 @@ class RoundLoop:
         if options.survivors is not None:
             rnd, single = Chosen(rnd, options.survivors(number), asked, options.partial), False
         elif len(asked) < self._code.n:
-            rnd.require(self._code.messages_of(asked))
+            rnd.require(self._code.scheme.messages_of(asked))
         run = Run(rnd, asked, self._when, delays, rnd.least, single=single)
         self._hand_out(run, theta)
         return run
@@ -403,7 +405,7 @@ class RoundLoop:
             run.when[received],
             self._deaths,
             self._refused,
-            0.0 if run.rnd.decodable and self._code.exact else math.nan,
+            0.0 if run.rnd.decodable and self._code.scheme.exact else math.nan,
             tuple(dict.fromkeys(run.corrupt)),
             run.rnd.verified,
             run.rnd.costs.asks,
@@ -493,7 +495,7 @@ def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
         and not options.verify
         and options.partial == "raise"
     )
-    if not (code.on_request and plain):
+    if not (code.scheme.on_request and plain):
         return None
     if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
         return None
@@ -503,7 +505,7 @@ def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
 def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
     """Decode a round's gradient, or what comes nearest where that may do; what it leaves out."""
     approximation, code = options.partial, rnd.code
-    scaled = approximation == "unbiased" and isinstance(code, Code) and code.approximate
+    scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if approximation == "raise" or (rnd.decodable and not scaled):
         rnd.gradient(out=out)
         return rnd.left_out()

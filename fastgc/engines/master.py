@@ -51,7 +51,7 @@ class Master(RoundLoop):
     ----------
     code : Code
         The scheme, for ``code.n`` workers.
-    shards : sequence of length ``code.shard_count``
+    shards : sequence of length ``code.scheme.shard_count``
         The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
@@ -373,7 +373,7 @@ class Master(RoundLoop):
 
     def _within_reach(self, run: Run) -> NDArray[np.int64]:
         """Messages that came, and those of who is at work."""
-        at_work = self._code.messages_of(run.asked & self._busy.keys())
+        at_work = self._code.scheme.messages_of(run.asked & self._busy.keys())
         return np.union1d(at_work, run.rnd.taken)
 
     def _exhausted(self, run: Run) -> bool:

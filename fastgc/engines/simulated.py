@@ -91,8 +91,8 @@ class SimulatedCluster(RoundLoop):
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
-        self._together = code.sends_together.tolist()
-        self._places = [code.sender(m) for m in range(code.message_count)]
+        self._together = code.scheme.sends_together.tolist()
+        self._places = [code.scheme.sender(m) for m in range(code.scheme.message_count)]
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._begun = self._elapsed = 0.0  # when the round began, and seconds since then
         self._order: list[int] = []  # numbers of the messages of this round, in order of arrival
@@ -134,7 +134,7 @@ class SimulatedCluster(RoundLoop):
             work = work + run.delays
         else:
             begin = begin + run.delays
-        arrival = begin[sender] + work[sender] * self._code.message_shares
+        arrival = begin[sender] + work[sender] * self._code.scheme.message_shares
         due = np.arange(sender.size)
         if len(run.asked) < self._code.n:
             due = due[np.isin(sender, list(run.asked))]
@@ -205,7 +205,7 @@ class SimulatedCluster(RoundLoop):
         if not self._at_work(run):
             self._exhausted(run)
         elif not self._enough(run.rnd):
-            run.rnd.require(self._code.messages_of(run.asked))
+            run.rnd.require(self._code.scheme.messages_of(run.asked))
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )
@@ -255,7 +255,7 @@ class SimulatedCluster(RoundLoop):
 
     def _encoder(self, worker: int, index: int) -> Encoder:
         """What a worker would encode a message with: one partial gradient after another."""
-        number = self._code.message_number(worker, index)
+        number = self._code.scheme.message_number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(
                 worker,

@@ -139,7 +139,7 @@ class StabilityTracker:
 
     def record(
         self,
-        code: Scheme,
+        scheme: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
         form: Format,
@@ -153,7 +153,7 @@ class StabilityTracker:
             If it is bad, and the action "raise". The round is taken down all the same.
         """
         kinds = form.message_dtype, form.gradient_dtype
-        found, lacking = assess(code, survivors, vector, *kinds, streaming=True)
+        found, lacking = assess(scheme, survivors, vector, *kinds, streaming=True)
         if lacking > 10 * predicted:  # which took the vector for as good as it can be
             predicted = lacking
         number = len(self.rounds) + 1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..completion import Completion, CompletionPlan
+from ..numpy.completion import Completion, CompletionPlan
 
 __all__ = ["completion"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..delays import DelayPlan
+from ..numpy.delays import DelayPlan
 
 __all__ = ["draw"]
 

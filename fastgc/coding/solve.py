@@ -11,14 +11,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .rounding import DOUBLE
 
-__all__ = ["near_exact_solution", "near_exact_vector", "row_sizes"]
+__all__ = [
+    "SOLVED",
+    "Equations",
+    "least_squares",
+    "near_exact_solution",
+    "near_exact_vector",
+    "row_sizes",
+]
 
+# Relative residual up to which a_F B_F = 1 counts as solved. Where rounding alone exceeds it, the
+# gradient would be worthless.
+SOLVED = 1e-6
 
 # Bias over rounding from which on it is not rounding that left it: of a thousand workers it is 0.3.
 _BIASED = 8
@@ -27,6 +38,47 @@ _BIASED = 8
 # a gradient so much smaller than the first, or after so many steps; a bias of less may be rounding.
 _LARGE, _DENSE = 1 << 14, 1 / 8
 _FLAT, _STEPS, _BIAS = 1e-14, 3000, 1e-6
+
+
+class Equations(NamedTuple):
+    """What a decoding vector must satisfy: ``vector @ rows = target``.
+
+    Attributes
+    ----------
+    rows : (f, unknowns) array
+    target : (unknowns,) or (unknowns, m) array
+        A column for each piece of the gradient, where it is cut into m.
+    real_part : bool
+        Whether the real part of the combination is what counts.
+    """
+
+    rows: NDArray[np.number]
+    target: NDArray[np.float64]
+    real_part: bool = False
+
+    def reals(self) -> NDArray[np.number]:
+        """Rows that are combined with numbers of one kind: real ones for a real part."""
+        if not self.real_part:
+            return self.rows
+        return np.concatenate([self.rows.real, -self.rows.imag])
+
+
+def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
+    """The shortest vector that minimises ``||vector @ rows - target||``, and what is left.
+
+    Returns
+    -------
+    (f,) or (f, m) array
+    float
+        Relative to the target's norm.
+    """
+    rows = given.reals()
+    vector = np.linalg.lstsq(rows.T, given.target)[0]
+    left = np.linalg.norm(rows.T @ vector - given.target) / np.linalg.norm(given.target)
+    if given.real_part:
+        f = len(given.rows)
+        vector = vector[:f] + 1j * vector[f:]
+    return vector, float(left)
 
 
 def row_sizes(rows: NDArray[np.number]) -> NDArray[np.float64]:

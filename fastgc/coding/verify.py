@@ -227,23 +227,23 @@ class Inspector:
 
     Parameters
     ----------
-    code : Code
+    scheme : Scheme
     form : Format
     liars : int
         How many workers may be corrupt, e.
     """
 
-    def __init__(self, code: Scheme, form: Format, liars: int = 1) -> None:
-        self._code, self.liars = code, liars
-        self._projection = projection = Projection(form, code.is_complex)
-        self._senders = np.repeat(np.arange(code.n), code.message_counts)
+    def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
+        self._scheme, self.liars = scheme, liars
+        self._projection = projection = Projection(form, scheme.is_complex)
+        self._senders = np.repeat(np.arange(scheme.n), scheme.message_counts)
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
-        steps = code.load / code.messages_per_worker + 2 + code.data_roundings
+        steps = scheme.load / scheme.messages_per_worker + 2 + scheme.data_roundings
         # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
         self._own = rounding**2 + sums**2 * projection.passes
         with np.errstate(over="ignore", invalid="ignore"):
-            self._norms = np.sqrt(code.row_norms * (code.k * code.pieces))
-            self._parts = sums**2 * steps * code.row_sums**2
+            self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
+            self._parts = sums**2 * steps * scheme.row_sums**2
         self._least = math.sqrt(steps) * projection.least
         self._largest = 0.0
         self._coverable: tuple[list[int], NDArray[np.bool_]] | None = None
@@ -282,7 +282,7 @@ class Inspector:
         if self._coverable is None or self._coverable[0] != corrupt:
             rest = np.flatnonzero(~np.isin(self._senders, corrupt))
             found = np.zeros(self._senders.size, dtype=np.bool_)
-            found[rest] = self._covered(rest, self._code.parity(rest))
+            found[rest] = self._covered(rest, self._scheme.parity(rest))
             self._coverable = list(corrupt), found
         return self._coverable[1]
 
@@ -355,14 +355,14 @@ class Inspector:
 
     def inspect(self, survivors: Numbers) -> Finding:
         """What parity says of the messages taken, whose numbers are `survivors`."""
-        parity = self._code.parity(survivors)
+        parity = self._scheme.parity(survivors)
         covered = self._covered(survivors, parity)
         sizes = np.array(self._sizes)
         top = sizes.max(initial=0.0) or 1.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             sizes /= top
             largest = float((sizes / self._norms[survivors]).max(initial=0.0))
-            if self._code.codes_data:
+            if self._scheme.codes_data:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
             least = self._least / top * np.array(self._scales)

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..coding.trust import DOUBLE
-from .clusters import Cluster
-from .roots import log_tau, tau
+from .clusters import Cluster, log_tau, tau
+from .trust import DOUBLE
 
 __all__ = [
     "affordable",

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from ..coding.cache import VectorFunction, remembering
-from ..coding.scheme import Scheme
+from .cache import VectorFunction, remembering
 from .clusters import Cluster
 from .near_exact import kept_error, row_square, split, square, unnamed
+from .scheme import Scheme
 
 __all__ = ["bind_pairs", "deviation", "pair_row"]
 
@@ -88,7 +88,7 @@ def circle(n: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def pair_tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
-    """`fastgc.codes.roots.tau` in pairs. (d, 2)."""
+    """`fastgc.coding.clusters.tau` in pairs. (d, 2)."""
     turns = _half_turns(m)
     residues = [q * u % m for u in range(d)]
     angles = np.cumsum(residues)
@@ -167,7 +167,7 @@ def _lacking(
 
 
 def bind_pairs(
-    code: Scheme,
+    scheme: Scheme,
     clusters: Sequence[Cluster],
     survivors: NDArray[np.int64],
     vector: NDArray[np.complex128],
@@ -179,14 +179,14 @@ def bind_pairs(
             raise ValueError(
                 f"no method {method!r} for messages of float64x2: choose one of {METHODS}"
             )
-        chosen = code.check_survivors(survivors[:f])
-        if code.rule.missing(chosen):
-            code.raise_too_few(chosen)
+        chosen = scheme.check_survivors(survivors[:f])
+        if scheme.rule.missing(chosen):
+            scheme.raise_too_few(chosen)
         vector[:f] = pair_vector(clusters, chosen, method)
 
-    if code.cache is None:
+    if scheme.cache is None:
         return fill
-    return remembering(fill, code.n, survivors, vector, code.cache, b"pairs")
+    return remembering(fill, scheme.n, survivors, vector, scheme.cache, b"pairs")
 
 
 def pair_vector(
