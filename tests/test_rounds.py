@@ -36,7 +36,7 @@ class Workers:
         self.rnd, self.rng, self.code, self.liars = rnd, rng, rnd.code, liars
         self.now, self.deadly = 0.0, deadly
         self.g = rng.standard_normal((self.code.k, P))
-        left = [(i, m) for i in range(self.code.n) for m in range(self.code.message_counts[i])]
+        left = [(i, m) for i in range(self.code.n) for m in range(self.code.scheme.message_counts[i])]
         self.left = [left[at] for at in rng.permutation(len(left))]
         self.left.sort(key=lambda each: each[1])  # those of a worker in order
         self.kept, self.brought, self.asked, self.dead = {}, set(), [], set()
@@ -88,7 +88,7 @@ class Workers:
         worker, index = self.left.pop(0)
         if worker in self.dead or not self.rnd.wants(worker):
             return
-        self.brought.add(self.code.message_number(worker, index))
+        self.brought.add(self.code.scheme.message_number(worker, index))
         if self.rnd.keeps:
             self.kept[worker, index] = self.message(worker, index)
             self.rnd.report(worker, index)
@@ -186,7 +186,7 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
         workers = Workers(rnd, rng, **options)
         workers.run()
         if not rnd.ready:
-            live = [m for m in workers.brought if rnd.code.sender(m)[0] not in workers.dead]
+            live = [m for m in workers.brought if rnd.code.scheme.sender(m)[0] not in workers.dead]
             if not rnd.decodable and kind is not asking:  # then it says why
                 with pytest.raises(NotDecodableError):
                     rnd.require(np.array(sorted(live if rnd.keeps else workers.brought)))
@@ -210,7 +210,7 @@ class Vote(Gathering):
     """Of each partition, that gradient which two workers agree on, to the last bit."""
 
     def __init__(self, code, p):
-        self.code, self.form = code, code.format(p, np.dtype(np.float64), None)
+        self.code, self.form = code, code.scheme.format(p, np.dtype(np.float64), None)
         self.sent, self.agreed, self.numbers = {}, {}, []
 
     @property
