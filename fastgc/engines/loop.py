@@ -35,7 +35,7 @@ from .interface import (
     sample_delays,
 )
 from .options import RoundKeywords, RoundOptions
-from .worker import partial_gradient
+from .worker import asked_of, partial_gradient
 
 __all__ = ["RoundLoop", "Run"]
 
@@ -157,6 +157,7 @@ class RoundLoop:
             self._parameters,
             asks=self._sums is not None or run.ask,
         )
+        self._asked_keywords = asked_of(gradient)
         self._start_workers()
 
     def _start_workers(self) -> None:
@@ -305,7 +306,10 @@ class RoundLoop:
         if task.batch is not None:
             shard = task.batch(shard, partition, number)
         out = np.empty(task.size, self._form.partial_dtype)
-        partial_gradient(task.gradient, theta, shard, out, partition=partition, round=number)
+        asked = self._asked_keywords
+        partial_gradient(
+            task.gradient, theta, shard, out, partition=partition, round=number, asked=asked
+        )
         return out
 
     def _lend(self, rnd: Gathering) -> None:

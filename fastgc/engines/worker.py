@@ -48,8 +48,11 @@ def partial_gradient(
     *,
     partition: int = -1,
     round: int = -1,
+    asked: Sequence[str] | None = None,
 ) -> None:
     """Let `gradient` write a partial gradient to `out`, whatever that holds.
+
+    `asked` is what `asked_of` says of the gradient, for those who call it often.
 
     Raises
     ------
@@ -60,7 +63,8 @@ def partial_gradient(
     """
     bits, unwritten = _marked(out)
     bits.fill(unwritten)
-    asked = asked_of(gradient)
+    if asked is None:
+        asked = asked_of(gradient)
     told = {"partition": partition, "round": round}
     _check_returned(gradient(theta, shard, out, **{name: told[name] for name in asked}), out)
     missing = np.flatnonzero(bits == unwritten) // (bits.size // out.size)
