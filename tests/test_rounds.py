@@ -36,7 +36,8 @@ class Workers:
         self.rnd, self.rng, self.code, self.liars = rnd, rng, rnd.code, liars
         self.now, self.deadly = 0.0, deadly
         self.g = rng.standard_normal((self.code.k, P))
-        left = [(i, m) for i in range(self.code.n) for m in range(self.code.scheme.message_counts[i])]
+        counts = self.code.scheme.message_counts
+        left = [(i, m) for i, count in enumerate(counts) for m in range(count)]
         self.left = [left[at] for at in rng.permutation(len(left))]
         self.left.sort(key=lambda each: each[1])  # those of a worker in order
         self.kept, self.brought, self.asked, self.dead = {}, set(), [], set()
