@@ -1,4 +1,5 @@
 /* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
+#include <math.h>
 #include <string.h>
 
 #include "levels.h"
@@ -432,3 +433,33 @@ COMBINE(double, double)
 COMBINE(float, float)
 COMBINE(half, float)
 COMBINE(bfloat, float)
+
+/* A float's bits as a half's. Of a normal half the exponent is lowered by 112 and the fraction rounded
+ * to even; a carry goes on into the exponent, and where that is the largest, to Inf. What is smaller is
+ * added to a float whose last digit is worth a subnormal half's, which rounds it. All are found, and one
+ * chosen, so that the loop has no branches; of signed numbers, or AVX2 could not compare them. */
+static FGC_INLINE uint16_t half_of(float x)
+{
+    const float added = fabsf(x) + 0.5f; /* an ulp is 2^-24 */
+    int32_t bits, sum;
+    memcpy(&bits, &x, sizeof bits);
+    memcpy(&sum, &added, sizeof sum);
+    const int32_t size = bits & 0x7fffffff;
+    const int32_t normal = (size - (112 << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+    const int32_t large = size > 0x7f800000 ? 0x7e00 : 0x7c00; /* NaN, Inf */
+    const int32_t small = -(size < 113 << 23), beyond = -(size >= 143 << 23);
+    const int32_t found = ((sum - (126 << 23)) & small) | (normal & ~small & ~beyond) | (large & beyond);
+    return (uint16_t)(found | (bits >> 16 & 0x8000));
+}
+
+/* The factor may be beyond a float. As two it is not, and a product on the way is beyond one, or rounded,
+ * only where the result is beyond a half, or 0. */
+void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, double factor, uint16_t *out)
+{
+    int exponent;
+    frexp(factor, &exponent);
+    const int half = (exponent - 1) / 2;
+    const float first = ldexpf(1, half), second = ldexpf(1, exponent - 1 - half);
+    for (int64_t i = 0; i < len; i++)
+        out[i] = half_of(x[i] * first * second);
+}

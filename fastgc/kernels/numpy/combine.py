@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows, extent_of
 
-__all__ = ["combine", "square_sum"]
+__all__ = ["combine", "square_sum", "to_halves"]
 
 
 def combine(
@@ -99,3 +99,18 @@ def square_sum(x: NDArray[Any]) -> float:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())
+
+
+def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+    """``out = x * factor``, rounded to float16 once; what is beyond it is Inf.
+
+    Parameters
+    ----------
+    x : (p,) float32 or float64 array
+        Contiguous, as `out`.
+    factor : float
+        A power of two.
+    out : (p,) float16 array
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        np.multiply(x, factor, out=out, dtype=np.float64, casting="same_kind")
