@@ -31,7 +31,7 @@ from fastgc.coding.round import Round
 from fastgc.delays import Exponential
 from fastgc.engines.mpi import MPICluster
 from fastgc.optimizers import Nesterov
-from fastgc.reproduce.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TABLE_LOAD
+from fastgc.papers.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TABLE_LOAD
 from fastgc.simulation import simulate
 
 Array = NDArray[Any]

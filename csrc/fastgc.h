@@ -286,6 +286,9 @@ typedef struct {
 /* These declarations as text, "type name(parameters)", in the end NULL. */
 extern const char *const fgc_declared[];
 
+/* Of all rounds: see fgc_draw_part. */
+void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole);
+
 /* Of all rounds: see fgc_completion_part. Split over threads, if `interrupted`. */
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
                           double *late, int64_t rounds, double receive, double overhead,

@@ -239,6 +239,34 @@ static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, 
 #include "kernels.def"
 
 typedef struct {
+    const fgc_delays *delays;
+    int64_t first, rounds, part;
+    double *wait, *whole;
+} drawing;
+
+static void draw_piece(void *data, int piece)
+{
+    const drawing *const it = data;
+    const int64_t lo = piece * it->part, n = it->delays->workers;
+    fgc_delays delays = *it->delays;
+    if (delays.given)
+        delays.given += lo * n;
+    fgc_draw_part(&delays, it->first + lo, it->rounds - lo < it->part ? it->rounds - lo : it->part,
+                  it->wait + lo * n, it->whole + lo * n);
+}
+
+void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole)
+{
+    drawing it = {.delays = delays, .first = first, .rounds = rounds, .wait = wait, .whole = whole};
+    const int64_t n = delays->workers, cost = 2 * rounds * n; /* two nanoseconds each, at least */
+    it.part = (part_of(rounds * n, LEAST_OF_VECTORS) + n - 1) / n;
+    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
+        it.part = rounds;
+    if (rounds)
+        fgc_pool_run(draw_piece, &it, pieces_of(rounds, it.part), cost);
+}
+
+typedef struct {
     const fgc_completion_plan *plan;
     const double *delay, *work;
     double *late;

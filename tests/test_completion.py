@@ -11,7 +11,8 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.coding.span import Equations, Span, least_squares
+from fastgc.coding.rules import Span
+from fastgc.coding.solve import Equations, least_squares
 
 pytestmark = pytest.mark.every_backend
 
@@ -209,6 +210,46 @@ def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
             for _ in at_each_level():
                 done = plan.complete(delay, work, late)
                 assert_same((done, late), expected)
+
+
+def test_a_message_as_early_as_any_before(at_each_level):
+    """It is inside the window of the rounds before, not ahead of it, wherever it stands."""
+    workers, need = 41, 20
+    plan = one_message_each(workers, need)
+    work, late = np.zeros((33, workers)), np.zeros(workers)
+    order = np.arange(workers, dtype=float)
+    for r in range(32):  # ready at 5 and at 7
+        work[r] = order + (5, 7)[r % 2] - (need - 1)
+    work -= work.min()
+    low, high = np.sort(work[:2])[:, need - 1]
+    work[32] = [*np.zeros(18), *np.full(20, high + 9), (low + high) / 2, high, low]
+    expected = completion_truth(plan, work, np.zeros_like(work), late, 0.0, 0.0, True)
+    for _ in at_each_level():
+        assert_same((plan.complete(work, np.zeros_like(work), late), late), expected)
+
+
+def test_a_round_a_little_longer_than_those_before(at_each_level):
+    """Messages that were not looked at, for they were thought to be too late, come first."""
+    often, once = 2, 30  # workers that send 150 messages, and that send one
+    counts = np.repeat([150, 1], [often, once])
+    plan = kernels.CompletionPlan(
+        kernels.BLOCKS,
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
+        loads=counts,
+        group=np.zeros(counts.sum(), dtype=np.int64),
+        other=EMPTY,
+        need=np.array([90]),
+        total=0,
+    )
+    work = np.tile(np.repeat([1.0, 10.0], [often, once]), (1600, 1))
+    unlike = np.arange(1600) % 97 == 96  # in whichever parts rounds are computed, after many alike
+    work[unlike] = np.repeat([1.4, 0.5], [often, once])
+    delay, late = np.zeros_like(work), np.zeros(often + once)
+    expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
+    np.testing.assert_allclose(expected[0].time, np.where(unlike, 1.4, 1.0) * 45 / 150)
+    for _ in at_each_level():
+        assert_same((plan.complete(delay, work, late), late), expected)
 
 
 def test_every_rank_of_a_block():

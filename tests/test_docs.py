@@ -291,7 +291,7 @@ def test_figures_of_the_page_on_near_exact_decoding():
         if n > 1000:
             continue  # takes long
         code = fastgc.ReedSolomon(n, stragglers=s)
-        survivors = np.setdiff1d(np.arange(n), code.rings()[0][:s])
+        survivors = np.setdiff1d(np.arange(n), code.scheme.rings()[0][:s])
         found = [
             fastgc.stability.measured_error(code, survivors, method=method).relative
             for method in ("locator", "auto")

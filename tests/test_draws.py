@@ -69,6 +69,7 @@ def truth(plan, first, rounds):
     return wait, whole
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 33, 600])
 def test_numbers_and_times(n, at_each_level):
     rng = np.random.default_rng(n)
@@ -152,6 +153,18 @@ def test_laws(model):
         assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
 
 
+def test_threads_change_nothing(split_over):
+    rng = np.random.default_rng(3)
+    for n, rounds in ((1, 20_000), (7, 5_001), (600, 40)):
+        drawn = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
+        for plan in (drawn, drawn._replace(given=rng.random((rounds, n)))):
+            split_over(1)
+            expected = plan.draw(17, rounds)
+            assert len(np.unique(expected[1])) > 0.99 * n * rounds
+            split_over(3)
+            np.testing.assert_array_equal(plan.draw(17, rounds), expected)
+
+
 def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
     """Simulations draw and use a few rounds at a time: what they find is that of all at once."""
     code, n, rounds = ReedSolomon(20, stragglers=4), 20, much(700, 150)
@@ -161,7 +174,7 @@ def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monke
             how = {"cost": 0.01, "rounds": rounds, "seed": 1, "interrupted": interrupted}
             monkeypatch.undo()
             whole = simulate(code, late, **how)
-            monkeypatch.setattr("fastgc.simulation.rounds._CACHED", 9 * n)
+            monkeypatch.setattr("fastgc.simulation.rounds._DRAWN_AT_ONCE", 9 * n)
             for _ in at_each_level():
                 cut = simulate(code, late, **how)
                 for each in ("times", "messages", "workers", "computations"):

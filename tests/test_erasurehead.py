@@ -7,7 +7,7 @@ from math import comb
 import pytest
 
 from fastgc import FractionalRepetition
-from fastgc.reproduce import erasurehead, reproduce
+from fastgc.papers import approximate, reproduce
 
 pytestmark = pytest.mark.any_backend
 
@@ -20,11 +20,11 @@ def test_the_law_of_missing_blocks(n, copies):
         counts = [0] * (blocks + 1)
         for F in combinations(range(n), came):
             counts[blocks - len({worker % blocks for worker in F})] += 1
-        law = erasurehead.missing_blocks(n, copies, came)
+        law = approximate.missing_blocks(n, copies, came)
         assert law == [Fraction(count, comb(n, came)) for count in counts]
         mean = sum(m * p for m, p in enumerate(law)) / blocks
         assert mean == Fraction(comb(n - copies, came), comb(n, came))
-        assert erasurehead.uncovered(n, copies, came) == float(1 - law[0])
+        assert approximate.uncovered(n, copies, came) == float(1 - law[0])
         if came:
             code = FractionalRepetition(n, load=copies, wait=came)
             assert code.residuals().mean ** 2 == pytest.approx(float(mean), abs=1e-12)

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 import fastgc
-from fastgc import reproduce
+from fastgc import papers
 from fastgc.cli import app
 from fastgc.delays import Empirical
-from fastgc.reproduce import bytedance, krishnan, measured
-from fastgc.reproduce.measured import Recorded, Timed
+from fastgc.papers import bytedance, krishnan, measured
+from fastgc.papers.measured import Recorded, Timed
 
 pytestmark = pytest.mark.any_backend
 
@@ -62,7 +62,7 @@ def test_profiles_are_read_raw(profiles):
 
 def test_krishnan2023(profiles):
     folder, times = profiles
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(folder))
     rows = {row.what: row for row in figure.rows}
     assert {row.figure for row in figure.rows} == {
         "krishnan2023 cnn_made_up Canada, 6 workers, 8 rounds"
@@ -89,7 +89,7 @@ def test_the_authors_schemes_are_those_of_sequential(profiles):
     from fastgc.sequential import MSGC, simulate_sequential
 
     folder, times = profiles
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(folder))
     [row] = [row for row in figure.rows if row.what.startswith("M-SGC, mu = 1")]
     tried = [
         simulate_sequential(
@@ -110,7 +110,7 @@ def test_the_authors_table_is_beside_the_same_schemes(tmp_path):
         folder = tmp_path / "sam-gc-cnn_profile_est_made_up"
         for load in (0.0, 1.0):
             write_profile(folder / name_of(load, region, 256, 5), times + 2.2 * load)
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(tmp_path))
     rows = {row.what.partition(",")[0]: row for row in figure.rows if row.paper is not None}
     assert sorted(rows) == ["M-SGC", "SR-SGC", "gradient code"]
     assert all("Canada" in row.figure and row.note for row in rows.values())  # as theirs
@@ -126,7 +126,7 @@ def test_the_authors_table_is_beside_the_same_schemes(tmp_path):
 
 
 def test_loads_of_the_authors_table_are_theirs():
-    [figure] = reproduce.reproduce(["krishnan-loads"])
+    [figure] = papers.reproduce(["krishnan-loads"])
     assert len(figure.rows) == 4
     for row in figure.rows:
         assert row.ours == pytest.approx(row.paper, abs=5e-7)  # as printed
@@ -139,7 +139,7 @@ def test_where_coding_loses_is_said(tmp_path):
     times = 0.1 + 0.001 * RNG.random((8, 6))
     for load in (0.0, 0.5, 1.0):
         write_profile(folder / name_of(load), times + 60 * load)
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(tmp_path))
     assert figure.rows[-1].ours > 1.9
     assert figure.rows[-1].note == "Coding loses here: no code is as fast as waiting for all."
 
@@ -150,7 +150,7 @@ def test_an_empty_round_that_is_like_no_other_is_not_used(tmp_path):
     for load in (0.25, 0.5, 1.0):
         write_profile(folder / name_of(load), times + load)
     write_profile(folder / name_of(0.0), np.full((8, 6), 0.1))
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(tmp_path))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(tmp_path))
     assert figure.rows[0].ours == pytest.approx(times.max(axis=1).mean() + 1 / 6, rel=1e-6)
     assert "rounds of load 0.25 of all data, less what that took" in figure.rows[0].note
 
@@ -163,7 +163,7 @@ def test_several_experiments_have_a_mean(profiles):
     for load in (0.0, 1.0):
         write_profile(other / name_of(load, "Tokyo"), times + 0.6 * load)
     write_profile(other / name_of(0.004, "Sydney"), times)  # alone: nothing tells its slope
-    [figure] = reproduce.reproduce(["krishnan2023"], data=str(folder))
+    [figure] = papers.reproduce(["krishnan2023"], data=str(folder))
     assert len(figure.panels) == 2
     over = {row.what.partition(":")[0]: row for row in figure.rows if " all 2" in row.figure}
     each = [row.ours for row in figure.rows if row.what == "rs, load 2: s per gradient"]
@@ -250,7 +250,7 @@ def test_bytedance2025(tmp_path):
     third = np.sort(times, axis=1)[:, 2].mean()
     times[:, 2] += 9
     write_trace(tmp_path / "trace-YY.parquet", times)
-    [figure] = reproduce.reproduce(["bytedance2025"], data=str(tmp_path))
+    [figure] = papers.reproduce(["bytedance2025"], data=str(tmp_path))
     rows = {(row.figure.split()[1][:2], row.what): row for row in figure.rows}
     assert rows["XX", "uncoded, load 1: s per gradient"].ours < 1.2
     rs = rows["XX", "rs, load 2: s per gradient"].ours  # per computation: twice the third of four
@@ -260,7 +260,7 @@ def test_bytedance2025(tmp_path):
     assert verdicts[0].note.startswith("Coding loses here")
     assert verdicts[1].ours < 0.3
     assert "Coding loses" not in verdicts[1].note
-    one = reproduce.reproduce(["bytedance2025"], data=str(tmp_path / "trace-YY.parquet"))
+    one = papers.reproduce(["bytedance2025"], data=str(tmp_path / "trace-YY.parquet"))
     assert len(next(one).panels) == 1
 
 
@@ -282,7 +282,7 @@ def test_files_that_are_no_traces(tmp_path, columns, says):
 def test_a_single_rank_waits_for_nobody(tmp_path):
     write_trace(tmp_path / "trace-XX.parquet", np.ones((3, 1)))
     with pytest.raises(ValueError, match="has nobody to wait for"):
-        next(reproduce.reproduce(["bytedance2025"], data=str(tmp_path)))
+        next(papers.reproduce(["bytedance2025"], data=str(tmp_path)))
 
 
 # ------------------------------------------------------------------------------------- both
@@ -304,8 +304,8 @@ def test_data_are_asked_for(tmp_path, name):
         (str(tmp_path / "nowhere"), FileNotFoundError, "there is no f.* .*nowhere"),
     ):
         with pytest.raises(error, match=says):
-            next(reproduce.reproduce([name], data=data))
-    assert name not in reproduce.FIGURES  # of which all are computed without data
+            next(papers.reproduce([name], data=data))
+    assert name not in papers.FIGURES  # of which all are computed without data
     shown = CliRunner().invoke(app, ["reproduce", name])
     assert shown.exit_code == 2
     assert "github.com/" in shown.stderr

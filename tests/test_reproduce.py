@@ -23,9 +23,11 @@ from fastgc.codes import Costs
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
 from fastgc.panels import Line
-from fastgc.reproduce import (
+from fastgc.papers import (
     FIGURES,
+    Row,
     charalambides,
+    figure,
     halbawi,
     li,
     liars,
@@ -35,7 +37,6 @@ from fastgc.reproduce import (
     ye_abbe,
     zhu,
 )
-from fastgc.reproduce.figure import Row
 
 
 def checked(figure):
@@ -260,7 +261,7 @@ def test_decoders_that_are_timed_decode():
 @pytest.mark.any_backend
 def test_times_are_medians_of_warm_calls(monkeypatch):
     clock = itertools.accumulate(np.tile([0.0, 9, 0, 9, 0, 1, 0, 2, 0, 4], 3))
-    monkeypatch.setattr(halbawi, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(figure, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(halbawi, "WARM", 2)
     monkeypatch.setattr(halbawi, "TIMED", 3)
     assert halbawi._measured() == halbawi.DecodingTimes(2, 2, 2)
@@ -437,7 +438,7 @@ class Ready:
             for mine, done in zip(self.errors, self.done.ravel(), strict=True):
                 mine[done:] = mine[done]
 
-    at, reached = halbawi.Ran.at, halbawi.Ran.reached
+    at, reached, of_kind = halbawi.Ran.at, halbawi.Ran.reached, halbawi.Ran.of_kind
 
 
 def test_rows_of_what_was_trained():
@@ -453,7 +454,7 @@ def test_rows_of_what_was_trained():
         for scheme in schemes
     ]
     target = exact[0, 18]  # which they meet in just so many rounds
-    rows = halbawi._target_rows("figure", ran, target, 4, "data")
+    rows = list(halbawi._target_rows(ran, target, 4, "data"))
     wanted = []
     for scheme, each in zip(schemes, ran, strict=True):
         seconds = []
@@ -479,10 +480,10 @@ def test_rows_of_what_was_trained():
     assert rows[5].ours == 1 + sum(m < medians[0] for m in medians[1:])
     assert f"first in {firsts} of 7 runs" in rows[5].note
     assert "in 18 rounds (RS does 4 or more" in rows[5].note
-    swapped = halbawi._target_rows("figure", [ran[1], ran[0], *ran[2:]], target, 4, "data")
+    swapped = list(halbawi._target_rows([ran[1], ran[0], *ran[2:]], target, 4, "data"))
     assert (rows[5].ours, swapped[5].ours) == (1, 2)
     for row, (kind, time) in zip(
-        halbawi._error_rows("figure", ran, 0.05),
+        halbawi._error_rows(ran, 0.05),
         itertools.product((0, 1), 0.05 * np.array(halbawi.SHARES)),
         strict=True,
     ):
@@ -1402,6 +1403,7 @@ def test_command_errors_are_one_line(arguments, says):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_command_runs_all_figures():
     """Every figure there is has a name, and computes with few rounds."""

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fastgc import BernoulliCode, GraphCode
-from fastgc.reproduce import FIGURES, curves
+from fastgc.codes.graph import GraphScheme
+from fastgc.papers import FIGURES, approximate
 
 pytestmark = pytest.mark.any_backend
 
@@ -42,7 +43,7 @@ def test_what_components_leave_is_what_least_squares_do(seed):
     if len(ends):
         left = A @ np.linalg.lstsq(A, left, rcond=None)[0] - left
     truth = left @ left / blocks
-    assert curves.left_by_components(ends, blocks) == pytest.approx(truth, abs=1e-12)
+    assert approximate.left_by_components(ends, blocks) == pytest.approx(truth, abs=1e-12)
 
 
 def test_the_variance_of_blocks_is_that_of_drawn_assignments():
@@ -56,11 +57,11 @@ def test_the_variance_of_blocks_is_that_of_drawn_assignments():
         B = rng.random((n, n)) < chance
         counted = B[rng.permutation(n)[:f]].sum(axis=0) * n / (f * load)
         errors.append(((counted - 1) ** 2).mean())
-    assert curves.variance_of_blocks(n, load, groups, within, f) == pytest.approx(
+    assert approximate.variance_of_blocks(n, load, groups, within, f) == pytest.approx(
         np.mean(errors), rel=0.03
     )
     # 1 / groups is no different from one group: Charles et al., (k - w) / (f w)
-    assert curves.variance_of_blocks(100, 10, 5, 0.2, 40) == pytest.approx(90 / 400)
+    assert approximate.variance_of_blocks(100, 10, 5, 0.2, 40) == pytest.approx(90 / 400)
 
 
 @pytest.mark.parametrize("s", [0, 3, 7, 15, 23])
@@ -69,7 +70,7 @@ def test_so_many_straggle_and_take_whole_partitions(s):
         GraphCode(24, 16, degree=3, wait=1),
         BernoulliCode(24, load=4, wait=1, seed=2),
     ):
-        came = curves.isolated_first(code, s)
+        came = approximate.isolated_first(code, s)
         assert came.size == code.n - s
         assert (np.diff(came) > 0).all()
         if s >= 7:
@@ -77,7 +78,7 @@ def test_so_many_straggle_and_take_whole_partitions(s):
 
 
 def test_a_wrong_decoder_is_seen(monkeypatch):
-    right = GraphCode.residual
-    monkeypatch.setattr(GraphCode, "residual", lambda code, came: 0.95 * right(code, came))
+    right = GraphScheme.residual
+    monkeypatch.setattr(GraphScheme, "residual", lambda scheme, *came: 0.95 * right(scheme, *came))
     small = GraphCode(24, 16, degree=3, wait=1)
-    assert not any(row.ok for row in curves._exhaustively(small))
+    assert not any(row.ok for row in approximate._exhaustively(small))

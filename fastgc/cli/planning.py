@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ..codes import LagrangeCode, catalogue
+from ..coding.arguments import arguments_of
 from ..delays.interface import check_per, described, sample
 from ..delays.text import FORMS
 from .common import (
@@ -434,7 +435,7 @@ def plan(
         ),
     )
     for choice in best:
-        if (assignment := choice.code.arguments.get("assignment")) is not None:
+        if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             typer.echo(f"{choice.name}: assignment={assignment}")
         if said := catalogue.remark(choice.name, choice.code):
             typer.echo(said)

@@ -23,7 +23,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..reproduce import Row
+    from ..papers import Row
 
 
 @app.command(cls=FiguresCommand, rich_help_panel=MORE)
@@ -56,16 +56,16 @@ def reproduce(
     csv_file: Csv = None,
 ) -> None:
     """Compute the papers' figures and tables anew, and compare them with what the papers print."""
-    from .. import reproduce as figures
+    from .. import papers
     from ..progress import markdown_table, rich_table
 
     with clear_errors():
         check_figures(json_file, csv_file)
         names = [name.strip() for name in figure.split(",") if name.strip()]
-        chosen = list(figures.FIGURES) if names == ["all"] else names
+        chosen = list(papers.FIGURES) if names == ["all"] else names
         if not chosen:
             raise ValueError(
-                f"name a figure: all, or some of {', '.join([*figures.FIGURES, *figures.RECORDED])}"
+                f"name a figure: all, or some of {', '.join([*papers.FIGURES, *papers.RECORDED])}"
             )
         if plots is not None:
             from .. import plotting
@@ -73,7 +73,7 @@ def reproduce(
             plots.mkdir(parents=True, exist_ok=True)
             plotting.check_path(plots / "figure.png")
         listed = []
-        made = figures.reproduce(chosen, seed=seed, rounds=rounds, data=data, progress=True)
+        made = papers.reproduce(chosen, seed=seed, rounds=rounds, data=data, progress=True)
         for name, found in zip(chosen, made, strict=True):
             if plots is not None:
                 plotting.save_panels(found.panels, plots / f"{name}.png")

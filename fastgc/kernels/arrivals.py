@@ -57,7 +57,7 @@ class Arrivals:
     squares : (N,) float64 array
         Their squared norms; NaN without `check`.
     energies : (N,) float64 array
-        Their energies (`fastgc.coding.encoding.Encoder.energy`); NaN where it is not known.
+        Their energies (`fastgc.coding.plan.Encoder.energy`); NaN where it is not known.
     heard : (N,) uint8 array
         Which messages were taken, by number.
     arrive : callable

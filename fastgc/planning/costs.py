@@ -85,27 +85,27 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
     experiment = Experiment(code, p=P, seed=seed)
     messages = experiment.messages
     received, decoder = code.round(experiment.p), code.decoder()
-    decoder(np.arange(code.message_count))  # what is made once is made now
+    decoder(np.arange(code.scheme.message_count))  # what is made once is made now
     errors: list[float] = []
     times: list[float] = []
     sets: list[NDArray[np.int64]] = []
-    for heard in code.random_arrivals(trials, seed):
+    for heard in code.scheme.random_arrivals(trials, seed):
         received.reset()
         for number in heard:
-            received.receive(code.sender(number)[0], messages[number])
+            received.receive(code.scheme.sender(number)[0], messages[number])
         sets.append(received.survivors)
         start = time.perf_counter()
         decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.compare(received.gradient()).relative)
-    workers = [len({code.sender(m)[0] for m in F.tolist()}) for F in sets]
+    workers = [len({code.scheme.sender(m)[0] for m in F.tolist()}) for F in sets]
     mean_messages = float(np.mean([F.size for F in sets]))
-    form = code.message_size(P) * code.message_dtype().itemsize / (P * 8)
+    form = code.message_size(P) * received.form.message_dtype.itemsize / (P * 8)
     return Figures(
         code.load,
-        float(code.loads.mean()),
+        float(code.scheme.loads.mean()),
         code.stragglers,
-        code.message_count,
+        code.scheme.message_count,
         code.threshold,
         float(np.mean(workers)),
         mean_messages,
@@ -120,11 +120,11 @@ def measure(code: Code, trials: int = 200, seed: int = 0) -> Figures:
 
 def _left_out(code: Code, sets: list[NDArray[np.int64]], seed: int) -> tuple[float, float, bool]:
     """What these sets leave out on average; at worst they or others; whether that is the worst."""
-    if not code.approximate:
+    if not code.scheme.approximate:
         return 0.0, 0.0, True
     left = np.array([code.residual(heard) for heard in sets])
     waiting = code.residuals(seed=seed)
     # of codes that wait for some workers nothing is worse than any so many; nor by a formula
-    known = waiting.exhaustive and (code.wait is not None or waiting.sets == 0)
+    known = waiting.exhaustive and (code.scheme.wait is not None or waiting.sets == 0)
     mean = float(np.sqrt(np.mean(left**2)))
     return mean, max(waiting.worst, float(left.max())), known

@@ -22,9 +22,9 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
-from ..codes.apportion import check_speeds
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
+from ..coding.clusters import check_speeds
 from ..coding.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
@@ -403,11 +403,11 @@ class _Trials:
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
         """Time its decoding; what is returned simulates it."""
-        sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
+        sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
 
         def simulated() -> Choice:
-            receive = 8 * self.p * code.message_weight / self.bandwidth
+            receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
             overhead = self.overhead + (decode if decode < math.inf else 0.0)
             run = simulate(code, self.delays, receive=receive, overhead=overhead, **self.how)
             time, error = run.mean + decode, run.standard_error
@@ -534,14 +534,14 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both send the same."""
-    if (code.load, code.message_count) != (other.load, other.message_count):
+    if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
         return False
     if repr(code) == repr(other):
         return True
-    if not np.array_equal(code.loads, other.loads):  # which is told much sooner
+    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # which is told much sooner
         return False
     small = code.n * code.load <= _TOLD_APART
-    return small and code.fingerprint() == other.fingerprint()
+    return small and code.scheme.fingerprint() == other.scheme.fingerprint()
 
 
 class _Meter:
@@ -568,7 +568,7 @@ class _Meter:
                 start = time.perf_counter()
                 vector = decoder(survivors)
                 elapsed = time.perf_counter() - start
-                read = np.count_nonzero(vector) * code.message_weight
+                read = np.count_nonzero(vector) * code.scheme.message_weight
                 seconds.append(elapsed + self._per_row * read)
         except OverflowError:
             return math.inf  # it has no decoding vector in float64

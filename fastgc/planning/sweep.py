@@ -280,7 +280,7 @@ def _measured(
 
     dataset = _digits(seed) if data is None else data
     trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
-    if code.codes_data and not getattr(trained, "quadratic", False):
+    if code.scheme.codes_data and not getattr(trained, "quadratic", False):
         why = "not measured: it decodes only gradients that are quadratic in the data"
         return {"reason": why}
     seconds = measured_rounds(code, dataset, trained, delays=law, rounds=rounds, seed=seed)

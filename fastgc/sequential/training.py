@@ -215,7 +215,7 @@ def train_models(
                 seed,
                 scheme=scheme,
                 **{
-                    f"code of part {part}": code.fingerprint()
+                    f"code of part {part}": code.scheme.fingerprint()
                     for part, code in enumerate(scheme.parts)
                 },
                 mu=mu,

@@ -88,7 +88,7 @@ def draw(
     law = law_of(delays, n)
     onset, load = 1.0, np.zeros(n)
     if per_of(delays) == "computation":
-        onset, load = 0.0, code.loads.astype(np.float64)
+        onset, load = 0.0, code.scheme.loads.astype(np.float64)
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     if law is not None:
         usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())

@@ -17,8 +17,9 @@ from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
 from ..coding.approximation import residual_of_each
-from ..coding.rules import Blocks, Cells, Tiling, Waiting
-from ..coding.span import SOLVED, Span
+from ..coding.rules import Blocks, Cells, Span, Tiling, Waiting
+from ..coding.scheme import Scheme
+from ..coding.solve import SOLVED
 from ..delays import DelayModel
 from ..delays.interface import check_model, tail_bounds, tails
 from .drawing import draw
@@ -230,7 +231,7 @@ def simulate(
         raise ValueError(
             "request is of rounds with a processor for each worker: not with processors"
         )
-    judge = _Judge(code, rounds) if code.approximate else None
+    judge = _Judge(code, rounds) if code.scheme.approximate else None
     run = _simulator(code, method, processors, request, judge)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
@@ -248,7 +249,7 @@ def simulate(
         each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )
     left = None if judge is None else judge.residuals()
-    weight = code.message_weight
+    weight = code.scheme.message_weight
     return Simulation(times, messages, workers, computations, weight, mean_exists, left)
 
 
@@ -355,7 +356,7 @@ def follow(
     for number, each in enumerate(seen, 1):
         now += each.time + how.overhead
         found.append(FollowedRound(number, now, each.time, each.received, each.arrivals))
-    return Followed(found, tuple(code.message_counts))
+    return Followed(found, tuple(code.scheme.message_counts))
 
 
 def _checked(
@@ -377,11 +378,12 @@ def _checked(
         check_real("receive", receive), check_real("overhead", overhead), bool(interrupted)
     )
     with np.errstate(over="ignore"):
-        work = check_cost(code.n, cost) * code.loads
+        work = check_cost(code.n, cost) * code.scheme.loads
         bounded = np.isfinite(work * rounds).all()
     if not bounded:
         raise ValueError(
-            f"cost is too large for loads up to {code.loads.max()} and {rounds} rounds: {cost!r}"
+            f"cost is too large for loads up to {code.scheme.loads.max()} and {rounds} rounds: "
+            f"{cost!r}"
         )
     return rounds, seed, work, how, require_mean(code, delays, how.interrupted)
 
@@ -400,13 +402,13 @@ def _simulator(
     watch = None if judge is None else judge.watch
     if processors is not None:
         return SharedProcessors(code, processors, watch)
-    if method != "round" and rule is None and isinstance(code.rule, Waiting):
+    if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
         return Awaiting(code, watch)
     if method == "round" or rule is None:
         return MessageByMessage(code, watch)
-    if method == "auto" and code.on_request and isinstance(code.rule, Cells):
+    if method == "auto" and code.scheme.on_request and isinstance(code.scheme.rule, Cells):
         return OnRequest(code, request)
-    if method == "auto" and code.waits:
+    if method == "auto" and code.scheme.waits:
         return WithRule(code, watch)
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 
@@ -424,10 +426,10 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
-    if code.awaited is None:
+    if code.scheme.awaited is None:
         # whatever the code tolerates, the mean exists where that of each worker's delay does
         return True if least[0] > 1 else None
-    spared = code.n - code.awaited
+    spared = code.n - code.scheme.awaited
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
@@ -448,10 +450,10 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule, wait, said = code.rule, 0, code.rule
+    rule, wait, said = code.scheme.rule, 0, code.scheme.rule
     none = np.empty(0, dtype=np.int64)
     if isinstance(said, Waiting):
-        if min(code.message_counts) < 1:
+        if min(code.scheme.message_counts) < 1:
             return None
         rule, wait = said.rule, said.wait
     spare = np.empty((0, 0))
@@ -475,14 +477,14 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
         kind, group, other, need, total = kernels.SPAN, none, none, none, 0
     else:
         return None
-    if kind == kernels.BLOCKS and code.message_count == code.n and need.size == 1 and wait:
+    if kind == kernels.BLOCKS and code.scheme.message_count == code.n and need.size == 1 and wait:
         need, wait = np.minimum(need, wait), 0
-    first = np.array(code.first_messages, dtype=np.int64)
+    first = np.array(code.scheme.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
         kind,
         first,
-        code.message_shares,
-        code.loads,
+        code.scheme.message_shares,
+        code.scheme.loads,
         group,
         other,
         need,
@@ -497,7 +499,7 @@ class _Judge:
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
-        solves = type(code).vector is Code.vector
+        solves = type(code.scheme).vector is Scheme.vector
         affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
         self.most = min(rounds, _JUDGED, max(affordable, 20))
         self._taken: list[NDArray[np.int64]] = []
@@ -512,10 +514,10 @@ class _Judge:
 
     def residuals(self) -> NDArray[np.float64]:
         """Of each round, one of each set that occurs."""
-        masks = np.zeros((len(self._taken), self._code.message_count), dtype=np.bool_)
+        masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
         distinct, index = np.unique(np.packbits(masks, axis=1), axis=0, return_inverse=True)
         sets = np.unpackbits(distinct, axis=1, count=masks.shape[1]).astype(np.bool_)
-        found: NDArray[np.float64] = residual_of_each(self._code, sets)[index.reshape(-1)]
+        found: NDArray[np.float64] = residual_of_each(self._code.scheme, sets)[index.reshape(-1)]
         return found

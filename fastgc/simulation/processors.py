@@ -152,13 +152,13 @@ class SharedProcessors(OneByOne):
         self, code: Code, processors: ArrayLike, watch: Callable[[Seen], None] | None = None
     ) -> None:
         super().__init__(code, watch)
-        self._tally = code.rule.tally()
+        self._tally = code.scheme.rule.tally()
         self._machine, self._power = check_processors(code.n, processors)
-        first = code.first_messages
+        first = code.scheme.first_messages
         self._first = [int(at) for at in first]
-        shares = code.message_shares
+        shares = code.scheme.message_shares
         self._ends = [shares[lo:hi].tolist() for lo, hi in pairwise(self._first)]
-        self._loads = code.loads
+        self._loads = code.scheme.loads
         # of the message that each worker is at from an earlier round: to sleep, and to compute
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
@@ -204,15 +204,15 @@ class SharedProcessors(OneByOne):
             counted, through, decoded = self._computed(it, 0.0), math.inf, None
         if not how.interrupted:
             self._keep(it, end)
-        senders = {int(self._code.sender(number)[0]) for number in order}
+        senders = {int(self._code.scheme.sender(number)[0]) for number in order}
         times = link_times(np.array(moments), how.receive)
         return Seen(through, decoded, received, times), len(senders), int(counted.sum())
 
     def _suffices(self, order: list[int]) -> bool:
         enough = self._tally.add(order[-1])
-        if not enough or len(order) == self._code.message_count:
+        if not enough or len(order) == self._code.scheme.message_count:
             return bool(enough)
-        return not self._code.awaits_more(np.array(order))
+        return not self._code.scheme.awaits_more(np.array(order))
 
     def _computed(self, it: _Crowd, later: float) -> NDArray[np.int64]:
         """Partial gradients that each worker has computed so many seconds later."""

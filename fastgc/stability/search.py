@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
 from ..codes import Code
-from ..coding.decoding import trust_by_rows
+from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
 from .bounds import amplification
 
@@ -72,7 +72,7 @@ class WorstCase(NamedTuple):
 
 def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
     """Numbers of the messages that come when these workers are silent."""
-    return code.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
+    return code.scheme.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
 
 
 def worst_survivors(
@@ -130,7 +130,11 @@ def worst_survivors(
     Near-exact vectors of Reed-Solomon codes are worst where stragglers fill a window of the circle
     evenly but for its ends, where they are denser, as the nodes of quadrature rules are.
     """
-    s = code.known_stragglers() if stragglers is None else check_integer("stragglers", stragglers)
+    s = (
+        code.scheme.known_stragglers()
+        if stragglers is None
+        else check_integer("stragglers", stragglers)
+    )
     if not 0 <= s < code.n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
     trials = at_least("trials", trials, 0)
@@ -220,7 +224,7 @@ class Sight:
     def __init__(self, code: Code, method: str, dtype: DTypeLike) -> None:
         self.code, self.method, self.sets = code, method, 0
         self.dtype = kind = check_dtype(dtype, halves=True, pairs=True)
-        self.form = code.format(1, gradient_dtype_of(kind), kind)
+        self.form = code.scheme.format(1, gradient_dtype_of(kind), kind)
 
     def __call__(self, lost: Numbers) -> float:
         """How bad it is that these workers are silent."""
@@ -232,8 +236,10 @@ class Sight:
             return -math.inf
         except OverflowError:
             return _BEYOND + self.amplification(survivors)
-        error = trust_by_rows(self.code, survivors, vector, self.form).relative_error
-        if self.code.exact and self.method != "auto":  # what its vector lacks is not in trust
+        error = trust_by_rows(self.code.scheme, survivors, vector, self.form).relative_error
+        if (
+            self.code.scheme.exact and self.method != "auto"
+        ):  # what its vector lacks is not in trust
             error = math.hypot(error, self.code.residual(survivors, vector))
         if not error < math.inf:
             return _BEYOND + self.amplification(survivors)
@@ -255,7 +261,9 @@ class Sight:
             return amplification(self.code, survivors, log=True)
         with np.errstate(divide="ignore"):
             logs = np.log(np.abs(vector)).reshape(survivors.size, -1)
-        return float(np.logaddexp.reduce(logs + self.code.log_row_sums[survivors, None]).max())
+        return float(
+            np.logaddexp.reduce(logs + self.code.scheme.log_row_sums[survivors, None]).max()
+        )
 
 
 class _Moves:
@@ -263,7 +271,7 @@ class _Moves:
 
     def __init__(self, code: Code, s: int, rng: np.random.Generator) -> None:
         self.s, self.rng = s, rng
-        self.rings = code.rings()
+        self.rings = code.scheme.rings()
         self.ring = np.zeros(code.n, dtype=np.int64)
         self.place = np.zeros(code.n, dtype=np.int64)
         for r, ring in enumerate(self.rings):
@@ -306,7 +314,7 @@ def _starts(
     n = code.n
     for lost in contiguous(n, s, _PLACES, rng):
         yield "contiguous", _taken(np.arange(n), lost)
-    rings = code.rings()[:_RINGS]
+    rings = code.scheme.rings()[:_RINGS]
     shares = []
     for ring in rings:
         m = ring.size

@@ -149,14 +149,14 @@ def compare(
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
         s = (
-            code.known_stragglers()
+            code.scheme.known_stragglers()
             if stragglers is None
             else check_integer("stragglers", stragglers)
         )
         if not 0 <= s < code.n:
             raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
         needed = code.recovery(sets, seed).messages
-        mean, size = float(code.loads.mean()), code.message_weight
+        mean, size = float(code.scheme.loads.mean()), code.scheme.message_weight
         for dtype in [check_dtype(each, halves=True, pairs=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
@@ -182,7 +182,7 @@ def _silent(code: Code, s: int, pattern: str, sets: int, seed: int) -> Iterator[
     if pattern == "random":
         yield from (rng.permutation(code.n)[:s] for _ in range(sets))
     elif pattern == "neighbouring":
-        circle = np.concatenate(code.rings())
+        circle = np.concatenate(code.scheme.rings())
         yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
     else:
         yield from contiguous(code.n, s, sets, rng)
@@ -355,9 +355,9 @@ def _figure(
     if held == "load":
         return code.load
     if held == "mean_load":
-        return float(code.loads.mean())
+        return float(code.scheme.loads.mean())
     if held == "message_size":
-        return code.message_weight
+        return code.scheme.message_weight
     if held == "messages":
         return code.recovery(sets, seed).messages
     rows = compare({"": entry}, stragglers=s, dtypes=[dtype], sets=sets, seed=seed)
@@ -474,7 +474,7 @@ def spare(
                     code = make(tolerated)
                     if silent >= code.n:
                         raise ValueError(f"{silent} of {code.n} workers cannot straggle")
-                    head = (way, number, code.n, code.load, code.known_stragglers(), silent)
+                    head = (way, number, code.n, code.load, code.scheme.known_stragglers(), silent)
                     rows.append(SpareRow(*head, *_errors(code, silent, method, dtype, sets, seed)))
                 except ValueError as error:
                     why = error

@@ -306,7 +306,7 @@ class CodedAllReduce:
         """What ranks scale their messages by, and what that leaves out."""
         try:
             vector = self._code.decoding_vector(ranks)
-            left = self._code.residual(ranks, vector) if self._code.approximate else 0.0
+            left = self._code.residual(ranks, vector) if self._code.scheme.approximate else 0.0
             return vector, left
         except NotDecodableError as error:
             if self._partial:

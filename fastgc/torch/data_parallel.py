@@ -180,7 +180,7 @@ class CodedDataParallel:
         rounded = message_dtype is not None and is_half(
             check_dtype(message_dtype, True, pairs=True)
         )
-        parts = _PARTS if rounded and code.pieces == 1 else 1
+        parts = _PARTS if rounded and code.scheme.pieces == 1 else 1
         self._layout = Layout(
             sum(p.numel() for p in self._parameters),
             len(self._parameters),
@@ -209,7 +209,7 @@ class CodedDataParallel:
         )
         self._cluster: Cluster = start(
             code,
-            [None] * code.shard_count,
+            [None] * code.scheme.shard_count,
             job,
             self._layout.message_size,
             dtype,
@@ -434,12 +434,12 @@ class CodedDataParallel:
 def _check_code(code: Code) -> None:
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if code.codes_data:
+    if code.scheme.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data, for gradients that are polynomials: take "
             f"BinaryCode({code.n}, stragglers=...)"
         )
-    load = int(code.loads.max())
+    load = int(code.scheme.loads.max())
     if load > 1 and np.iscomplexobj(code.coefficients(0)):
         warnings.warn(
             f"{type(code).__name__} has complex coefficients: a worker makes {load} backward "

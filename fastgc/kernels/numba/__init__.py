@@ -40,7 +40,7 @@ clustered ones too; `combine_rows` and `accumulate` take the coefficients of any
     rng = np.random.default_rng(0)
     targets = rng.standard_normal((80, 640))
     arrivals = np.array([rng.permutation(80)[:68] for _ in range(50)])
-    theta = train(code.tables, held, coefficients, targets, arrivals, 0.5 / 80)
+    theta = train(code.scheme.tables, held, coefficients, targets, arrivals, 0.5 / 80)
     np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-9)
 """
 

@@ -161,7 +161,7 @@ def decoding_vector(tables, method, survivors, out):
     Parameters
     ----------
     tables : CyclicTables
-        ``code.tables``.
+        ``code.scheme.tables``.
     method : int
         ``LOCATOR`` (0), ``LOOKUP`` (1) or ``SPREAD`` (2).
     survivors : (f,) int64 array
@@ -331,7 +331,7 @@ def rebuild_stream(tables, stream):
     Parameters
     ----------
     tables : CyclicTables
-        ``code.tables``.
+        ``code.scheme.tables``.
     stream : CyclicStream
         ``fastgc.kernels.cyclic_stream(tables)``.
     """

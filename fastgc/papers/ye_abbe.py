@@ -1,0 +1,202 @@
+"""Ye and Abbe 2018: time of a round against the load and the length of messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._extras import scipy
+from ..codes import YeAbbe
+from ..delays import ShiftedExponential
+from ..panels import Panel
+from ..simulation import simulate
+from .figure import ROUNDS, Part, Row, Track, compared, figure
+
+__all__ = ["link", "table"]
+
+N = 8
+
+# Seconds and rates, of computing one partial gradient and of sending one of full length.
+COMPUTE, COMPUTE_RATE = 1.6, 0.8
+SEND, SEND_RATE = 6.0, 0.1
+
+# Seconds of a full message on the one link of the master's, of which N take as long as one on a
+# worker's own link does on average. Chosen here: the paper has no such link.
+LINK = (SEND + 1 / SEND_RATE) / N
+
+# Mean times that the paper's text names: uncoded, the best of full messages, and the best of all.
+PRINTED = {(1, 1): 36.1138, (8, 1): 24.1063, (4, 3): 21.3697}
+
+ENOUGH = 100_000  # rounds of a point
+
+Array = NDArray[np.float64]
+Times = dict[tuple[int, int], float]  # by load d and pieces m
+
+
+@dataclass(frozen=True)
+class _ComputeThenSend:
+    """A worker's time: `load` times that of a partition, and an m-th of that of a message."""
+
+    load: int
+    m: int
+
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+        compute = COMPUTE + rng.exponential(1 / COMPUTE_RATE, (rounds, workers))
+        send = SEND + rng.exponential(1 / SEND_RATE, (rounds, workers))
+        return np.asarray(self.load * compute + send / self.m)
+
+    def sample(self, round: int, workers: int, seed: int) -> Array:
+        return self.draw(np.random.default_rng([seed, round]), 1, workers).ravel()
+
+    def tail_indices(self, workers: int) -> Array:
+        return np.full(workers, math.inf)
+
+    def least(self) -> float:
+        return self.load * COMPUTE + SEND / self.m
+
+    def survival(self, t: Array) -> Array:
+        """Probability of more than t seconds beyond the least."""
+        a, b = COMPUTE_RATE / self.load, SEND_RATE * self.m
+        if math.isclose(a, b):
+            return np.asarray(np.exp(-a * t) * (1 + a * t))
+        return np.asarray((b * np.exp(-a * t) - a * np.exp(-b * t)) / (b - a))
+
+
+SHAPES = [(d, m) for m in range(1, N + 1) for d in range(m, N + 1)]  # all codes of N workers
+
+
+def _code(d: int, m: int) -> YeAbbe:
+    return YeAbbe(N, stragglers=d - m, reduce=m)
+
+
+@figure("ye-abbe-table", "Ye and Abbe: time of a round against load and length of messages")
+def table(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
+    """Mean time of a round, where every worker has a link of its own.
+
+    Computing a partial gradient takes a worker a shifted exponential time, the same for all of the
+    round, and sending one of full length another: d of the one and an m-th of the other in all. A
+    round is over with the first n - s workers, s = d - m. Simulated, against the mean of that order
+    statistic.
+    """
+    closed, ours = {}, {}
+    for d, m in track(SHAPES):
+        delays = _ComputeThenSend(d, m)
+        closed[d, m] = _order_statistic_mean(delays)
+        ours[d, m] = simulate(_code(d, m), delays, rounds=min(rounds, ENOUGH), seed=seed).mean
+    note = "of the paper's model; the rest of its printed table was not at hand"
+    panel = f"n = {N}, a link for each worker"
+    yield from _parts("ye2018 table", panel, ours, closed, note, PRINTED)
+
+
+@figure("ye-abbe-link", "Ye and Abbe's code where the master has one link")
+def link(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
+    """The same where the master has one link, which messages pass one after another.
+
+    Computing takes the same times. A message takes an m-th of `LINK` seconds: a number that is not
+    the paper's, chosen so that N full messages take as long as one does there on average.
+    """
+    delays = ShiftedExponential(shift=COMPUTE, rate=COMPUTE_RATE, per="computation")
+    closed, ours = {}, {}
+    for d, m in track(SHAPES):
+        closed[d, m] = _queue_mean(d, m)
+        run = simulate(_code(d, m), delays, receive=LINK / m, rounds=min(rounds, ENOUGH), seed=seed)
+        ours[d, m] = run.mean
+    note = f"not in the paper: {LINK:g} s a message were chosen"
+    panel = f"n = {N}, one link, {LINK:g} s for a full message"
+    yield from _parts("ye2018 link", panel, ours, closed, note)
+
+
+def _parts(
+    source: str,
+    panel: str,
+    ours: Times,
+    closed: Times,
+    note: str,
+    printed: Mapping[tuple[int, int], float] = MappingProxyType({}),
+) -> Iterator[Part]:
+    """Times of all shapes, what the best saves, and its shape."""
+    for (d, m), exact in closed.items():
+        what = f"time of a round (s), d = {d}, m = {m}"
+        yield Row(source, what, ours[d, m], printed.get((d, m)), exact, note)
+    best, fastest = min(ours, key=ours.__getitem__), min(closed, key=closed.__getitem__)
+    whole = [(d, 1) for d in range(1, N + 1)]
+    for what, shapes in (("uncoded", whole[:1]), ("full messages (m = 1) of any load", whole)):
+        saved = 1 - ours[best] / min(ours[each] for each in shapes)
+        exact = 1 - closed[fastest] / min(closed[each] for each in shapes)
+        yield Row(source, f"less than {what}, at best", saved, closed=exact, note=note)
+    for letter, of_ours, of_exact in zip("dm", best, fastest, strict=True):
+        yield Row(source, f"{letter} of the least time", of_ours, closed=of_exact, note=note)
+    lines = []
+    for m in range(1, N + 1):
+        loads = range(m, N + 1)
+        formula, found = ([times[d, m] for d in loads] for times in (closed, ours))
+        lines += compared(f"m = {m}", loads, formula, found)
+    yield Panel(f"{panel} (lines: formula, points: simulated)", "load d", "time (s)", lines)
+
+
+def _mean_beyond(late: Callable[[Array], Array], start: float, bend: float, decay: float) -> float:
+    """Mean of a time of at least `start`, of which `late` is the survival function.
+
+    That is smooth but at the first N multiples of `bend` beyond the start. After them it falls by a
+    factor of e or more in every `decay` seconds.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    steps = np.repeat([bend, decay], [N, 40])
+    ends = start + np.cumsum(steps)
+    t = (ends - steps / 2)[:, None] + steps[:, None] / 2 * nodes
+    return start + float((late(t.ravel()).reshape(t.shape) * weights).sum(axis=1) @ steps / 2)
+
+
+def _order_statistic_mean(delays: _ComputeThenSend) -> float:
+    f = N - (delays.load - delays.m)
+    betainc = scipy("special").betainc
+
+    def late(t: Array) -> Array:
+        """That fewer than f of N are there."""
+        return np.asarray(betainc(N - f + 1, f, delays.survival(t - delays.least())))
+
+    slower = max(delays.load / COMPUTE_RATE, 1 / (SEND_RATE * delays.m))
+    return _mean_beyond(late, delays.least(), delays.load / COMPUTE_RATE, slower)
+
+
+def _queue_mean(d: int, m: int) -> float:
+    """Mean time until f messages are through a link that takes one at a time, each LINK / m.
+
+    By time t they are, if of the f first the i-th is there by t - (f - i + 1) LINK / m, for each i:
+    at least i of N independent times are at most the i-th of so many bounds. Counting those between
+    one bound and the next, that is a product of matrices of binomial probabilities.
+    """
+    f, each = N - (d - m), LINK / m
+
+    def late(t: Array) -> Array:
+        bounds = t - each * np.arange(f, 0, -1)[:, None]
+        there = -np.expm1(-COMPUTE_RATE / d * np.maximum(bounds - d * COMPUTE, 0.0))
+        return 1 - _probability_of_order(there)
+
+    return _mean_beyond(late, d * COMPUTE + each, each, d / COMPUTE_RATE)
+
+
+def _probability_of_order(there: Array) -> Array:
+    """That for each i at least i of N are there, each with probability ``there[i - 1]`` by then.
+
+    A column for each of many cases.
+    """
+    counted = np.zeros((N + 1, there.shape[1]))  # of how many are there: probability
+    counted[0] = 1.0
+    before = np.zeros(there.shape[1])
+    for i, now in enumerate(there, 1):
+        with np.errstate(invalid="ignore"):
+            come = np.where(before < 1, (now - before) / (1 - before), 0.0)
+        after = np.zeros_like(counted)
+        for c in range(N + 1):
+            for more in range(N - c + 1):
+                ways = math.comb(N - c, more)
+                after[c + more] += counted[c] * ways * come**more * (1 - come) ** (N - c - more)
+        after[:i] = 0.0
+        counted, before = after, now
+    return np.asarray(counted.sum(axis=0))
