@@ -411,7 +411,7 @@ def _to_halves(x, first, second, out):
             if size < 113 << 23:
                 found = sum_bits[j] - (126 << 23)
             elif size > 0x7F800000:
-                found = 0x7E00
+                found = 0x7C00 | (size >> 13 & 0x3FF)
             elif size >= 143 << 23:
                 found = 0x7C00
             to[j] = found | (bits[j] >> 16 & 0x8000)

@@ -109,8 +109,10 @@ def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
     x : (p,) float32 or float64 array
         Contiguous, as `out`.
     factor : float
-        A power of two.
+        A power of two, 2^-254 to 2^254.
     out : (p,) float16 array
     """
+    # float32 is faster, but cannot hold larger factors
+    dtype = None if 2.0**-100 <= factor <= 2.0**100 else np.float64
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        np.multiply(x, factor, out=out, dtype=np.float64, casting="same_kind")
+        np.multiply(x, factor, out=out, dtype=dtype, casting="same_kind")
