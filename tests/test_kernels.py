@@ -990,7 +990,7 @@ def test_backends_take_what_the_oracle_takes(name):
 def test_kernels_are_those_of_the_backend_in_use():
     names = [name for name in kernels._KERNELS if hasattr(kernels.choice.active, name)]
     for name in names:
-        assert kernels.choice.own(getattr(kernels.numpy, name)) is getattr(
+        assert kernels.dispatch.own(getattr(kernels.numpy, name)) is getattr(
             kernels.choice.active, name
         )
         assert inspect.signature(kernels._KERNELS[name]) == inspect.signature(

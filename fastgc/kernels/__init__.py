@@ -22,7 +22,7 @@ from .._listing import listing
 from . import choice, threads
 from . import numpy as plain
 from .arrivals import Arrivals, Enough
-from .choice import backend, backends, kernel, use_backend
+from .choice import backend, backends, use_backend
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -35,13 +35,13 @@ from .cyclic import (
     Where,
     cyclic_stream,
 )
+from .dispatch import kernel
 from .fourier import Fourier, bind_fourier, fourier_rebuild
 from .near_exact import locator_pairs, near_exact, near_exact_pairs
 from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
 from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
 from .numpy.delays import DelayPlan
 from .numpy.edges import EdgesPlan
-from .rings import Rings
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
 from .shifts import Shifts, shortest
 from .whitened import whitened
@@ -80,7 +80,6 @@ __all__ = [
     "EdgesPlan",
     "Enough",
     "Fourier",
-    "Rings",
     "Rows",
     "Shifts",
     "Status",

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .choice import own
 from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
+from .dispatch import own
 
 __all__ = ["Fourier", "bind_fourier", "fourier_rebuild", "transform_length"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .choice import kernel
 from .cyclic import circle
+from .dispatch import kernel
 from .elimination import Elimination
 from .numpy.pairs import divide
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .choice import own
 from .cyclic import circle
+from .dispatch import own
 
 __all__ = ["whitened"]
 
