@@ -37,14 +37,19 @@ from .cyclic import (
 )
 from .dispatch import kernel
 from .fourier import Fourier, bind_fourier, fourier_rebuild
-from .near_exact import locator_pairs, near_exact, near_exact_pairs
+from .near_exact import (
+    Circulant,
+    locator_pairs,
+    minimum_norm,
+    near_exact,
+    near_exact_pairs,
+    weighted_minimum_norm,
+)
 from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
 from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
 from .numpy.delays import DelayPlan
 from .numpy.edges import EdgesPlan
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
-from .shifts import Shifts, shortest
-from .whitened import whitened
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
     from .numpy import *  # noqa: F403
@@ -70,6 +75,7 @@ __all__ = [
     "AddRow",
     "Arrivals",
     "CellsPlan",
+    "Circulant",
     "Combinations",
     "Completion",
     "CompletionPlan",
@@ -81,7 +87,6 @@ __all__ = [
     "Enough",
     "Fourier",
     "Rows",
-    "Shifts",
     "Status",
     "StreamCalls",
     "TilingPlan",
@@ -95,12 +100,12 @@ __all__ = [
     "locator_pairs",
     "near_exact",
     "near_exact_pairs",
-    "shortest",
+    "minimum_norm",
     "stacked",
     "threads",
     "tiling_plan",
     "use_backend",
-    "whitened",
+    "weighted_minimum_norm",
     *_KERNELS,
 ]
 __dir__ = listing([*__all__, *choice.NAMES])
