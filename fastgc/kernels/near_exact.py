@@ -175,9 +175,9 @@ def _back(triangle: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 class CauchyElimination:
     """The same polynomial by elimination in a Cauchy matrix, for as many steps as pay.
 
-    In the basis of the c Dirichlet kernels at c points ``psi_k`` equispaced on the circle (a unitary
-    transform of the coefficients), and after a diagonal phase, the equations of the s given roots
-    are
+    In the basis of the c Dirichlet kernels at c points ``psi_k`` equispaced on the circle (a
+    unitary transform of the coefficients), and after a diagonal phase, the equations of the s given
+    roots are
 
         C z = b,   C[i, k] = g_i h_k / sin(phi_i - psi_k),   C real, b complex,
 
@@ -186,10 +186,10 @@ class CauchyElimination:
         g_i *= sin(phi_i - phi_p) / sin(phi_i - psi_q)
         h_k *= sin(psi_k - psi_q) / sin(psi_k - phi_p)
 
-    (Gohberg, Kailath and Olshevsky 1995), so that a step takes O(s + c), only multiplies, and keeps the
-    high relative accuracy of every entry, however small (Demmel 1999). With rook pivots, r steps
-    give the r degrees of freedom that matter: about s^2 / n and a few tens for neighbours on the
-    circle, all where stragglers are spread. Steps end where what is left of the right-hand side
+    (Gohberg, Kailath and Olshevsky 1995), so that a step takes O(s + c), only multiplies, and keeps
+    the high relative accuracy of every entry, however small (Demmel 1999). With rook pivots, r
+    steps give the r degrees of freedom that matter: about s^2 / n and a few tens for neighbours on
+    the circle, all where stragglers are spread. Steps end where what is left of the right-hand side
     meets the rounding that the solution's size brings; of solutions to these equations the shortest
     is taken.
 
