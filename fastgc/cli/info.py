@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from .. import __version__, kernels
-from ..kernels import crossover
+from ..kernels import fourier
 from .common import MORE, FiguresCommand, Json, app, check_figures, clear_errors, write_figures
 
 
@@ -33,7 +33,10 @@ def _show(json_file: Path | None) -> None:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
-        "transforms": {"kind": crossover.kind(), "factors": dict(crossover.table())},
+        "transforms": {
+            "kind": fourier.crossover_kind(),
+            "factors": dict(fourier.crossover_table()),
+        },
     }
     if write_figures(facts, [], json_file, None):
         return

@@ -34,6 +34,7 @@ from . import fork_server
 from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory
+from .rings import Rings
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
 __all__ = ["LocalCluster"]
@@ -175,7 +176,7 @@ class _Processes:
             os.set_blocking(end, False)
         self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
-        self._rings = kernels.Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
+        self._rings = Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
 
         prepared = spawn.get_preparation_data("fastgc-worker")
@@ -479,7 +480,7 @@ class _Layout(NamedTuple):
 
     def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
         # News of all the rounds that a worker is handed, and that it left each.
-        shapes = kernels.Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
+        shapes = Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
         return [(*shapes[name], np.dtype(np.int64)) for name in names]
 
 
@@ -594,7 +595,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         worker = Worker(number, task, data.load(), slots)
         for questions in files[8:]:  # one, or none
             _answer_questions(worker, task, questions, answers[number], line)
-        rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
+        rings = Rings(newest, orders, wanted, news, bell, inbox=inbox)
         read = rings.given(number)  # orders: none for this birth before it has joined
         line.tell(Kind.JOINED, _NONE)
         # Where many processes take turns each finds its caches taken: here every function costs.
