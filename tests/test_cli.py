@@ -19,7 +19,7 @@ from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
 from fastgc.engines import RoundOptions
-from fastgc.kernels import crossover
+from fastgc.kernels import fourier
 
 pytestmark = pytest.mark.any_backend
 
@@ -56,9 +56,9 @@ def test_info_under_each_backend(name, monkeypatch):
 
 def test_info_says_where_transforms_take_over(monkeypatch):
     told = json.loads(run("info", "--json").stdout)["transforms"]
-    assert told["kind"] == crossover.kind()
-    assert {int(m): count for m, count in told["factors"].items()} == crossover.table()
-    monkeypatch.setattr(crossover, "table", lambda: {64: 9, 128: 17})
+    assert told["kind"] == fourier.crossover_kind()
+    assert {int(m): count for m, count in told["factors"].items()} == fourier.crossover_table()
+    monkeypatch.setattr(fourier, "crossover_table", lambda: {64: 9, 128: 17})
     assert "9 at n=64" in run("info").stdout
 
 

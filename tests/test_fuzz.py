@@ -1113,6 +1113,16 @@ REASONS = {
     "SumRound.left_out": "takes nothing",
     "SumRound.reset": "takes nothing",
     "SumRound.trust": "takes nothing",
+    **{
+        f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
+        for kind, events in {
+            "Gathering": "begin elapse follow hear intake lapse questions report wants",
+            "GroupedRound": "begin",
+            "SumRound": "begin elapse hear questions require straggles",
+            "AskingRound": "begin elapse hear questions receive straggles",
+        }.items()
+        for event in events.split()
+    },
     "AskingRound": "as Round, and tests/test_suspects.py",
     "AskingRound.answer": "tests/test_suspects.py",
     "AskingRound.reset": "takes nothing",

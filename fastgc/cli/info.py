@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from .. import __version__, kernels
-from ..kernels import crossover
+from ..kernels import fourier
 from .common import MORE, command
 from .output import JsonOutput
 
@@ -29,7 +29,10 @@ def info(output: JsonOutput) -> None:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
-        "transforms": {"kind": crossover.kind(), "factors": dict(crossover.table())},
+        "transforms": {
+            "kind": fourier.crossover_kind(),
+            "factors": dict(fourier.crossover_table()),
+        },
     }
     if output.write(facts):
         return

@@ -17,7 +17,6 @@ from .decoding import *  # noqa: F403
 from .delays import *  # noqa: F403
 from .lagrange import *  # noqa: F403
 from .pool import *  # noqa: F403
-from .rings import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
