@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..numpy.completion import Completion, CompletionPlan
 
 __all__ = ["completion"]
 
 
-def _as_struct(plan: CompletionPlan) -> Any:
+def _as_struct(plan):
     """A struct of which the arrays are kept alive by `plan`."""
     arrays = {
         name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
@@ -32,16 +28,7 @@ def _as_struct(plan: CompletionPlan) -> Any:
     return ffi.new("fgc_completion_plan *", struct)
 
 
-def completion(
-    plan: CompletionPlan,
-    delay: NDArray[np.float64],
-    work: NDArray[np.float64],
-    late: NDArray[np.float64],
-    receive: float,
-    overhead: float,
-    interrupted: bool,
-    out: Completion,
-) -> None:
+def completion(plan, delay, work, late, receive, overhead, interrupted, out):
     """See `fastgc.kernels.completion`."""
     status = lib.fgc_completion(
         _as_struct(plan),

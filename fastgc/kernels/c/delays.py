@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
 from .._cffi import ffi, lib
-from ..numpy.delays import DelayPlan
 
 __all__ = ["draw"]
 
 _ARRAYS = ("shift", "scale", "power", "load", "work")
 
 
-def _as_struct(delays: DelayPlan) -> Any:
+def _as_struct(delays):
     """A struct of which the arrays are kept alive by `delays`."""
     given = delays.given
     struct = {
@@ -30,9 +24,7 @@ def _as_struct(delays: DelayPlan) -> Any:
     return ffi.new("fgc_delays *", struct)
 
 
-def draw(
-    delays: DelayPlan, first: int, wait: NDArray[np.float64], whole: NDArray[np.float64]
-) -> None:
+def draw(delays, first, wait, whole):
     """See `fastgc.kernels.draw`."""
     lib.fgc_draw(
         _as_struct(delays),
