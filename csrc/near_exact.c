@@ -295,7 +295,7 @@ fgc_status FGC_AT_LEVEL(fgc_ridge)(const double *circle, int64_t circle_len, con
     double *const memory = malloc(((size_t)(strips * height * STRIP + 2 * c) + 8) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    const equations a = {(void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), s, c, height};
+    const equations a = {aligned(memory), s, c, height};
     double *const x = a.strips + strips * height * STRIP;
     const double mu = unit * sqrt(2 * (double)n); /* 2 u sqrt(n), and less the basis' sqrt(2) */
     fill(&a, circle, n, turns, mu);

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from .._cffi import ffi, lib
+from .structs import struct_of
 
 __all__ = ["draw"]
 
-_ARRAYS = ("shift", "scale", "power", "load", "work")
-
-
-def _as_struct(delays):
-    """A struct of which the arrays are kept alive by `delays`."""
-    given = delays.given
-    struct = {
-        "workers": given.shape[1],
-        "repeats": delays.repeats,
-        "key": int(delays.key),
-        "given": ffi.from_buffer("double[]", given) if len(given) else ffi.NULL,
-        "onset": delays.onset,
-        "powers": bool(delays.power.any()),
-        **{name: ffi.from_buffer("double[]", getattr(delays, name)) for name in _ARRAYS},
-    }
-    return ffi.new("fgc_delays *", struct)
-
 
 def draw(delays, first, wait, whole):
-    """See `fastgc.kernels.draw`."""
+    fields = delays._asdict() | {
+        "key": int(delays.key),
+        "workers": wait.shape[1],
+        "given": delays.given if len(delays.given) else ffi.NULL,
+        "powers": bool(delays.power.any()),
+    }
     lib.fgc_draw(
-        _as_struct(delays),
+        struct_of("fgc_delays", **fields),
         first,
         len(wait),
         ffi.from_buffer("double[]", wait),
