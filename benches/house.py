@@ -186,7 +186,7 @@ class House:
     def files_of_kernel(self, name: str) -> list[str]:
         """The files that name it."""
         bare = name.removeprefix("bind_")
-        declared = rf"(fgc_|FGC_KERNEL\(\w+, ){bare}(_(float|double|half|bfloat))?"
+        declared = rf"(fgc_|FGC_KERNEL\(\w+, ){bare}(_(float|double|half|bfloat|##real))?"
         in_c = re.compile(rf"\b({declared}|FGC_SUM\({bare}|{bare}_part)\b")
         in_python = re.compile(rf"\b{name}\b")
         places = [*(self.root / "csrc").rglob("*"), self.root / "tests" / "kernel_table.py"]

@@ -454,6 +454,26 @@ static FGC_INLINE uint16_t half_of(float x)
     return (uint16_t)(found | (bits >> 16 & 0x8000));
 }
 
+/* A double as a float, cut off, and odd if that loses anything: so it is rounded to a half as the double
+ * is (Boldo and Melquiond 2008: rounding to odd, with two digits to spare). */
+static FGC_INLINE float odd_of(double x)
+{
+    float value = (float)x;
+    const double back = value;
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits -= fabs(back) > fabs(x);
+    bits |= (back < x) | (back > x);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void FGC_AT_LEVEL(fgc_to_halves_double)(const double *x, int64_t len, double factor, uint16_t *out)
+{
+    for (int64_t i = 0; i < len; i++)
+        out[i] = half_of(odd_of(x[i] * factor));
+}
+
 /* The factor may be beyond a float, so two floats stand for it. Their first product is rounded, or
  * Inf, only where the result is 0, or Inf, as a half. */
 void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, double factor, uint16_t *out)

@@ -61,6 +61,11 @@ class _Arrays(NamedTuple):
         """Of a worker's ring of news."""
         return int(self.news.shape[1] - _LINE) // _NEWS
 
+    def record(self, worker: int, number: int) -> Array:
+        """Where a worker's news of this number stand."""
+        found: Array = self.news[worker, _LINE:].reshape(-1, _NEWS)[number % self.capacity]
+        return found
+
 
 class _Calls(NamedTuple):
     """The methods of `Rings`."""
@@ -177,7 +182,6 @@ def _by_files(
 ) -> _Calls:
     """What csrc/ring.c does, with files to wait at; calls of the system keep writes in order."""
     _, orders, wanted, news, taken, _ = arrays
-    capacity = arrays.capacity
 
     def hand(
         workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
@@ -185,9 +189,9 @@ def _by_files(
         assert rouse is not None
         for worker, begin, seconds in zip(workers, first, delay, strict=True):
             given = int(orders[worker, 0]) + 1
-            order = orders[worker, _LINE + _ORDER * (given % 2) :]
-            order[: _ORDER - 1] = round, buffer, begin
-            order[_ORDER - 1 : _ORDER].view(np.float64)[0] = seconds
+            order = orders[worker, _LINE:].reshape(-1, _ORDER)[given % 2]
+            order[:-1] = round, buffer, begin
+            order[-1:].view(np.float64)[0] = seconds
             orders[worker, 0] = given
             rouse(worker)
 
@@ -208,23 +212,21 @@ def _by_files(
                 return -1  # nobody is left who could give any
 
     def tell(worker: int, round: int, index: int, energy: float) -> None:
-        ring = news[worker]
-        told = int(ring[0])
-        at = _LINE + _NEWS * (told % capacity)
-        ring[at : at + _NEWS - 1] = time.perf_counter_ns(), round, index
-        ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0] = energy
-        ring[0] = told + 1
+        told = int(news[worker, 0])
+        record = arrays.record(worker, told)
+        record[:-1] = time.perf_counter_ns(), round, index
+        record[-1:].view(np.float64)[0] = energy
+        news[worker, 0] = told + 1
         with contextlib.suppress(BlockingIOError):  # it is full: the master will wake
             os.write(bell, b"\0")
 
     def take() -> list[News]:
         found: list[News] = []
         for worker in np.flatnonzero(news[:, 0] != taken).tolist():
-            ring = news[worker]
-            for told in range(int(taken[worker]), int(ring[0])):
-                at = _LINE + _NEWS * (told % capacity)
-                when, round, index = ring[at : at + _NEWS - 1].tolist()
-                energy = float(ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0])
+            for told in range(int(taken[worker]), int(news[worker, 0])):
+                record = arrays.record(worker, told)
+                when, round, index = record[:-1].tolist()
+                energy = float(record[-1:].view(np.float64)[0])
                 found.append((when, worker, round, index, energy))
                 taken[worker] += 1
         return sorted(found, key=lambda each: each[0])

@@ -2,19 +2,20 @@
 
 Decoding is an all-reduce: each rank scales its own gradient by its coefficient, and all sum up.
 When ranks die, the others scale the same gradients by the coefficients of those who are left, and
-sum up again.
+sum up again. A view is a set of ranks that agreed to reduce together (`membership`).
 
-Why the copies of the module stay the same, to the last bit. Say that step t's all-reduce breaks.
+The invariant: copies of the module are the same to the last bit on all ranks that have done the
+same number of steps. Why it holds, also if step t's all-reduce breaks:
 
 - A rank returns from step t only with a result, and the results of one all-reduce are the same bits
   for all who have one: each number is summed up on one rank, and copied.
-- Nobody has a result of step t + 1 while one of the same view has none of step t, for a sum needs
-  all of them. So members of a view are one step apart at most.
-- A rank keeps its result of step t until it has that of step t + 1. The first thing that a new view
-  does is to compare steps: if any member has step t behind it, those that have not take its result.
-- If none has, they all-reduce anew, for another result of the same gradient, to rounding. Whoever
-  got the former one is not in this view. It can never again reduce with those that are, but after
-  `CodedAllReduce.join`, by which it gets all that they have.
+- Nobody has a result of step t + 1 while a member of the same view has none of step t, for a sum
+  needs all members. So members of a view are one step apart at most.
+- A rank keeps its result of step t until it has that of step t + 1. A new view first compares
+  steps: if any member has done step t, those that have not take its result.
+- If none has, they all-reduce again. The result is that of the same gradient, but may differ by
+  rounding from one that somebody got before. Whoever got that one is not in this view, and can
+  reduce with its members only after `CodedAllReduce.join`, by which it gets all that they have.
 """
 
 from __future__ import annotations

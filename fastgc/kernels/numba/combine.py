@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
@@ -11,10 +10,9 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
 
 from .. import numpy as plain
-from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, Rows, extent_of, kind_of
+from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, kind_of
 from .njit import njit, njit_sums
 
 __all__ = [
@@ -230,14 +228,7 @@ def _combine(mode, addresses, like, count, coef, out, in_len, extent, add, check
     return finite
 
 
-def combine(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
+def combine(mode, rows, coef, out, accumulate=False, check=False):
     if rows.kind == INTEGER:
         return plain.combine(mode, rows, coef, out, accumulate, check)
     return _combine(
@@ -389,7 +380,7 @@ def sum_squares(x):
     return total
 
 
-def square_sum(x: NDArray[Any]) -> float:
+def square_sum(x):
     if kind_of(x.dtype) == INTEGER:
         return plain.square_sum(x)
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))
@@ -417,7 +408,7 @@ def _to_halves(x, first, second, out):
             to[j] = found | (bits[j] >> 16 & 0x8000)
 
 
-def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+def to_halves(x, factor, out):
     if x.dtype != np.float32:
         return plain.to_halves(x, factor, out)
     exponent = math.frexp(factor)[1] - 1
