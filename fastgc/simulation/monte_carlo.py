@@ -197,10 +197,6 @@ def simulate(
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
-    Returns
-    -------
-    Simulation
-
     Raises
     ------
     ValueError
@@ -322,10 +318,6 @@ def follow(
         where processors are shared, of its only one.
     rounds : int
         How many.
-
-    Returns
-    -------
-    Followed
 
     Raises
     ------
