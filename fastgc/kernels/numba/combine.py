@@ -14,6 +14,7 @@ from numba.extending import intrinsic, overload
 from .. import numpy as plain
 from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, kind_of
 from .njit import njit, njit_sums
+from .vector import bits_as
 
 __all__ = [
     "accumulate",
@@ -68,14 +69,7 @@ def _empty_sums_impl(size, like):
     return lambda size, like: np.empty(size, dtype)
 
 
-@intrinsic
-def _float_of(typingctx, bits):
-    """The float32 with these bits."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(types.float32))
-
-    return types.float32(types.uint32), codegen
+_float_of = bits_as(types.uint32, types.float32)
 
 
 @intrinsic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
 from .njit import njit_exact
+from .vector import bits_as
 
 __all__ = ["draw"]
 
@@ -16,20 +16,8 @@ _ONE, _ROOT, _WHOLE = np.array([1.0, 0.5**0.5, 2.0**52]).view(np.uint64)
 _LN2_HIGH, _LN2_LOW = 0.6931471805592082, 7.371002565167799e-13
 
 
-@intrinsic
-def _from_bits(typingctx, bits):
-    def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
-
-    return types.float64(types.uint64), codegen
-
-
-@intrinsic
-def _bits_of(typingctx, number):
-    def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.uint64))
-
-    return types.uint64(types.float64), codegen
+_from_bits = bits_as(types.uint64, types.float64)
+_bits_of = bits_as(types.float64, types.uint64)
 
 
 @njit_exact

@@ -9,6 +9,7 @@ from numba.extending import intrinsic, overload
 from .njit import njit
 
 __all__ = [
+    "bits_as",
     "bits_of",
     "double_of",
     "inverses",
@@ -39,24 +40,21 @@ def _over(a, d):
     return lambda a, d: a / d
 
 
-@intrinsic
-def bits_of(typingctx, x):
-    """The bits of a float64."""
+def bits_as(given, taken):
+    """A function of compiled code: the number of one type that has the bits of another's."""
 
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(types.int64))
+    @intrinsic
+    def take(typingctx, number):
+        def codegen(context, builder, signature, args):
+            return builder.bitcast(args[0], context.get_value_type(taken))
 
-    return types.int64(types.float64), codegen
+        return taken(given), codegen
+
+    return take
 
 
-@intrinsic
-def double_of(typingctx, bits):
-    """The float64 with these bits."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(types.float64))
-
-    return types.float64(types.int64), codegen
+bits_of = bits_as(types.float64, types.int64)
+double_of = bits_as(types.int64, types.float64)
 
 
 @njit
