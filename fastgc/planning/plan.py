@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
-from functools import partial as bind
+from functools import cached_property, partial
+from timeit import repeat
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -301,8 +301,13 @@ def plan(
     overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
-    memory = k if memory is None else _checked_memory(memory, n, k)
-    codes = _checked(codes, n, k)
+    memory = k if memory is None else check_integer("memory", memory)
+    if memory * n < k:
+        raise ValueError(
+            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
+            f"{-(-k // n)} for some of them"
+        )
+    codes = _distinct(codes, n, k)
     check_cost(n, cost)
     if processors is not None:
         check_processors(n, processors)
@@ -328,29 +333,18 @@ def plan(
     with one_thread_of_blas(), _Beside() as beside, shown as advance:
         for each in codes:
             name = each if isinstance(each, str) else repr(each)
-            search = _Search(trials.ways(each), bind(trials.judge, name), beside, advance)
+            search = _Search(trials.ways(each), partial(trials.judge, name), beside, advance)
             search.run(n)
             choices += search.found
             if not search.found:
                 refused[name] = search.refusal
     if not choices:
         raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
-    within = [choice for choice in choices if choice.near]
-    beyond = [choice for choice in choices if not choice.near]
+    within, beyond = ([each for each in choices if each.near is near] for near in (True, False))
     return Plan(_ranked(within) + _ranked(beyond), refused)
 
 
-def _checked_memory(memory: int, n: int, k: int) -> int:
-    least = -(-k // n)
-    if check_integer("memory", memory) < least:
-        raise ValueError(
-            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
-            f"{least} for some of them"
-        )
-    return memory
-
-
-def _checked(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
+def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
     """Each code once."""
     if isinstance(codes, str):
         raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
@@ -393,9 +387,12 @@ class _Trials:
         return code
 
     def ways(self, name: str | Code) -> list[Callable[[int], Code]]:
-        """What makes the code that tolerates so many stragglers, with and without speeds."""
-        texts = [name] if isinstance(name, Code) else _by_speed(name, self.speeds)
-        return [bind(self.make, text) for text in texts]
+        """What makes the code that tolerates so many stragglers: with speeds too, if it can."""
+        texts = [name]
+        if self.speeds is not None and isinstance(name, str):
+            listed = f"{name}:speeds={'/'.join(map(repr, self.speeds))}"
+            texts += [listed + more for more in _BY_SPEED.get(name, [])]
+        return [partial(self.make, text) for text in texts]
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
         """Time its decoding; what is returned simulates it."""
@@ -417,14 +414,6 @@ def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("ignore", InstabilityWarning)
         return catalogue.make(name, n, k, stragglers, seed)
-
-
-def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
-    """A code, and where it knows what to do with speeds the same with them, in all ways."""
-    if speeds is None or name not in _BY_SPEED:
-        return [name]
-    listed = f"{name}:speeds={'/'.join(map(repr, speeds))}"
-    return [name, *(listed + more for more in _BY_SPEED[name])]
 
 
 def reasons(refused: Mapping[str, str]) -> list[str]:
@@ -509,10 +498,8 @@ class _Search:
         for _ in range(_GRID - len(stragglers)):
             self._advance()
         self._beside.help()
-        found = [[choice.result() for choice in some if choice] for some in tried]
-        return [
-            min((choice.time for choice in some if choice.near), default=math.inf) for some in found
-        ]
+        found = ([choice.result() for choice in some if choice] for some in tried)
+        return [min((each.time for each in some if each.near), default=math.inf) for some in found]
 
     def _try(self, make: Callable[[int], Code], stragglers: int) -> Future[Choice] | None:
         try:
@@ -549,7 +536,8 @@ class _Meter:
         rows = np.ones((count, timed))
         out, vector = np.empty(timed), np.ones(count)
         prepared = kernels.Rows.of(rows, timed, rows.dtype)
-        seconds = _median_seconds(lambda: kernels.combine(kernels.REAL, prepared, vector, out))
+        task = partial(kernels.combine, kernels.REAL, prepared, vector, out)
+        seconds = float(np.median(repeat(task, number=1, repeat=5)))
         self._per_row = seconds / count * (p / timed)
 
     def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
@@ -569,15 +557,6 @@ class _Meter:
         except OverflowError:
             return math.inf  # it has no decoding vector in float64
         return float(np.median(seconds))
-
-
-def _median_seconds(task: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        task()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
 
 
 def _stability(code: Code, sets: Sequence[NDArray[np.int64]]) -> tuple[float, float]:
