@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from threading import Lock
 from timeit import repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -323,25 +323,34 @@ def plan(
         "processors": processors,
     }
     trials = _Trials(n, k, delays, p, bandwidth, memory, allowed, overhead, listed, how, _Meter(p))
-    choices: list[Choice] = []
-    refused: dict[str, str] = {}
+    choices, refused = _searched(codes, trials, progress)
+    if not choices:
+        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
+    within, beyond = ([each for each in choices if each.near is near] for near in (True, False))
+    return Plan(_ranked(within) + _ranked(beyond), refused)
+
+
+def _searched(
+    codes: Sequence[str | Code], trials: _Trials, progress: bool
+) -> tuple[list[Choice], dict[str, str]]:
+    """All choices of these codes, and why codes have none."""
+    choices, refused = list[Choice](), dict[str, str]()
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     if progress:
         from ..progress import task_bar
 
         shown = task_bar("planning", 2 * _GRID * len(codes))
-    with one_thread_of_blas(), _Beside() as beside, shown as advance:
+    with one_thread_of_blas(), ExitStack() as stack, shown as advance:
+        pool = ThreadPoolExecutor(1)
+        stack.callback(pool.shutdown, cancel_futures=True)
         for each in codes:
             name = each if isinstance(each, str) else repr(each)
-            search = _Search(trials.ways(each), partial(trials.judge, name), beside, advance)
-            search.run(n)
+            search = _Search(trials.ways(each), partial(trials.judge, name), pool, advance)
+            search.run(trials.n)
             choices += search.found
             if not search.found:
                 refused[name] = search.refusal
-    if not choices:
-        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
-    within, beyond = ([each for each in choices if each.near is near] for near in (True, False))
-    return Plan(_ranked(within) + _ranked(beyond), refused)
+    return choices, refused
 
 
 def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
@@ -424,40 +433,18 @@ def reasons(refused: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {why}" for why, names in codes.items()]
 
 
-class _Beside:
-    """Simulates codes on another thread, while the next one is made and its decoding timed."""
+class _Once:
+    """A choice, simulated by the thread that first asks for it; another one waits."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
-        self._waiting: deque[tuple[Future[Choice], Callable[[], Choice]]] = deque()
+    def __init__(self, simulate: Callable[[], Choice]) -> None:
+        self._simulate, self._lock = simulate, Lock()
+        self._choice: Choice | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._waiting.clear()
-        self._pool.shutdown()
-
-    def add(self, task: Callable[[], Choice]) -> Future[Choice]:
-        found: Future[Choice] = Future()
-        self._waiting.append((found, task))
-        self._pool.submit(self._take, self._waiting.popleft)
-        return found
-
-    def help(self) -> None:
-        """Simulate here as well, until none is left to begin."""
-        while self._waiting:
-            self._take(self._waiting.pop)
-
-    def _take(self, which: Callable[[], tuple[Future[Choice], Callable[[], Choice]]]) -> None:
-        try:
-            found, task = which()
-        except IndexError:  # the other thread took it
-            return
-        try:
-            found.set_result(task())
-        except BaseException as error:
-            found.set_exception(error)
+    def __call__(self) -> Choice:
+        with self._lock:
+            if self._choice is None:
+                self._choice = self._simulate()
+            return self._choice
 
 
 class _Search:
@@ -467,17 +454,17 @@ class _Search:
         self,
         ways: list[Callable[[int], Code]],
         judge: Callable[[Code], Callable[[], Choice]],
-        beside: _Beside,
+        pool: ThreadPoolExecutor,
         advance: Callable[[], None],
     ) -> None:
         self._ways, self._judge = ways, judge
-        self._beside, self._advance = beside, advance
-        self._tried: list[tuple[Code, Future[Choice]]] = []
+        self._pool, self._advance = pool, advance
+        self._tried: list[tuple[Code, _Once]] = []
         self.refusal = ""
 
     @property
     def found(self) -> list[Choice]:
-        return [choice.result() for _, choice in self._tried]
+        return [choice() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
         grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
@@ -497,11 +484,13 @@ class _Search:
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        self._beside.help()
-        found = ([choice.result() for choice in some if choice] for some in tried)
+        # From the end: the other thread simulates from the beginning, and has since they were made.
+        for _, choice in reversed(self._tried):
+            choice()
+        found = ([choice() for choice in some if choice] for some in tried)
         return [min((each.time for each in some if each.near), default=math.inf) for some in found]
 
-    def _try(self, make: Callable[[int], Code], stragglers: int) -> Future[Choice] | None:
+    def _try(self, make: Callable[[int], Code], stragglers: int) -> _Once | None:
         try:
             code = make(stragglers)
         except ValueError as error:
@@ -510,7 +499,8 @@ class _Search:
         for other, choice in self._tried:  # another s may make the same code
             if _same(code, other):
                 return choice
-        choice = self._beside.add(self._judge(code))
+        choice = _Once(self._judge(code))
+        self._pool.submit(choice)
         self._tried.append((code, choice))
         return choice
 

@@ -194,11 +194,7 @@ def sweep(
     >>> len(cells), min(cells, key=lambda cell: cell.seconds).code
     (6, 'binary')
     """
-    names = catalogue.split(codes) if isinstance(codes, str) else list(codes)
-    if not names:
-        raise ValueError("name at least one code")
-    for name in names:
-        catalogue.check_name(name)
+    names = _names(codes)
     sizes = _integers("n", n, 1)
     tolerate = _integers("stragglers", stragglers, 0)
     k = None if k is None else at_least("k", k, 1)
@@ -300,6 +296,15 @@ def _error(code: Code, survivors: Any) -> float:
         return code.trust(survivors).relative_error
     except OverflowError:  # no decoding vector in float64
         return math.inf
+
+
+def _names(codes: str | Sequence[str]) -> list[str]:
+    names = catalogue.split(codes) if isinstance(codes, str) else list(codes)
+    if not names:
+        raise ValueError("name at least one code")
+    for name in names:
+        catalogue.check_name(name)
+    return names
 
 
 def _integers(name: str, values: Integers, least: int) -> list[int]:

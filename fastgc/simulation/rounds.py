@@ -206,21 +206,10 @@ class MessageByMessage(OneByOne):
             queue = arrival[received]
             time = float(np.max(queue + how.receive * np.arange(queue.size, 0, -1)))
         if not how.interrupted:
-            self._go_on(arrival, time + how.overhead, late)
+            finish_messages(arrival, sender, time + how.overhead, late)
         decoded = order[: int(np.flatnonzero(order == last)[0]) + 1] if last >= 0 else None
         senders = np.unique(sender[came]).size
         return time, received, arrivals, decoded, senders, int(done.sum())
-
-    def _go_on(self, arrival: Array, end: float, late: Array) -> None:
-        """Let workers finish the message that they are at when a round ends."""
-        first = self._code.scheme.first_messages
-        for worker in range(self._code.n):
-            if late[worker] > end:
-                late[worker] -= end
-            else:
-                mine = arrival[first[worker] : first[worker + 1]]
-                rest = mine[mine > end]
-                late[worker] = rest[0] - end if rest.size else 0.0
 
 
 class WithRule(MessageByMessage):
@@ -315,7 +304,7 @@ class OnRequest(Simulator):
             times, asked, done = self._some(begin, whole, arrival, how.receive)
             parts.append((times, asked, asked, done))
             if not how.interrupted:
-                self._go_on(arrival[0], float(times[0]) + how.overhead, late)
+                finish_messages(arrival[0], self._sender, float(times[0]) + how.overhead, late)
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _some(
@@ -332,13 +321,6 @@ class OnRequest(Simulator):
         times = ready[:, 0] + self._request + receive * asked
         return times, asked, done.sum(axis=1).astype(np.int64)
 
-    def _go_on(self, arrival: Array, end: float, late: Array) -> None:
-        """Let workers finish the message that they are at when a round ends."""
-        after = np.where(arrival > end, arrival, np.inf)
-        due = np.minimum.reduceat(after, self._first[:-1])
-        rest = np.where(np.isfinite(due), due - end, 0.0)
-        late[:] = np.where(late > end, late - end, rest)
-
 
 def computed(
     ready: Array | float, begin: Array, work: Array, loads: NDArray[np.int64], sent: Array
@@ -352,6 +334,14 @@ def computed(
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
     done: Array = np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
     return done
+
+
+def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late: Array) -> None:
+    """Let workers finish the message that they are at when a round ends: `late` for the next."""
+    due = np.full(late.size, np.inf)  # the first message of each that comes after the end
+    np.minimum.at(due, sender, np.where(arrival > end, arrival, np.inf))
+    rest = np.subtract(due, end, out=np.zeros(late.size), where=np.isfinite(due))
+    late[:] = np.where(late > end, late - end, rest)
 
 
 def through(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
