@@ -36,7 +36,7 @@ from ..stability import amplification
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
 
-# Those that give the exact gradient of any model. Others must be asked for: "ignore" and
+# Codes that give the exact gradient of any model. Others must be named: "ignore" and
 # "uc-mmc-pg" leave partial gradients out, Lagrange codes need gradients quadratic in the data.
 CODES = (
     "rs",
@@ -50,18 +50,18 @@ CODES = (
     "uc-mmc",
 )
 
-# Beside these, where the time that messages take is known: codes whose messages are shorter.
+# With a bandwidth, also codes whose messages are shorter.
 SHORTER = ("ye-abbe", "ye-abbe-clustered")
 
-# Codes that take speeds, and what else they are to be told then.
+# Codes that take speeds, with the further options that are tried then.
 _BY_SPEED = {
     "binary": [f",assignment={each}" for each in ASSIGNMENTS if each != "uniform"],
     "rs-clustered": [""],
 }
 
-_GRID = 32  # loads of a code that are simulated at first; then those around the best
+_GRID = 32  # loads of a code that are simulated first, and then again around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
-_TOLD_APART = 1 << 16  # coefficients, at most, of codes that are told apart by them
+_TOLD_APART = 1 << 16  # coefficients, at most, that are compared to tell codes apart
 _TIMED = 0.05  # seconds of decoding, after which no further set is timed
 _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
@@ -370,7 +370,7 @@ def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
 
 @dataclass(frozen=True)
 class _Trials:
-    """What codes are tried under: arguments of `plan`, those of `simulate` apart."""
+    """Arguments of `plan`; `how` holds those that go to `simulate`."""
 
     n: int
     k: int
@@ -404,7 +404,7 @@ class _Trials:
         return [partial(self.make, text) for text in texts]
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
-        """Time its decoding; what is returned simulates it."""
+        """Time the decoding of a code; return what simulates its rounds."""
         sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
 
@@ -419,14 +419,14 @@ class _Trials:
 
 
 def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
-    """The code by this name, without warnings: what is said of it tells whether it is stable."""
+    """The code by this name, without warnings: the plan itself says whether it is stable."""
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("ignore", InstabilityWarning)
         return catalogue.make(name, n, k, stragglers, seed)
 
 
 def reasons(refused: Mapping[str, str]) -> list[str]:
-    """Why codes do not fit, each reason once, with those that it is of."""
+    """Why codes do not fit: each reason once, after the codes it applies to."""
     codes: dict[str, list[str]] = {}
     for name, why in refused.items():
         codes.setdefault(why, []).append(name)
@@ -448,7 +448,7 @@ class _Once:
 
 
 class _Search:
-    """All that is tried of one code."""
+    """Tries loads of one code, first over all, then around the best."""
 
     def __init__(
         self,
@@ -477,14 +477,14 @@ class _Search:
         self._times(near)
 
     def _times(self, stragglers: list[int]) -> list[float]:
-        """Of the best code for each of these, and of as many as take a half of the progress."""
+        """Least time for each number of stragglers; takes half of a code's progress."""
         tried = []
         for s in stragglers:
             tried.append([self._try(make, s) for make in self._ways])
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        # From the end: the other thread simulates from the beginning, and has since they were made.
+        # Backwards: the other thread has worked from the front since the first was made.
         for _, choice in reversed(self._tried):
             choice()
         found = ([choice() for choice in some if choice] for some in tried)
@@ -506,12 +506,12 @@ class _Search:
 
 
 def _same(code: Code, other: Code) -> bool:
-    """Whether the workers of both send the same."""
+    """Whether the workers of both codes send the same."""
     if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
         return False
     if repr(code) == repr(other):
         return True
-    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # which is told much sooner
+    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # faster than fingerprints
         return False
     small = code.n * code.load <= _TOLD_APART
     return small and code.scheme.fingerprint() == other.scheme.fingerprint()
@@ -522,7 +522,7 @@ class _Meter:
 
     def __init__(self, p: int) -> None:
         count = 16
-        timed = min(p, _TIMED_BYTES // (8 * count))  # of longer ones the time grows alike
+        timed = min(p, _TIMED_BYTES // (8 * count))  # beyond that, time is proportional
         rows = np.ones((count, timed))
         out, vector = np.empty(timed), np.ones(count)
         prepared = kernels.Rows.of(rows, timed, rows.dtype)
@@ -535,7 +535,7 @@ class _Meter:
         decoder = code.decoder()
         seconds: list[float] = []
         try:
-            decoder(sets[0])  # what is made once is made now
+            decoder(sets[0])  # makes what is made once
             for survivors in sets:
                 if sum(seconds) > _TIMED:
                     break
