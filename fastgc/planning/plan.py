@@ -344,12 +344,11 @@ def _searched(
         pool = ThreadPoolExecutor(1)
         stack.callback(pool.shutdown, cancel_futures=True)
         for each in codes:
-            name = each if isinstance(each, str) else repr(each)
-            search = _Search(trials.ways(each), partial(trials.judge, name), pool, advance)
+            search = _Search(each, trials, pool, advance)
             search.run(trials.n)
             choices += search.found
             if not search.found:
-                refused[name] = search.refusal
+                refused[search.name] = search.refusal
     return choices, refused
 
 
@@ -395,13 +394,13 @@ class _Trials:
         require_mean(code, self.delays, self.how["interrupted"])
         return code
 
-    def ways(self, name: str | Code) -> list[Callable[[int], Code]]:
-        """What makes the code that tolerates so many stragglers: with speeds too, if it can."""
-        texts = [name]
+    def ways(self, name: str | Code) -> list[str | Code]:
+        """The code without speeds, and if it takes them in all ways with them."""
+        ways = [name]
         if self.speeds is not None and isinstance(name, str):
             listed = f"{name}:speeds={'/'.join(map(repr, self.speeds))}"
-            texts += [listed + more for more in _BY_SPEED.get(name, [])]
-        return [partial(self.make, text) for text in texts]
+            ways += [listed + more for more in _BY_SPEED.get(name, [])]
+        return ways
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
         """Time the decoding of a code; return what simulates its rounds."""
@@ -452,12 +451,13 @@ class _Search:
 
     def __init__(
         self,
-        ways: list[Callable[[int], Code]],
-        judge: Callable[[Code], Callable[[], Choice]],
+        code: str | Code,
+        trials: _Trials,
         pool: ThreadPoolExecutor,
         advance: Callable[[], None],
     ) -> None:
-        self._ways, self._judge = ways, judge
+        self.name = code if isinstance(code, str) else repr(code)
+        self._ways, self._trials = trials.ways(code), trials
         self._pool, self._advance = pool, advance
         self._tried: list[tuple[Code, _Once]] = []
         self.refusal = ""
@@ -480,7 +480,7 @@ class _Search:
         """Least time for each number of stragglers; takes half of a code's progress."""
         tried = []
         for s in stragglers:
-            tried.append([self._try(make, s) for make in self._ways])
+            tried.append([self._try(code, s) for code in self._ways])
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
@@ -490,16 +490,16 @@ class _Search:
         found = ([choice() for choice in some if choice] for some in tried)
         return [min((each.time for each in some if each.near), default=math.inf) for some in found]
 
-    def _try(self, make: Callable[[int], Code], stragglers: int) -> _Once | None:
+    def _try(self, way: str | Code, stragglers: int) -> _Once | None:
         try:
-            code = make(stragglers)
+            code = self._trials.make(way, stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return None
         for other, choice in self._tried:  # another s may make the same code
             if _same(code, other):
                 return choice
-        choice = _Once(self._judge(code))
+        choice = _Once(self._trials.judge(self.name, code))
         self._pool.submit(choice)
         self._tried.append((code, choice))
         return choice
