@@ -212,13 +212,10 @@ class History:
                 " to ".join(self._measured(each.test_error) for each in (tested[0], tested[-1])),
             ),
         ]
-        approximate = sum(r.residual > APPROXIMATE for r in self.rounds)
-        for what, count in (
-            ("approximate gradients", approximate),
-            ("deaths", self.rounds[-1].deaths),
-        ):
-            if count:
-                told.append((what, str(count)))
+        if approximate := sum(r.residual > APPROXIMATE for r in self.rounds):
+            told.append(("approximate gradients", str(approximate)))
+        if self.rounds[-1].deaths:
+            told.append(("deaths", str(self.rounds[-1].deaths)))
         return told
 
     def _measured(self, error: float) -> str:
@@ -344,19 +341,12 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
     """
     with open(os.fspath(path), encoding="utf-8") as file:
         try:
-            histories = [
-                History(
-                    **(
-                        each
-                        | {
-                            "rounds": [record_of(row) for row in each["rounds"]],
-                            "message_counts": tuple(each.get("message_counts", ())),
-                            "load": _load_of(each),
-                        }
-                    )
-                )
-                for each in json.load(file)
-            ]
+            histories = []
+            for each in json.load(file):
+                rounds = [record_of(row) for row in each["rounds"]]
+                counts, load = tuple(each.get("message_counts", ())), _load_of(each)
+                read = {"rounds": rounds, "message_counts": counts, "load": load}
+                histories.append(History(**(each | read)))
             for history in histories:
                 counts = history.message_counts
                 if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):

@@ -1,12 +1,13 @@
 """Which code, which load: all of them ranked, the best threshold, loads for workers that differ."""
 
 from .._listing import listing
-from .assign import Assigned, assign
 from .live import Recording, measured_rounds, record
 from .loads import (
     Allocation,
+    Assigned,
     CoverageBounds,
     LeastTime,
+    assign,
     balanced_loads,
     coverage_bounds,
     equal_time_loads,

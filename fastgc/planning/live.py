@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,7 @@ from ..codes import Code, Uncoded
 from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
 from ..delays.interface import Per, check_per, described, per_of
+from ..engines.interface import RoundReport
 from ..engines.local import LocalCluster
 from ..models import Model, prepared
 
@@ -194,7 +196,6 @@ def record(
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
-    theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
     more = 1 + -(-n // 4)  # partitions, about what a code would have a worker compute
     shards = partition(*prepared(model, data.X_train, data.y_train), n)
 
@@ -203,9 +204,9 @@ def record(
         repeated = [shards[j % n] for j in range(workers * load)]
         code = Uncoded(workers, workers * load)
         late = delays if workers == n else None
-        with _cluster(code, repeated, model, theta.dtype, late, seed) as cluster:
+        with _cluster(code, repeated, data, model, late, seed) as step:
             for row in times:
-                report = cluster.step(theta, out)
+                report = step()
                 row[report.received] = report.arrivals
                 if workers == n:
                     progress()
@@ -243,24 +244,28 @@ def measured_rounds(
     (rounds,) float64 array
     """
     seconds = np.empty(rounds)
-    theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
     shards = code.encode_data(*prepared(model, data.X_train, data.y_train))
-    with _cluster(code, shards, model, theta.dtype, delays, seed) as cluster:
+    with _cluster(code, shards, data, model, delays, seed) as step:
         for at in range(rounds):
-            report = cluster.step(theta, out)
+            report = step()
             seconds[at] = report.wait_seconds + report.decode_seconds
             progress()
     return seconds
 
 
+@contextmanager
 def _cluster(
     code: Code,
     shards: Sequence[Any],
+    data: Dataset,
     model: Model,
-    dtype: np.dtype[Any],
     delays: DelayModel | None,
     seed: int,
-) -> LocalCluster:
-    return LocalCluster(
-        code, shards, model.partial_gradient, model.size, dtype=dtype, delays=delays, seed=seed
-    )
+) -> Iterator[Callable[[], RoundReport]]:
+    """Processes of this machine, and what runs a round of the code on them, at zero."""
+    theta, out = np.zeros((2, model.size), dtype=data.X_train.dtype)
+    gradient, dtype = model.partial_gradient, theta.dtype
+    with LocalCluster(
+        code, shards, gradient, model.size, dtype=dtype, delays=delays, seed=seed
+    ) as cluster:
+        yield lambda: cluster.step(theta, out)

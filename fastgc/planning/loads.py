@@ -1,4 +1,4 @@
-"""How many partitions each worker should compute where workers differ."""
+"""How many partitions each worker should compute, and which, where workers differ."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_integer, check_reals
+from .._arrays import at_least, check_cost, check_integer, check_reals
 from .._extras import scipy
-from ..delays import Delays, Heterogeneous, ShiftedExponential
+from ..codes import BinaryCode
+from ..codes.binary import ASSIGNMENTS
+from ..delays import DelayModel, Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
-from ..simulation.closed_forms import received_mean
+from ..simulation import Simulation, received_mean, simulate
 from ..simulation.completion_time import in_range
 
 __all__ = [
     "Allocation",
+    "Assigned",
     "CoverageBounds",
     "LeastTime",
+    "assign",
     "balanced_loads",
     "coverage_bounds",
     "equal_time_loads",
@@ -84,6 +88,7 @@ def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
     """Loads in proportion to the workers' rates, without redundancy: "load balancing".
 
     Li et al., section IV-C, r_i = mu_i / sum(mu) m; the master waits for all.
+    Raises as `equal_time_loads`.
 
     Parameters
     ----------
@@ -96,11 +101,6 @@ def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
     -------
     (n,) int64 array
         Whole numbers of sum k, by largest remainders.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range, or of a wrong type.
     """
     mu = _positive("rates", rates)
     k = at_least("k", k, 1)
@@ -217,7 +217,8 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     """Loads that bring `needed` partial gradients the soonest on average, of n workers.
 
     P2 of Li et al., eq. (19), for the workers there are, where `optimal_loads` solves its limit of
-    many workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21).
+    many workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21). Raises as
+    `optimal_loads`, and ValueError if the models are others, or `needed` is more than 5000.
 
     Parameters
     ----------
@@ -227,11 +228,6 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
         Of `ShiftedExponential` times per computation, one model for each worker.
     limit : int, optional
         Partitions that a worker may hold at most.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `optimal_loads`, and if the models are others, or `needed` is more than 5000.
 
     Notes
     -----
@@ -319,7 +315,7 @@ def generalised_bcc(
     """Loads for the generalised coupon collector, `CouponCollector` with ``loads=``.
 
     Li et al., section IV-C: those that bring k log k partial gradients the soonest, which is how
-    many it takes until random ones cover all k partitions, about.
+    many it takes until random ones cover all k partitions, about. Raises as `optimal_loads`.
 
     Parameters
     ----------
@@ -331,11 +327,6 @@ def generalised_bcc(
         Partial gradients to wait for; floor(k log k) by default, k at least.
     limit : int, optional
         Partitions that a worker has room for, k at most and by default.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `least_time_loads`.
     """
     k = at_least("k", k, 1)
     _check_countable(k)
@@ -357,13 +348,15 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     """Bounds on the mean time to have all partial gradients, for the best placement of the data.
 
     Upper: Li et al., Theorem 2, eq. (22), the mean time until floor(c k log k) partial gradients
-    have come, and 1 more, with c = 2 + log(a + H_n / mu) / log k, a = max a_i and mu = min mu_i.
+    have come, and 1 more, in the unit of the times, with c = 2 + log(a + H_n / mu) / log k,
+    a = max a_i and mu = min mu_i.
 
     Lower: no loads return k partial gradients sooner, by Chernoff's bound for each moment t,
     ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))`` for any s. The paper's
     eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound in the
     limit of many workers only (Remark 5): at n = k = 2 loads of 1 may take 2.5 s where it says 4.
-    `least_time_loads` has its minimum for the workers there are.
+    `least_time_loads` has its minimum for the workers there are. Raises as `optimal_loads`, and
+    ValueError if workers cannot hold as many as the upper bound takes.
 
     Parameters
     ----------
@@ -371,15 +364,6 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
         Partitions, m in the paper; 2 at least.
     delays
         As in `least_time_loads`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `least_time_loads`, or if workers cannot hold as many as the upper bound takes.
-
-    Notes
-    -----
-    The 1 in eq. (22) has the unit of the times.
     """
     k = at_least("k", k, 2)
     _check_countable(k)
@@ -424,21 +408,105 @@ def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64])
     return float(sum(1 - enough(t) for t in times.tolist())) * end / _STEPS
 
 
+class Assigned(NamedTuple):
+    """What `assign` found.
+
+    Attributes
+    ----------
+    code : BinaryCode
+        Of the assignment whose rounds are shortest.
+    simulations : dict of str to Simulation
+        Rounds of each assignment, the fastest first.
+    """
+
+    code: BinaryCode
+    simulations: dict[str, Simulation]
+
+
+def assign(
+    speeds: ArrayLike,
+    k: int | None = None,
+    *,
+    stragglers: int,
+    delays: DelayModel | None = None,
+    cost: ArrayLike | None = None,
+    rounds: int = 10_000,
+    seed: int = 0,
+    interrupted: bool = True,
+) -> Assigned:
+    """Choose the assignment of a `BinaryCode` for workers of these speeds.
+
+    All of them are simulated on the same delays: none is always best.
+
+    Parameters
+    ----------
+    speeds : (n,) array
+        Relative speeds of the workers, positive.
+    k : int, optional
+        Partitions, n by default. More of them make blocks fit the speeds better.
+    stragglers : int
+        Stragglers to tolerate, s.
+    delays : DelayModel, optional
+        How late workers are. Where slow workers are late in proportion, say so:
+        ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: not
+        at all.
+    cost : float or (n,) array, optional
+        Seconds to compute one partial gradient. Default: ``1 / speeds``.
+    rounds, seed, interrupted
+        As in `fastgc.simulation.simulate`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is impossible; says why.
+    TypeError
+        If an argument is of a wrong type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgc import delays, planning
+    >>> speeds = np.linspace(1, 4, 12)
+    >>> late = delays.Heterogeneous([delays.Exponential(1 / v, per="computation") for v in speeds])
+    >>> found = planning.assign(speeds, 120, stragglers=2, delays=late)
+    >>> found.code.assignment
+    'spread'
+    >>> paper, mine = found.simulations["classes"], found.simulations["spread"]
+    >>> bool(mine.mean < 0.9 * paper.mean)
+    True
+    """
+    given = check_reals("speeds", speeds)
+    if given.ndim != 1 or not given.size:
+        raise ValueError(f"speeds must be one number a worker, not of shape {given.shape}")
+    codes = {
+        name: BinaryCode(
+            given.size, k, stragglers=stragglers, speeds=given.tolist(), assignment=name
+        )
+        for name in ASSIGNMENTS
+    }
+    with np.errstate(over="ignore"):  # what is then Inf is refused
+        seconds = 1 / given if cost is None else check_cost(given.size, cost)
+    found = {
+        name: simulate(
+            code, delays, cost=seconds, rounds=rounds, seed=seed, interrupted=interrupted
+        )
+        for name, code in codes.items()
+    }
+    names = sorted(found, key=lambda name: found[name].mean)
+    return Assigned(codes[names[0]], {name: found[name] for name in names})
+
+
 def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shifts and rates of each worker."""
     check_delays(delays)
     models = delays.models if isinstance(delays, Heterogeneous) else ()
-    shifts, rates = [], []
-    for model in models:
-        if isinstance(model, ShiftedExponential) and model.per == "computation":
-            shifts.append(model.shift)
-            rates.append(model.rate)
-    if not models or len(shifts) < len(models):
+    fit = [m for m in models if isinstance(m, ShiftedExponential) and m.per == "computation"]
+    if not fit or len(fit) < len(models):
         raise ValueError(
             "loads are optimised for Heterogeneous delays of ShiftedExponential models per "
             f"computation, not {delays!r}"
         )
-    return np.array(shifts), np.array(rates)
+    return np.array([m.shift for m in fit]), np.array([m.rate for m in fit])
 
 
 def _root(c: NDArray[np.float64]) -> NDArray[np.float64]:

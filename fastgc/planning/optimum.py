@@ -184,10 +184,8 @@ def optimal_threshold(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, no threshold keeps to `max_load`, or no mean exists.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `round_time`; ValueError also if no threshold keeps to `max_load`, or no mean exists.
     """
     n, k = _check_sizes(n, k)
     check_delays(delays)
@@ -252,10 +250,8 @@ def limit_time(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or the time beyond that of floats.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `round_time`; ValueError also if the time is beyond the range of floats.
     """
     _check_limit(delays, work, decode, n)
     _check_fraction(alpha)
@@ -299,11 +295,9 @@ def optimal_fraction(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or every worker should compute everything, and has the room:
-        delays are then long beside the work (offline: t_0 >= c_g N xi).
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `round_time`; ValueError also if every worker should compute everything,
+        and has the room: delays are then long beside the work (offline: t_0 >= c_g N xi).
 
     Examples
     --------
@@ -379,11 +373,9 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or alpha too small: n workers compute all k partitions only
-        if each computes k / n of them.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `round_time`; ValueError also if alpha is too small: n workers compute all k
+        partitions only if each computes k / n of them.
 
     Notes
     -----

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
-from functools import partial as bind
-from typing import Any, NamedTuple, Self
+from functools import cached_property, partial
+from threading import Lock
+from timeit import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,7 @@ from ..stability import amplification
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
 
-# Those that give the exact gradient of any model. Others must be asked for: "ignore" and
+# Codes that give the exact gradient of any model. Others must be named: "ignore" and
 # "uc-mmc-pg" leave partial gradients out, Lagrange codes need gradients quadratic in the data.
 CODES = (
     "rs",
@@ -50,18 +50,18 @@ CODES = (
     "uc-mmc",
 )
 
-# Beside these, where the time that messages take is known: codes whose messages are shorter.
+# With a bandwidth, also codes whose messages are shorter.
 SHORTER = ("ye-abbe", "ye-abbe-clustered")
 
-# Codes that take speeds, and what else they are to be told then.
+# Codes that take speeds, with the further options that are tried then.
 _BY_SPEED = {
     "binary": [f",assignment={each}" for each in ASSIGNMENTS if each != "uniform"],
     "rs-clustered": [""],
 }
 
-_GRID = 32  # loads of a code that are simulated at first; then those around the best
+_GRID = 32  # loads of a code that are simulated first, and then again around the best
 _SETS = 9  # sets of survivors over which decoding is timed and its stability judged
-_TOLD_APART = 1 << 16  # coefficients, at most, of codes that are told apart by them
+_TOLD_APART = 1 << 16  # coefficients, at most, that are compared to tell codes apart
 _TIMED = 0.05  # seconds of decoding, after which no further set is timed
 _TIMED_BYTES = 1 << 26  # of messages that are combined to time it
 
@@ -301,8 +301,13 @@ def plan(
     overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
-    memory = k if memory is None else _checked_memory(memory, n, k)
-    codes = _checked(codes, n, k)
+    memory = k if memory is None else check_integer("memory", memory)
+    if memory * n < k:
+        raise ValueError(
+            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
+            f"{-(-k // n)} for some of them"
+        )
+    codes = _distinct(codes, n, k)
     check_cost(n, cost)
     if processors is not None:
         check_processors(n, processors)
@@ -318,39 +323,36 @@ def plan(
         "processors": processors,
     }
     trials = _Trials(n, k, delays, p, bandwidth, memory, allowed, overhead, listed, how, _Meter(p))
-    choices: list[Choice] = []
-    refused: dict[str, str] = {}
+    choices, refused = _searched(codes, trials, progress)
+    if not choices:
+        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
+    within, beyond = ([each for each in choices if each.near is near] for near in (True, False))
+    return Plan(_ranked(within) + _ranked(beyond), refused)
+
+
+def _searched(
+    codes: Sequence[str | Code], trials: _Trials, progress: bool
+) -> tuple[list[Choice], dict[str, str]]:
+    """All choices of these codes, and why codes have none."""
+    choices, refused = list[Choice](), dict[str, str]()
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     if progress:
         from ..progress import task_bar
 
         shown = task_bar("planning", 2 * _GRID * len(codes))
-    with one_thread_of_blas(), _Beside() as beside, shown as advance:
+    with one_thread_of_blas(), ExitStack() as stack, shown as advance:
+        pool = ThreadPoolExecutor(1)
+        stack.callback(pool.shutdown, cancel_futures=True)
         for each in codes:
-            name = each if isinstance(each, str) else repr(each)
-            search = _Search(trials.ways(each), bind(trials.judge, name), beside, advance)
-            search.run(n)
+            search = _Search(each, trials, pool, advance)
+            search.run(trials.n)
             choices += search.found
             if not search.found:
-                refused[name] = search.refusal
-    if not choices:
-        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
-    within = [choice for choice in choices if choice.near]
-    beyond = [choice for choice in choices if not choice.near]
-    return Plan(_ranked(within) + _ranked(beyond), refused)
+                refused[search.name] = search.refusal
+    return choices, refused
 
 
-def _checked_memory(memory: int, n: int, k: int) -> int:
-    least = -(-k // n)
-    if check_integer("memory", memory) < least:
-        raise ValueError(
-            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
-            f"{least} for some of them"
-        )
-    return memory
-
-
-def _checked(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
+def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
     """Each code once."""
     if isinstance(codes, str):
         raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
@@ -367,7 +369,7 @@ def _checked(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
 
 @dataclass(frozen=True)
 class _Trials:
-    """What codes are tried under: arguments of `plan`, those of `simulate` apart."""
+    """Arguments of `plan`; `how` holds those that go to `simulate`."""
 
     n: int
     k: int
@@ -392,13 +394,16 @@ class _Trials:
         require_mean(code, self.delays, self.how["interrupted"])
         return code
 
-    def ways(self, name: str | Code) -> list[Callable[[int], Code]]:
-        """What makes the code that tolerates so many stragglers, with and without speeds."""
-        texts = [name] if isinstance(name, Code) else _by_speed(name, self.speeds)
-        return [bind(self.make, text) for text in texts]
+    def ways(self, name: str | Code) -> list[str | Code]:
+        """The code without speeds, and if it takes them in all ways with them."""
+        ways = [name]
+        if self.speeds is not None and isinstance(name, str):
+            listed = f"{name}:speeds={'/'.join(map(repr, self.speeds))}"
+            ways += [listed + more for more in _BY_SPEED.get(name, [])]
+        return ways
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
-        """Time its decoding; what is returned simulates it."""
+        """Time the decoding of a code; return what simulates its rounds."""
         sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
 
@@ -413,82 +418,53 @@ class _Trials:
 
 
 def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
-    """The code by this name, without warnings: what is said of it tells whether it is stable."""
+    """The code by this name, without warnings: the plan itself says whether it is stable."""
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("ignore", InstabilityWarning)
         return catalogue.make(name, n, k, stragglers, seed)
 
 
-def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
-    """A code, and where it knows what to do with speeds the same with them, in all ways."""
-    if speeds is None or name not in _BY_SPEED:
-        return [name]
-    listed = f"{name}:speeds={'/'.join(map(repr, speeds))}"
-    return [name, *(listed + more for more in _BY_SPEED[name])]
-
-
 def reasons(refused: Mapping[str, str]) -> list[str]:
-    """Why codes do not fit, each reason once, with those that it is of."""
+    """Why codes do not fit: each reason once, after the codes it applies to."""
     codes: dict[str, list[str]] = {}
     for name, why in refused.items():
         codes.setdefault(why, []).append(name)
     return [f"{', '.join(names)}: {why}" for why, names in codes.items()]
 
 
-class _Beside:
-    """Simulates codes on another thread, while the next one is made and its decoding timed."""
+class _Once:
+    """A choice, simulated by the thread that first asks for it; another one waits."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
-        self._waiting: deque[tuple[Future[Choice], Callable[[], Choice]]] = deque()
+    def __init__(self, simulate: Callable[[], Choice]) -> None:
+        self._simulate, self._lock = simulate, Lock()
+        self._choice: Choice | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._waiting.clear()
-        self._pool.shutdown()
-
-    def add(self, task: Callable[[], Choice]) -> Future[Choice]:
-        found: Future[Choice] = Future()
-        self._waiting.append((found, task))
-        self._pool.submit(self._take, self._waiting.popleft)
-        return found
-
-    def help(self) -> None:
-        """Simulate here as well, until none is left to begin."""
-        while self._waiting:
-            self._take(self._waiting.pop)
-
-    def _take(self, which: Callable[[], tuple[Future[Choice], Callable[[], Choice]]]) -> None:
-        try:
-            found, task = which()
-        except IndexError:  # the other thread took it
-            return
-        try:
-            found.set_result(task())
-        except BaseException as error:
-            found.set_exception(error)
+    def __call__(self) -> Choice:
+        with self._lock:
+            if self._choice is None:
+                self._choice = self._simulate()
+            return self._choice
 
 
 class _Search:
-    """All that is tried of one code."""
+    """Tries loads of one code, first over all, then around the best."""
 
     def __init__(
         self,
-        ways: list[Callable[[int], Code]],
-        judge: Callable[[Code], Callable[[], Choice]],
-        beside: _Beside,
+        code: str | Code,
+        trials: _Trials,
+        pool: ThreadPoolExecutor,
         advance: Callable[[], None],
     ) -> None:
-        self._ways, self._judge = ways, judge
-        self._beside, self._advance = beside, advance
-        self._tried: list[tuple[Code, Future[Choice]]] = []
+        self.name = code if isinstance(code, str) else repr(code)
+        self._ways, self._trials = trials.ways(code), trials
+        self._pool, self._advance = pool, advance
+        self._tried: list[tuple[Code, _Once]] = []
         self.refusal = ""
 
     @property
     def found(self) -> list[Choice]:
-        return [choice.result() for _, choice in self._tried]
+        return [choice() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
         grid = np.unique(np.round(np.geomspace(1, n, _GRID)).astype(int) - 1).tolist()
@@ -501,40 +477,41 @@ class _Search:
         self._times(near)
 
     def _times(self, stragglers: list[int]) -> list[float]:
-        """Of the best code for each of these, and of as many as take a half of the progress."""
+        """Least time for each number of stragglers; takes half of a code's progress."""
         tried = []
         for s in stragglers:
-            tried.append([self._try(make, s) for make in self._ways])
+            tried.append([self._try(code, s) for code in self._ways])
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        self._beside.help()
-        found = [[choice.result() for choice in some if choice] for some in tried]
-        return [
-            min((choice.time for choice in some if choice.near), default=math.inf) for some in found
-        ]
+        # Backwards: the other thread has worked from the front since the first was made.
+        for _, choice in reversed(self._tried):
+            choice()
+        found = ([choice() for choice in some if choice] for some in tried)
+        return [min((each.time for each in some if each.near), default=math.inf) for some in found]
 
-    def _try(self, make: Callable[[int], Code], stragglers: int) -> Future[Choice] | None:
+    def _try(self, way: str | Code, stragglers: int) -> _Once | None:
         try:
-            code = make(stragglers)
+            code = self._trials.make(way, stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return None
         for other, choice in self._tried:  # another s may make the same code
             if _same(code, other):
                 return choice
-        choice = self._beside.add(self._judge(code))
+        choice = _Once(self._trials.judge(self.name, code))
+        self._pool.submit(choice)
         self._tried.append((code, choice))
         return choice
 
 
 def _same(code: Code, other: Code) -> bool:
-    """Whether the workers of both send the same."""
+    """Whether the workers of both codes send the same."""
     if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
         return False
     if repr(code) == repr(other):
         return True
-    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # which is told much sooner
+    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # faster than fingerprints
         return False
     small = code.n * code.load <= _TOLD_APART
     return small and code.scheme.fingerprint() == other.scheme.fingerprint()
@@ -545,11 +522,12 @@ class _Meter:
 
     def __init__(self, p: int) -> None:
         count = 16
-        timed = min(p, _TIMED_BYTES // (8 * count))  # of longer ones the time grows alike
+        timed = min(p, _TIMED_BYTES // (8 * count))  # beyond that, time is proportional
         rows = np.ones((count, timed))
         out, vector = np.empty(timed), np.ones(count)
         prepared = kernels.Rows.of(rows, timed, rows.dtype)
-        seconds = _median_seconds(lambda: kernels.combine(kernels.REAL, prepared, vector, out))
+        task = partial(kernels.combine, kernels.REAL, prepared, vector, out)
+        seconds = float(np.median(repeat(task, number=1, repeat=5)))
         self._per_row = seconds / count * (p / timed)
 
     def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
@@ -557,7 +535,7 @@ class _Meter:
         decoder = code.decoder()
         seconds: list[float] = []
         try:
-            decoder(sets[0])  # what is made once is made now
+            decoder(sets[0])  # makes what is made once
             for survivors in sets:
                 if sum(seconds) > _TIMED:
                     break
@@ -569,15 +547,6 @@ class _Meter:
         except OverflowError:
             return math.inf  # it has no decoding vector in float64
         return float(np.median(seconds))
-
-
-def _median_seconds(task: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        task()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
 
 
 def _stability(code: Code, sets: Sequence[NDArray[np.int64]]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import at_least, check_integer, check_real
+from .._arrays import at_least, check_real
 from .._shown import duration, plural, short
 from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Sweep", "sweep", "sweep_panels"]
 
-_TIMES = (
-    *("seconds", "seconds_low", "seconds_high"),
-    *("measured", "measured_low", "measured_high"),
-)
+_TIMES = [f"{name}{end}" for name in ("seconds", "measured") for end in ("", "_low", "_high")]
 _NORMAL = 1.959963984540054  # standard errors to each side that hold 95%
 
 Integers = int | Sequence[int]
@@ -197,11 +194,7 @@ def sweep(
     >>> len(cells), min(cells, key=lambda cell: cell.seconds).code
     (6, 'binary')
     """
-    names = catalogue.split(codes) if isinstance(codes, str) else list(codes)
-    if not names:
-        raise ValueError("name at least one code")
-    for name in names:
-        catalogue.check_name(name)
+    names = _names(codes)
     sizes = _integers("n", n, 1)
     tolerate = _integers("stragglers", stragglers, 0)
     k = None if k is None else at_least("k", k, 1)
@@ -275,10 +268,11 @@ def _measured(
     model: Model | None,
 ) -> dict[str, Any]:
     """What rounds of processes on this machine say of a cell."""
+    from ..data import load
     from ..models import SoftmaxRegression
     from .live import measured_rounds
 
-    dataset = _digits(seed) if data is None else data
+    dataset = load("digits", seed=seed) if data is None else data
     trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
     if code.scheme.codes_data and not getattr(trained, "quadratic", False):
         why = "not measured: it decodes only gradients that are quadratic in the data"
@@ -304,10 +298,13 @@ def _error(code: Code, survivors: Any) -> float:
         return math.inf
 
 
-def _digits(seed: int) -> Dataset:
-    from ..data import load
-
-    return load("digits", seed=seed)
+def _names(codes: str | Sequence[str]) -> list[str]:
+    names = catalogue.split(codes) if isinstance(codes, str) else list(codes)
+    if not names:
+        raise ValueError("name at least one code")
+    for name in names:
+        catalogue.check_name(name)
+    return names
 
 
 def _integers(name: str, values: Integers, least: int) -> list[int]:
@@ -315,10 +312,7 @@ def _integers(name: str, values: Integers, least: int) -> list[int]:
     listed = [values] if isinstance(values, int | np.integer) else list(values)
     if not listed:
         raise ValueError(f"{name} must be one integer or several, not none")
-    for each in listed:
-        if check_integer(name, each) < least:
-            raise ValueError(f"{name} must be at least {least}, not {each}")
-    return list(dict.fromkeys(int(each) for each in listed))
+    return list(dict.fromkeys(at_least(name, each, least) for each in listed))
 
 
 def _laws(delays: Any) -> list[tuple[str, DelayModel | None]]:
@@ -404,12 +398,6 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
         wide = [bool(span) and max(span) > 4 * min(span) for span in spans]
         panels += [
             Panel(title, x_label, f"time of a round ({unit})", times, log_y=wide[0]),
-            Panel(
-                told,
-                x_label,
-                what,
-                errors,
-                log_y=wide[1] and not left_out,
-            ),
+            Panel(told, x_label, what, errors, log_y=wide[1] and not left_out),
         ]
     return panels

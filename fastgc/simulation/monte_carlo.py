@@ -25,22 +25,22 @@ from ..delays.interface import check_model, tail_bounds, tails
 from .drawing import draw
 from .processors import SharedProcessors
 from .rounds import (
-    Awaiting,
+    ByRule,
     Conditions,
+    FirstWorkers,
     FollowedRound,
     Kernel,
     MessageByMessage,
-    OneByOne,
     OnRequest,
+    RoundByRound,
     Simulator,
-    WithRule,
 )
 
 __all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
 
 _DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
 
-# Rounds, at most, of which it is computed what their gradients leave out.
+# Rounds, at most, whose residuals are computed.
 _JUDGED = 1000
 _JUDGED_PRODUCTS = 1e9  # where that takes least squares, of n k^2 each
 
@@ -305,7 +305,7 @@ def follow(
         code, delays, cost, receive, overhead, rounds, seed, interrupted
     )
     found: list[FollowedRound] = []
-    run: OneByOne = MessageByMessage(code, found.append)
+    run: RoundByRound = MessageByMessage(code, found.append)
     if processors is not None:
         run = SharedProcessors(code, processors, found.append)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
@@ -323,7 +323,7 @@ def _checked(
     seed: int,
     interrupted: bool,
 ) -> tuple[int, int, NDArray[np.float64], Conditions, bool | None]:
-    """Rounds, seed, each worker's seconds of work, and conditions; whether a mean time exists."""
+    """Check: rounds, seed, seconds of work of each worker, conditions, whether a mean exists."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     check_model(delays)
@@ -349,7 +349,7 @@ def _simulator(
     request: float,
     judge: _Judge | None,
 ) -> Simulator:
-    """The way to simulate rounds of this code."""
+    """Choose how to simulate rounds of this code."""
     rule = kernel_rule(code)
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
@@ -357,13 +357,13 @@ def _simulator(
     if processors is not None:
         return SharedProcessors(code, processors, watch)
     if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
-        return Awaiting(code, watch)
+        return FirstWorkers(code, watch)
     if method == "round" or rule is None:
         return MessageByMessage(code, watch)
     if method == "auto" and code.scheme.on_request and isinstance(code.scheme.rule, Cells):
         return OnRequest(code, request)
     if method == "auto" and code.scheme.waits:
-        return WithRule(code, watch)
+        return ByRule(code, watch)
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 
 
@@ -373,11 +373,10 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     None: it is unknown, as the delays do not say how heavy their tails are, or the code does not
     say how many stragglers it tolerates.
 
-    A round is late beyond any bound when those s + 1 workers are that it cannot do without (s is
-    n - f where it waits for f); with power tails the probability of it falls with the sum of their
-    exponents, which must exceed 1.
-    Workers that are not interrupted must come back in the mean, each by itself, or one after the
-    other is lost for good: of them s + 1 must not have exponents of 1 or less.
+    A round is unboundedly late when some s + 1 workers are (s is n - f where a code waits for f).
+    With power tails, its exponent is the sum of theirs, which must exceed 1. Workers that are not
+    interrupted are lost for good unless their own mean exists: fewer than s + 1 of them may have
+    exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
     if code.scheme.awaited is None:
@@ -403,7 +402,7 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
 
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
-    """What the kernel needs to know of a code; None if it does not know the code's rule."""
+    """The code's rule as kernels take it; None if they do not know that rule."""
     rule, wait = code.scheme.rule, 0
     if isinstance(rule, Waiting):
         if min(code.scheme.message_counts) < 1:
@@ -447,7 +446,7 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
 
 
 class _Judge:
-    """What the first rounds leave out."""
+    """Collects the messages of the first rounds, and computes what their gradients leave out."""
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
@@ -465,7 +464,7 @@ class _Judge:
             self.take(seen.decoded)
 
     def residuals(self) -> NDArray[np.float64]:
-        """Of each round, one of each set that occurs."""
+        """Residual of each round; equal sets of messages are solved once."""
         masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_real, check_reals
 from ..codes import Code
-from .rounds import Conditions, OneByOne, Outcome, Watch
-from .rounds import through as link_times
+from .rounds import Conditions, Outcome, RoundByRound, Watch, link_times
 
 __all__ = ["SharedProcessors", "check_processors", "crowding"]
 
@@ -53,8 +52,8 @@ def crowding(n: int, processors: ArrayLike | None) -> NDArray[np.float64]:
 class _Machine:
     """Processors that share their time evenly among jobs, none of which uses more than one.
 
-    What each job has got since the beginning is the same for all that are there, `given`: a job
-    ends when that has grown by its work.
+    `given` is the computing time that a job present since the beginning would have got. It grows
+    alike for all jobs, and a job ends when it has grown by the job's work since the job began.
     """
 
     def __init__(self, power: float) -> None:
@@ -139,7 +138,7 @@ class _Crowd:
         return heappop(machine.jobs)[1]
 
 
-class SharedProcessors(OneByOne):
+class SharedProcessors(RoundByRound):
     """Rounds of a code whose workers share processors.
 
     A worker sleeps while it is late, and then computes message after message. One that finishes
@@ -156,11 +155,11 @@ class SharedProcessors(OneByOne):
         shares = code.scheme.message_shares
         self._ends = [shares[lo:hi].tolist() for lo, hi in pairwise(self._first)]
         self._loads = code.scheme.loads
-        # of the message that each worker is at from an earlier round: to sleep, and to compute
+        # Seconds that each worker still sleeps and computes for its message of an earlier round.
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
     def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
-        """A round; `late` is not used."""
+        """One round; `late` is not used: `_sleep` and `_left` say more."""
         it = _Crowd(self._machine.tolist(), self._power, self._ends, work.tolist(), self._left)
         ready, through, end = math.inf, 0.0, math.inf
         order, moments = list[int](), list[float]()  # of messages heard: numbers, and when

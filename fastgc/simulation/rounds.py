@@ -17,18 +17,18 @@ from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
 
 __all__ = [
-    "Awaiting",
+    "ByRule",
     "Conditions",
+    "FirstWorkers",
     "FollowedRound",
     "Kernel",
     "MessageByMessage",
     "OnRequest",
-    "OneByOne",
     "Outcome",
+    "RoundByRound",
     "Simulator",
     "Watch",
-    "WithRule",
-    "through",
+    "link_times",
 ]
 
 Array = NDArray[np.float64]
@@ -103,9 +103,9 @@ class Simulator(ABC):
 
 
 class Kernel(Simulator):
-    """Rounds by the kernels, a few at a time, so that what is drawn stays in the caches.
+    """Simulates by compiled kernels, few rounds at a time: their delays then fit the caches.
 
-    Of the first rounds, `judged` of them, `judge` is told which messages each is decoded from.
+    `judge` gets the messages that each of the first `judged` rounds is decoded from.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Kernel(Simulator):
         while lo < rounds:
             left = self._judged - first - lo  # to be judged
             step = max(1, _DRAWN_AT_ONCE // late.size)
-            if left > 0:  # who is not interrupted is late for the next round
+            if left > 0:  # workers that are not interrupted are late for the next round
                 step = min(step, left) if how.interrupted else 1
             hi = min(lo + step, rounds)
             wait, work = delays.part(lo, hi).draw(first + lo, hi - lo)
@@ -145,8 +145,8 @@ class Kernel(Simulator):
 Outcome = tuple[float, NDArray[np.int64], Array, NDArray[np.int64] | None, int, int]
 
 
-class OneByOne(Simulator):
-    """Rounds one after the other, each told to whoever watches."""
+class RoundByRound(Simulator):
+    """Simulates round after round, and hands each one to `watch`."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         self._code, self._watch, self._now = code, watch, 0.0
@@ -170,8 +170,8 @@ class OneByOne(Simulator):
         """One round."""
 
 
-class MessageByMessage(OneByOne):
-    """Rounds by the code's own `Round`, message by message: for any code, and as a proof."""
+class MessageByMessage(RoundByRound):
+    """Hands message after message to the code's own `Round`: for any code, and the oracle."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -182,7 +182,7 @@ class MessageByMessage(OneByOne):
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
     def _last(self, order: NDArray[np.int64]) -> int:
-        """The message that makes a round ready, of all in the order they come; -1: none does."""
+        """The message that makes a round ready, if they come in this order; -1 if none does."""
         self._round.reset()
         for number in order.tolist():
             if self._round.receive(*self._code.scheme.sender(number)[:1], self._message):
@@ -200,31 +200,20 @@ class MessageByMessage(OneByOne):
         np.maximum.at(sent, sender[came], self._shares[came])
         done = computed(ready, begin, work, self._loads, sent)
         received = order[: int(came.sum())]
-        arrivals = through(arrival[received], how.receive)
+        arrivals = link_times(arrival[received], how.receive)
         time = ready
         if how.receive > 0:  # one after another: the last is through when each of the queues is
             queue = arrival[received]
             time = float(np.max(queue + how.receive * np.arange(queue.size, 0, -1)))
         if not how.interrupted:
-            self._go_on(arrival, time + how.overhead, late)
+            finish_messages(arrival, sender, time + how.overhead, late)
         decoded = order[: int(np.flatnonzero(order == last)[0]) + 1] if last >= 0 else None
         senders = np.unique(sender[came]).size
         return time, received, arrivals, decoded, senders, int(done.sum())
 
-    def _go_on(self, arrival: Array, end: float, late: Array) -> None:
-        """Let workers finish the message that they are at when a round ends."""
-        first = self._code.scheme.first_messages
-        for worker in range(self._code.n):
-            if late[worker] > end:
-                late[worker] -= end
-            else:
-                mine = arrival[first[worker] : first[worker + 1]]
-                rest = mine[mine > end]
-                late[worker] = rest[0] - end if rest.size else 0.0
 
-
-class WithRule(MessageByMessage):
-    """The same for codes that have a rule, without rounds: in an eighth of the time."""
+class ByRule(MessageByMessage):
+    """Asks the code's rule instead of its `Round`, which takes an eighth of the time."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -240,8 +229,8 @@ class WithRule(MessageByMessage):
         return -1
 
 
-class Awaiting(MessageByMessage):
-    """The same for codes that wait for some workers: what came before is seldom looked at."""
+class FirstWorkers(MessageByMessage):
+    """For codes that wait for a number of workers: most prefixes are never looked at."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
@@ -268,7 +257,7 @@ class Awaiting(MessageByMessage):
             at, self._code.scheme.first_messages[:-1]
         )  # a worker's last message
         end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
-        # Sets that hold an exact one are exact: the first such prefix, if any is, by bisection.
+        # A set that contains an exact one is exact, so bisection finds the first exact prefix.
         low, high = -1, end
         if self._exact(order[:end]):
             high = end - 1
@@ -306,7 +295,7 @@ class OnRequest(Simulator):
         self, delays: kernels.DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         wait, work = delays.draw(first, rounds)
-        # Who is late depends on the round before, if workers finish what they are at.
+        # Workers that finish their message are late for the next round: one round at a time.
         step = max(1, _AT_ONCE // self._sender.size) if how.interrupted else 1
         parts = []
         for at in range(0, rounds, step):
@@ -315,7 +304,7 @@ class OnRequest(Simulator):
             times, asked, done = self._some(begin, whole, arrival, how.receive)
             parts.append((times, asked, asked, done))
             if not how.interrupted:
-                self._go_on(arrival[0], float(times[0]) + how.overhead, late)
+                finish_messages(arrival[0], self._sender, float(times[0]) + how.overhead, late)
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _some(
@@ -332,21 +321,14 @@ class OnRequest(Simulator):
         times = ready[:, 0] + self._request + receive * asked
         return times, asked, done.sum(axis=1).astype(np.int64)
 
-    def _go_on(self, arrival: Array, end: float, late: Array) -> None:
-        """Let workers finish the message that they are at when a round ends."""
-        after = np.where(arrival > end, arrival, np.inf)
-        due = np.minimum.reduceat(after, self._first[:-1])
-        rest = np.where(np.isfinite(due), due - end, 0.0)
-        late[:] = np.where(late > end, late - end, rest)
-
 
 def computed(
     ready: Array | float, begin: Array, work: Array, loads: NDArray[np.int64], sent: Array
 ) -> Array:
     """Partial gradients that workers have computed when a round is ready.
 
-    `sent` is the part of its work after which each worker sent its last message that came: beside a
-    long delay the time since it began may have lost the digits that tell.
+    `sent` is the part of its work that each worker had done when it sent the last message received.
+    It is a lower bound: next to a long delay, the difference of times may lose all its digits.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
@@ -354,10 +336,18 @@ def computed(
     return done
 
 
-def through(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
-    """When messages are through that arrive then, in order: the link takes one after another."""
+def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late: Array) -> None:
+    """Let workers finish the message that they are at when a round ends: `late` for the next."""
+    due = np.full(late.size, np.inf)  # the first message of each that comes after the end
+    np.minimum.at(due, sender, np.where(arrival > end, arrival, np.inf))
+    rest = np.subtract(due, end, out=np.zeros(late.size), where=np.isfinite(due))
+    late[:] = np.where(late > end, late - end, rest)
+
+
+def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
+    """When the link has received messages that arrive at these times, one after another."""
     if not receive > 0:
         return times
     at = np.arange(times.size)
-    through: NDArray[np.float64] = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
-    return through
+    received: NDArray[np.float64] = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
+    return received
