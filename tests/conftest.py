@@ -73,14 +73,14 @@ def pytest_cmdline_main(config):
     elif whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
         option.dist = "loadgroup"
-        option.loadscopereorder = False  # they are in order: in_order()
+        option.loadscopereorder = False  # they are in_order
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Files by pieces: most tests take less time than to wait for word of what comes next."""
-    if config.option.dist != "loadgroup":
-        return None
+    if config.option.dist != "loadgroup" or config.option.loadscopereorder:
+        return None  # some tests only
     from xdist.scheduler import LoadGroupScheduling
 
     class Pieces(LoadGroupScheduling):

@@ -19,6 +19,7 @@ from fastgc.engines import SimulatedCluster
 
 pytestmark = pytest.mark.any_backend
 
+SECONDS = float(os.environ.get("ADVERSARY_SECONDS", 60))
 PROGRAM = str(Path(__file__).with_name("adversary.py"))
 spec = importlib.util.spec_from_file_location("adversary", PROGRAM)
 adversary = importlib.util.module_from_spec(spec)
@@ -47,8 +48,7 @@ def machine(cluster):
 @pytest.mark.long
 @pytest.mark.xdist_group("chaos")
 def test_local_workers():
-    seconds = float(os.environ.get("ADVERSARY_SECONDS", 60))
-    assert "operations" in run("--seconds", seconds, "--examples", 4, "--seed", time.time_ns())
+    assert "operations" in run("--seconds", SECONDS, "--examples", 4, "--seed", time.time_ns())
 
 
 def test_simulated_workers():
@@ -113,7 +113,7 @@ def test_system_calls_fail_when_they_are_told_to(tmp_path):
 @pytest.mark.long
 def test_actors():
     pytest.importorskip("ray")
-    assert "operations" in run("--engine", "ray", "--seconds", 30, "--examples", 4)
+    assert "operations" in run("--engine", "ray", "--seconds", SECONDS / 2, "--examples", 4)
 
 
 @pytest.mark.long
@@ -122,5 +122,5 @@ def test_actors():
 )
 def test_ranks():
     ranks = [MPIEXEC, "-n", str(adversary.WORKERS + 1)]
-    done = run("--engine", "mpi", "--seconds", 20, "--examples", 8, before=ranks)
+    done = run("--engine", "mpi", "--seconds", SECONDS / 3, "--examples", 8, before=ranks)
     assert "operations" in done

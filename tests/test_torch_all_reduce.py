@@ -1,10 +1,11 @@
 """`CodedAllReduce`: steps of the whole batch, whoever is killed, and copies that never differ.
 
-Ranks are forks of a process that is started for each test, since torch's threads do not survive a
-fork. No test asserts a time but that a job ends.
+Ranks are forks of a process without threads of torch, which do not survive a fork. It is itself,
+for each test, a fork of one that imports torch. No test asserts a time but that a job ends.
 """
 
 import contextlib
+import functools
 import math
 import os
 import pickle
@@ -168,6 +169,50 @@ class Ranks:
         return {int(p.name): pickle.loads(p.read_bytes()) for p in self.folder.glob("[0-9]*")}
 
 
+JOBS = """
+import os, pickle, sys, traceback
+from pathlib import Path
+import torch, fastgc.torch
+for line in iter(sys.stdin.readline, ""):
+    folder = Path(line.rstrip("\\n"))
+    if job := os.fork():
+        print(job, flush=True)
+        print(os.waitpid(job, 0)[1], flush=True)
+        continue
+    try:
+        os.setsid()
+        with (folder / "log").open("w") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        pickle.loads((folder / "run").read_bytes())()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+"""
+
+
+@functools.cache
+def jobs():
+    """A process that forks one job after the other; for it alone torch has to be imported."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", JOBS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def end_of_jobs():
+    yield
+    if jobs.cache_info().currsize:
+        jobs().communicate(timeout=SECONDS)
+        jobs.cache_clear()
+
+
 def launch(folder, train, director=None):
     """Results of the ranks that end by themselves, while `director` makes trouble."""
 
@@ -178,21 +223,16 @@ def launch(folder, train, director=None):
         (Path(folder) / "results").write_bytes(pickle.dumps(ranks.results()))
 
     (folder / "run").write_bytes(cloudpickle.dumps(run))
-    source = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
-    log = folder / "log"
-    with log.open("w") as output:
-        job = subprocess.Popen(
-            [sys.executable, "-P", "-c", source, str(folder / "run")],
-            stdout=output,
-            stderr=output,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-        try:
-            assert job.wait(SECONDS) == 0, log.read_text()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)
+    print(folder, file=jobs().stdin, flush=True)
+    job = int(jobs().stdout.readline())
+    late = threading.Timer(SECONDS, os.killpg, (job, signal.SIGKILL))
+    late.start()
+    try:
+        assert int(jobs().stdout.readline()) == 0, (folder / "log").read_text()
+    finally:
+        late.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job, signal.SIGKILL)
     return pickle.loads((folder / "results").read_bytes())
 
 
