@@ -41,7 +41,7 @@ class Row(NamedTuple):
 def vectors(n: int, s: int, neighbours: bool) -> Row:
     """Weights of the survivors, by their rows of B elsewhere."""
     code = fastgc.ReedSolomon(n, stragglers=s)
-    order = code.rings()[0] if neighbours else np.random.default_rng(0).permutation(n)
+    order = code.scheme.rings()[0] if neighbours else np.random.default_rng(0).permutation(n)
     survivors = np.sort(order[s:])  # neighbours on the circle of roots, or any are silent
     rows, ones = code.matrix()[survivors].T, np.ones(code.k, complex)
     what = f"weights of {n - s} of {n} messages" + (", neighbours silent" if neighbours else "")

@@ -61,11 +61,11 @@ def sparse(code: fastgc.Code, solved: int) -> list[str]:
 
     rng, took, dense, iterated, apart = np.random.default_rng(0), [], [], [], []
     for _ in range(max(solved, 1)):
-        survivors = np.sort(rng.permutation(code.n)[: code.wait])
+        survivors = np.sort(rng.permutation(code.n)[: code.scheme.wait])
         start = time.perf_counter()
         vector = code.decoding_vector(survivors)
         took.append(time.perf_counter() - start)
-        rows, target, _ = code.equations(survivors)
+        rows, target, _ = code.scheme.equations(survivors)
         start = time.perf_counter()
         shortest = np.linalg.lstsq(rows.T, target)[0]
         dense.append(time.perf_counter() - start)
@@ -75,7 +75,13 @@ def sparse(code: fastgc.Code, solved: int) -> list[str]:
         iterated.append(time.perf_counter() - start)
         apart.append(float(np.abs((vector - shortest) @ rows).max()))
     times = (f"{1e3 * statistics.median(each):,.1f}" for each in (took, dense, iterated))
-    return [type(code).__name__, f"{code.n:,}", f"{code.wait:,}", *times, f"{max(apart):.0e}"]
+    return [
+        type(code).__name__,
+        f"{code.n:,}",
+        f"{code.scheme.wait:,}",
+        *times,
+        f"{max(apart):.0e}",
+    ]
 
 
 def main() -> None:

@@ -80,9 +80,9 @@ def compare(sizes, seed, seconds):
     rng, rows, missed = np.random.default_rng(seed), [], []
     for n, s in sizes:
         code = fastgc.ReedSolomon(n, stragglers=s)
-        if code.cache is not None:
-            code.cache.nbytes = 0  # the same set comes again and again
-        experiment, circle = Experiment(code, p=8, seed=seed), code.rings()[0]
+        if code.scheme.cache is not None:
+            code.scheme.cache.nbytes = 0  # the same set comes again and again
+        experiment, circle = Experiment(code, p=8, seed=seed), code.scheme.rings()[0]
         places = np.argsort(circle)  # of workers 0, 1, 2, ... on the circle
         for name, turns in patterns(n, s, rng).items():
             survivors = np.setdiff1d(np.arange(n), circle[turns])

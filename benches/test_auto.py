@@ -34,7 +34,7 @@ def test_auto(benchmark, note, n):
     for s in shares(n):
         root = round(0.382 * n) | 1 if n > 2000 else "stable"
         code = fastgc.ReedSolomon(n, stragglers=s, root=root)
-        code.cache = None  # or repeated sets would be looked up
+        code.scheme.cache = None  # or repeated sets would be looked up
         lost = rng.permutation(n)[:s] if s <= MOST_AT_RANDOM else np.arange(s)
         survivors = np.setdiff1d(np.arange(n), lost)
         decode = code.decoder()

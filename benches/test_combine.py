@@ -47,7 +47,7 @@ def test_decode(benchmark, note, p, dtype, form):
     survivors = rng.permutation(N)[:F].astype(np.int64)
     wide = np.result_type(dtype, np.float32)  # the gradient's
     messages = [sent(rng.standard_normal(p, dtype=wide), np.dtype(dtype)) for _ in range(F)]
-    scales = [code.format(p, wide, dtype).scale(0, message) for message in messages]
+    scales = [code.scheme.format(p, wide, dtype).scale(0, message) for message in messages]
     stacked = None
     if "stacked" in form:
         stacked = np.stack(messages)

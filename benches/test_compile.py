@@ -19,7 +19,7 @@ from fastgc import kernels
 from fastgc.kernels import numba as nb
 fastgc.use_backend("numba")
 code = fastgc.ReedSolomon(80, stragglers=12)
-tables, survivors, vector = code.tables, np.arange(68), np.empty(68, complex)
+tables, survivors, vector = code.scheme.tables, np.arange(68), np.empty(68, complex)
 rows, coef, out = np.ones((3, 8)), np.ones(3, complex), np.empty(8)
 listed = kernels.Rows.of(rows, 8, rows.dtype)
 start = time.perf_counter()

@@ -113,10 +113,10 @@ def test_compiled(benchmark, note, case, piece, pieces):
     """The whole loop in nopython mode."""
     name, code, messages, arrivals, exact = case
     theta, vector, gradient = np.zeros(P), np.empty(F, complex), np.empty(P)
-    _train(code.tables, messages, arrivals, theta, vector, gradient, 7)
+    _train(code.scheme.tables, messages, arrivals, theta, vector, gradient, 7)
     np.testing.assert_allclose(gradient, exact, rtol=1e-9, atol=1e-9)
     benchmark.group = f"round, {name}"
-    benchmark(_train, code.tables, messages, arrivals, theta, vector, gradient, pieces)
+    benchmark(_train, code.scheme.tables, messages, arrivals, theta, vector, gradient, pieces)
     note(loop="@njit", piece=piece, code=name, of_a_round=ROUNDS)
 
 

@@ -8,14 +8,16 @@ import fastgc
 
 # vectors of this length, or this many workers; so many vectors, or stragglers
 SHAPES = {"combine": (20000, 13), "square": (20000, 1)}
+BOUNDED = (20000, 1)  # of what the table has a bound for
 WORKERS = (512, 64)
 
 
 @pytest.mark.parametrize("backend", fastgc.backends())
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
 def test_kernel(benchmark, note, kernel, backend):
-    size, count = SHAPES.get(kernel.name.split()[0], WORKERS)
-    arguments = kernel.make(np.random.default_rng(0), size, count, np.float64)
+    size, count = SHAPES.get(kernel.name.split()[0], BOUNDED if kernel.bound else WORKERS)
+    dtype = np.float64 if np.float64 in kernel.dtypes else kernel.dtypes[0]
+    arguments = kernel.make(np.random.default_rng(0), size, count, dtype)
     benchmark.group = f"kernel: {kernel.name}"
     with fastgc.use_backend(backend):
         result = benchmark(kernel.run, arguments)

@@ -23,9 +23,9 @@ def test_stages(benchmark, note, polynomials):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # only times matter here
         code = LagrangeCode(N, load=LOAD, messages=LOAD // polynomials, limit=None)
-    code.cache = None  # or sets that come again would be looked up
+    code.scheme.cache = None  # or sets that come again would be looked up
     rng = np.random.default_rng(0)
-    came = rng.permutation(code.message_count)
+    came = rng.permutation(code.scheme.message_count)
     survivors = came[: code.threshold]
     nodes = code.beta[survivors]
     product, out = np.empty_like(nodes), np.empty_like(nodes)
@@ -49,7 +49,7 @@ def test_stages(benchmark, note, polynomials):
     decoder = code.decoder()
     np.testing.assert_array_equal(decoder(survivors), out)
     for p in ELEMENTS:
-        decode = code.bind(rng.standard_normal((code.message_count, p)))
+        decode = code.bind(rng.standard_normal((code.scheme.message_count, p)))
         stages[f"p={p}"] = seconds(lambda decode=decode: decode(survivors), 51)
     benchmark.group = "lagrange decoding"
     benchmark(decoder, survivors)

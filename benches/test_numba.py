@@ -26,6 +26,7 @@ SHAPES = {
     "lagrange": ((1024, 16), (1024, 512)),
     "completion": ((100, 10), (2000, 10)),
 }
+LONG = SHAPES["step"]  # of kernels on long vectors that are not named
 ROUNDS = 5
 CASES = [
     *((kernel.name.split()[0].strip(","), kernel) for kernel in KERNELS + COMPLETIONS),
@@ -56,7 +57,7 @@ def in_turns(call):
     ],
 )
 def test_against_c(benchmark, note, kind, kernel, dtype, size):
-    arguments = kernel.make(np.random.default_rng(0), *SHAPES[kind][size == "far"], dtype)
+    arguments = kernel.make(np.random.default_rng(0), *SHAPES.get(kind, LONG)[size == "far"], dtype)
     if kind == "combine":
         into = (arguments["before"].copy(),)
     elif kind == "step":

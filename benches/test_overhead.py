@@ -60,8 +60,8 @@ def calls(p):
     stacked = aligned(messages[survivors])
     separate = list(map(aligned, stacked))
     vector, decoder = np.empty(F, complex), code.decoder()
-    plan, where = decoding.plan_struct(code._plan), ffi.new("int64_t *")
-    work = decoding.work_space(code._plan)
+    plan, where = decoding.plan_struct(code.scheme._plan), ffi.new("int64_t *")
+    work = decoding.work_space(code.scheme._plan)
     numbers_, vector_ = (
         ffi.from_buffer(kind, array)
         for kind, array in (("int64_t[]", survivors), ("double[]", vector))
@@ -91,7 +91,7 @@ def calls(p):
 
     table = kernels.Rows.of(messages, p, messages.dtype)
     numbers = survivors.copy()
-    run, _ = kernels.bind_decoding_vector(code._plan, numbers, vector)
+    run, _ = kernels.bind_decoding_vector(code.scheme._plan, numbers, vector)
     combine_chosen = kernels.bind_combine(
         kernels.PACKED, table, numbers, vector, gradient, check=True
     )
@@ -175,7 +175,7 @@ def test_layer(benchmark, note, verb, layer, p):
 def test_cache(benchmark, note, n, s, way):
     """A decoder, for the same survivors in another order each time, or for others each time."""
     code = fastgc.ReedSolomon(n, stragglers=s)
-    if code.cache is None and way != "computed":
+    if code.scheme.cache is None and way != "computed":
         pytest.skip("this code keeps no vectors: computing one is as fast")
     rng, decoder = np.random.default_rng(0), code.decoder()
     sets = [rng.permutation(n)[: n - s] for _ in range(64)]
@@ -183,14 +183,14 @@ def test_cache(benchmark, note, n, s, way):
         sets = [rng.permutation(sets[0]) for _ in range(64)]
         for _ in range(2):
             decoder(sets[0])
-    elif code.cache is not None and way == "computed":
-        code.cache.nbytes = 0
+    elif code.scheme.cache is not None and way == "computed":
+        code.scheme.cache.nbytes = 0
     turn = iter(range(1 << 60))
 
     def call():
         at = next(turn) % 64
         if at == 0 and way == "a new set":
-            code.cache.clear()
+            code.scheme.cache.clear()
         decoder(sets[at])
 
     benchmark.group = f"cache, n={n} s={s}"

@@ -13,6 +13,7 @@ import pytest
 from measure import one_blas_thread
 
 import fastgc
+from fastgc.coding.arguments import arguments_of
 from fastgc.vandermonde import roots_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
@@ -55,7 +56,7 @@ def one_thread():
 def case(n, s):
     # about the golden section of the circle: a search for the best root would take longer
     code = fastgc.ReedSolomon(n, stragglers=s, root=int(0.382 * n) | 1)
-    code.cache = None  # or "auto" would look up a set that comes again
+    code.scheme.cache = None  # or "auto" would look up a set that comes again
     # Neighbours straggle: of so many at random, some entries would be beyond float64.
     survivors = np.random.default_rng(n).permutation(np.arange(s, n))
     return code, survivors
@@ -63,16 +64,16 @@ def case(n, s):
 
 def solver(module, code, survivors):
     """A library's solver on the system of eq. (12), which is made beforehand."""
-    f, n = survivors.size, code.n
+    f, n, root = survivors.size, code.n, arguments_of(code)["root"]
     moments = np.zeros(f, complex)
     moments[0] = 1
     if module == "vandermonde":
         order = roots_order(n, survivors)
-        nodes = np.exp(2j * np.pi / n * (code.root * survivors[order] % n))
+        nodes = np.exp(2j * np.pi / n * (root * survivors[order] % n))
         package = pytest.importorskip("vandermonde")
         return lambda: package.solve_transpose(nodes, moments)
     package = pytest.importorskip(f"{module}.linalg")
-    system = np.exp(2j * np.pi / n * (code.root * np.outer(np.arange(f), survivors) % n))
+    system = np.exp(2j * np.pi / n * (root * np.outer(np.arange(f), survivors) % n))
     arguments = system, moments
     if module == "torch":
         arguments = tuple(map(sys.modules["torch"].from_numpy, arguments))

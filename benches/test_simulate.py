@@ -35,9 +35,9 @@ LAWS = {
 def ready(name, code, times):
     """When rounds of these times of workers are ready."""
     if name in ("bcc", "uc-mmc:load=5"):
-        cell = code.rule.cell
+        cell = code.scheme.rule.cell
         if code.load > 1 and cell.size > code.n:  # message after message
-            shares = code.message_shares.reshape(code.n, -1)
+            shares = code.scheme.message_shares.reshape(code.n, -1)
             times = (times[:, :, None] + COST * code.load * shares).reshape(len(times), -1)
         order = np.argsort(cell, kind="stable")
         starts = np.unique(cell[order], return_index=True)[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.codes.streaming import worth_following
+from fastgc.codes.reed_solomon import worth_following
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
@@ -16,8 +16,8 @@ ROUNDS = 15
 
 def case(n):
     code = fastgc.ReedSolomon(n, stragglers=n // 8)
-    if code.cache is not None:
-        code.cache.nbytes = 0  # these survivors come again and again
+    if code.scheme.cache is not None:
+        code.scheme.cache.nbytes = 0  # these survivors come again and again
     return code, np.random.default_rng(n).permutation(n)[: code.threshold].astype(np.int64)
 
 

@@ -75,9 +75,9 @@ def main() -> None:
             code = code_of(name, n, s)
             if code is None:
                 continue
-            sets = [np.array(came) for came in islice(code.random_arrivals(SETS, 0), SETS)]
-            if code.cache is not None:
-                code.cache.nbytes = 0  # so that none is found there
+            sets = [np.array(came) for came in islice(code.scheme.random_arrivals(SETS, 0), SETS)]
+            if code.scheme.cache is not None:
+                code.scheme.cache.nbytes = 0  # so that none is found there
             decode = code.decoder()
             times = [least(code.decoding_vector, sets), least(decode, sets)]
             cells = [f"{1e6 * seconds:.1f}" for seconds in times]

@@ -346,8 +346,10 @@ NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
 
 /* Sixteen lanes: an order of summation that vectorises without fast-math. */
 #define SQUARE_SUM(name, row, type)                                                                \
-    double name(const type *x, int64_t len)                                                        \
+    double name(void *const *vector, const double *by, int64_t len)                                \
     {                                                                                              \
+        (void)by;                                                                                  \
+        const type *const x = vector[0];                                                           \
         double lane[16] = {0}, sum = 0;                                                            \
         int64_t j = 0;                                                                             \
         for (; j + 16 <= len; j += 16)                                                             \

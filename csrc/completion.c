@@ -1,16 +1,21 @@
 /* When the messages of a simulated round suffice.
  *
- * Every backend and level rounds alike, so that their whole numbers agree even where times tie: this
- * file is compiled without fused multiply-adds. */
+ * A round is: fill_arrivals, find_ready (by the plan's rule), then what had come and been computed by
+ * then. Every backend and level rounds alike, so that their counts agree even where times tie: this file
+ * is compiled without fused multiply-adds.
+ *
+ * Sorting all arrivals of each round costs more than the rest of it. So blocks and cells select one
+ * rank, intervals first shrink their graph, once for all rounds, and both look first inside a window of
+ * times at which the rounds before were ready. Where the window misses, all is looked at: it saves time,
+ * and no bit of a result depends on it. Only edges of graphs, and `receive`, take messages in order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sieve.h"
 #include "vector.h"
 
-/* Between which times the rounds before were ready. Rounds are much alike, so that few of the next
- * one's messages come between these, and all that is sought is among them. */
+/* The times between which the rounds before were ready. Rounds are alike: few messages of the next one
+ * come between these times, and the one sought is nearly always among them. */
 typedef struct {
     double low, high;    /* of the last EPOCH rounds that were whole; at first no time at all */
     double least, most;  /* of those since */
@@ -19,57 +24,93 @@ typedef struct {
 
 enum { EPOCH = 32 };
 
-/* Keys of which the one sought is found by comparing each with each. */
+/* The most keys among which a rank is found by comparing each with each. */
 enum { FEW = 32 };
 
-/* Messages of a worker of which it does not pay to skip those that come too late. */
+/* The most messages of a worker, on average, for which skipping late ones does not pay. */
 enum { MANY = 8 };
-
-/* Of workers' delays and works, drawn at a time. */
-enum { DRAWN = 1024 };
 
 /* key[to] = the earlier, or if serial the later, of key[to] and key[from]. */
 typedef struct {
     int64_t to, from, serial;
 } step;
 
+/* One round's messages, and the workers that send them. */
+typedef struct {
+    int single;      /* whether every worker sends one message */
+    int straight;    /* whether messages lie in the order of their groups */
+    int many;        /* whether workers send above MANY, so that late ones are skipped */
+    double *begin;   /* when each worker begins */
+    double *load;    /* the computations of each worker */
+    double *sent;    /* the part of its work after which each worker sent the last message that came */
+    double *arrival; /* when each message comes */
+    double limit;    /* what comes later is taken not to come: the round is then done again without */
+} messages;
+
+/* What keys are selected with. */
+typedef struct {
+    double *key;             /* what is selected from; overwritten */
+    double *spare;           /* what lies beyond a pivot */
+    double *gathered;        /* a block's arrivals, or the earliest of each cell */
+    int64_t *weight;         /* FGC_CELLS: of each key */
+    int64_t *spare_weight;   /* of each of the spare ones */
+    window *windows;         /* of each block; or the first alone. The last is of await_workers */
+    uint64_t random;         /* picks pivots */
+} selection;
+
+/* FGC_BLOCKS and FGC_CELLS: which message is of which group. */
+typedef struct {
+    int64_t *order;   /* the messages by group */
+    int64_t *bound;   /* where each group begins in this order */
+    int64_t heaviest; /* what all cells weigh together */
+    int64_t rank;     /* how many cells suffice, if any so many do; else 0 */
+} grouping;
+
+/* FGC_TILING: the graph that is left once edges are merged, and how it comes of all messages. */
+typedef struct {
+    int64_t *near;        /* edges inside the window */
+    int64_t *start, *stop; /* the ends of each message's edge */
+    int64_t *edge;        /* those that are left */
+    int64_t edges;        /* how many they are */
+    step *step;           /* the merges that lead to them, in order */
+    int64_t steps;        /* how many these are */
+} tiling;
+
+/* A forest of components. Of FGC_EDGES also, of each vertex, whether it is on its parent's side (1 or
+ * -1), and of each root what add_edge says. */
+typedef struct {
+    int64_t *parent, *sign, *size, *more, *odd;
+} forest;
+
+/* FGC_SPAN: an orthonormal basis of the rows that are spared, and room for one row more. */
+typedef struct {
+    double *basis;
+    int64_t held; /* rows of it */
+} spared;
+
+/* Workers by the arrival of their next message: a heap. */
+typedef struct {
+    int64_t *heap;   /* workers, the one whose message comes next first */
+    int64_t *next;   /* each worker's next message */
+    int64_t waiting; /* workers in the heap */
+} arrivals;
+
+/* All that rounds of one plan share. */
 typedef struct {
     const fgc_completion_plan *plan;
-    int single, straight, many;         /* one message from every worker; messages in order; above MANY */
-    double *begin, *load, *sent;        /* of each worker, when it begins, its computations, see below */
-    double *arrival;                    /* of each message */
-    double *wait, *whole;               /* what is drawn */
-    double *key, *spare;                /* what is selected from, and what lies beyond a pivot */
-    double *gathered;                   /* a block's arrivals, or the earliest of each cell */
-    int64_t *weight, *spare_weight;     /* FGC_CELLS: of the keys, */
-    int64_t heaviest, rank;             /* their sum, and how many suffice, if any so many do, or 0 */
-    int64_t *order, *bound;             /* FGC_BLOCKS: the messages by block, block b's from bound[b] */
-    int64_t *near;                      /* FGC_TILING: edges inside the window, */
-    int64_t *start, *stop;              /* the ends of each message's edge, */
-    int64_t *edge, edges;               /* those that remain of the graph, */
-    step *step;                         /* and how they come of the others */
-    int64_t steps;
-    window *windows;                    /* of each block, or one */
-    window last;                        /* of when rounds are ready */
-    double limit;                       /* what arrives later is taken not to arrive */
-    int64_t *parent;                    /* of each point, in a forest of components */
-    int64_t *sign, *size, *more, *odd;  /* FGC_EDGES: whether on its side; of roots, see there */
-    double *basis;                      /* FGC_SPAN: of the rows that are spared, and one more */
-    int64_t held;                       /* rows of it */
-    int64_t *heap, *next, waiting;      /* workers by the arrival of their next message */
-    fgc_sieve *sieve;                   /* of the workers as their groups have them, or NULL; then */
-    double *drawn, *place;              /* of those in several rounds whose times matter, as sifted, */
-    double *start_at, *lasting;         /* when they begin, and how long they work, */
-    double *abreast;                    /* all keys of these rounds, 0 if early and Inf if late, */
-    double *apart;                      /* and what is selected from; and of each group */
-    int64_t *came, *kept;               /* how many are early, and where those begin; */
-    double *sieved_load;                /* as of the sieve, computations */
-    uint64_t random;
+    messages messages;
+    selection select;
+    grouping groups;
+    tiling tiling;
+    forest parts;
+    spared span;
+    arrivals queue;
+    window last; /* of when rounds are ready */
 } fgc_rounds;
 
 static void note(const fgc_rounds *r, window *w, double ready)
 {
-    if (ready > r->limit) /* it may be sooner: the round is done again */
+    if (ready > r->messages.limit) /* it may be sooner: the round is done again */
         return;
     w->least = ready < w->least ? ready : w->least;
     w->most = ready > w->most ? ready : w->most;
@@ -77,16 +118,16 @@ static void note(const fgc_rounds *r, window *w, double ready)
         *w = (window){w->least, w->most, INFINITY, -INFINITY, 0};
 }
 
-/* A key near the one sought, of which `part` of the keys are smaller. At random: no order of arrivals
- * is bad for long. */
+/* A key than which about this part of the keys are smaller. Sampled at random, so that no order of
+ * arrivals is bad for long. */
 static double choose_pivot(fgc_rounds *r, const double *key, int64_t count, double part)
 {
     enum { SAMPLE = 8 };
     double sample[SAMPLE];
     const int64_t size = count < 4 * SAMPLE ? 1 : SAMPLE;
     for (int64_t i = 0; i < size; i++) {
-        r->random = r->random * 6364136223846793005u + 1442695040888963407u;
-        const double x = key[(r->random >> 32) * (uint64_t)count >> 32];
+        r->select.random = r->select.random * 6364136223846793005u + 1442695040888963407u;
+        const double x = key[(r->select.random >> 32) * (uint64_t)count >> 32];
         int64_t at = i;
         for (; at && sample[at - 1] > x; at--)
             sample[at] = sample[at - 1];
@@ -95,9 +136,9 @@ static double choose_pivot(fgc_rounds *r, const double *key, int64_t count, doub
     return sample[(int64_t)(part * (double)size)];
 }
 
-/* The smallest t such that the `count` keys up to t weigh `need` > 0, or each 1 if `weight` is NULL;
- * together they weigh `whole`. The arrays are overwritten. Splits without branches, for they would
- * be mispredicted. */
+/* Quickselect (Hoare 1961) by weights: the smallest t such that the keys up to t weigh `need` > 0. All
+ * `count` keys weigh `whole`; each weighs 1 if `weight` is NULL. The arrays are overwritten. Keys are
+ * split without branches, which would be mispredicted. */
 static FGC_INLINE double select_key(fgc_rounds *r, double *key, double *spare, int64_t *weight,
                                     int64_t *spare_weight, int64_t count, int64_t whole,
                                     int64_t need)
@@ -145,8 +186,8 @@ static FGC_INLINE double select_key(fgc_rounds *r, double *key, double *spare, i
     }
 }
 
-/* The key of rank `need` > 0 of at most FEW: the least of which so many are not larger. What lies
- * beyond them up to a whole vector is overwritten. */
+/* The key of rank `need` > 0 among at most FEW: the least key such that so many keys are not larger. The
+ * array has room for a whole vector beyond them, which is overwritten. */
 static double select_few(double *key, int64_t count, int64_t need)
 {
     vector found = spread(INFINITY);
@@ -199,19 +240,20 @@ static double select_rank(fgc_rounds *r, const double *key, int64_t count, int64
     if (need > count)
         return INFINITY;
     if (count <= FEW) {
-        memcpy(r->key, key, (size_t)count * sizeof *key);
-        return select_few(r->key, count, need);
+        memcpy(r->select.key, key, (size_t)count * sizeof *key);
+        return select_few(r->select.key, count, need);
     }
     double found;
     int64_t before;
-    double *const near = r->spare;
+    double *const near = r->select.spare;
     const int64_t inside = gather_near(key, count, w, near, &before);
     if (before < need && need <= before + inside) {
         found = inside <= FEW ? select_few(near, inside, need - before)
-                              : select_key(r, near, r->key, NULL, NULL, inside, inside, need - before);
+                              : select_key(r, near, r->select.key, NULL, NULL, inside, inside,
+                                           need - before);
     } else {
-        memcpy(r->key, key, (size_t)count * sizeof *key);
-        found = select_key(r, r->key, near, NULL, NULL, count, count, need);
+        memcpy(r->select.key, key, (size_t)count * sizeof *key);
+        found = select_key(r, r->select.key, near, NULL, NULL, count, count, need);
     }
     note(r, w, found);
     return found;
@@ -222,18 +264,18 @@ static double blocks_ready(fgc_rounds *r)
     const fgc_completion_plan *plan = r->plan;
     double ready = 0;
     for (int64_t b = 0; b < plan->groups; b++) {
-        const int64_t lo = r->bound[b], count = r->bound[b + 1] - lo;
-        const double *key = r->arrival + lo;
-        if (!r->straight) {
+        const int64_t lo = r->groups.bound[b], count = r->groups.bound[b + 1] - lo;
+        const double *key = r->messages.arrival + lo;
+        if (!r->messages.straight) {
             for (int64_t j = 0; j < count; j++)
-                r->gathered[j] = r->arrival[r->order[lo + j]];
-            key = r->gathered;
+                r->select.gathered[j] = r->messages.arrival[r->groups.order[lo + j]];
+            key = r->select.gathered;
         }
         int64_t came = 0; /* by when other blocks are ready anyway */
         for (int64_t j = 0; j < count && b > 0; j++)
             came += key[j] <= ready;
         if (came < plan->need[b])
-            ready = select_rank(r, key, count, plan->need[b], r->windows + b);
+            ready = select_rank(r, key, count, plan->need[b], r->select.windows + b);
     }
     return ready;
 }
@@ -246,105 +288,109 @@ static double earliest_of(const fgc_rounds *r, int64_t lo, int64_t hi)
     enum { ABREAST = 2 };
     double each[LANES], least = INFINITY;
     int64_t j = lo;
-    if (r->straight && hi - lo >= LANES * ABREAST) {
-        vector a = load(r->arrival + j), b = load(r->arrival + j + LANES);
+    if (r->messages.straight && hi - lo >= LANES * ABREAST) {
+        vector a = load(r->messages.arrival + j), b = load(r->messages.arrival + j + LANES);
         for (j += LANES * ABREAST; j + LANES * ABREAST <= hi; j += LANES * ABREAST) {
-            a = earlier(a, load(r->arrival + j));
-            b = earlier(b, load(r->arrival + j + LANES));
+            a = earlier(a, load(r->messages.arrival + j));
+            b = earlier(b, load(r->messages.arrival + j + LANES));
         }
         store(each, earlier(a, b));
         for (int t = 0; t < LANES; t++)
             least = each[t] < least ? each[t] : least;
     }
+    const double *const arrival = r->messages.arrival;
+    const int64_t *const order = r->groups.order;
     double other = INFINITY;
     for (; j + 1 < hi; j += 2) {
-        const double x = r->arrival[r->order[j]], y = r->arrival[r->order[j + 1]];
+        const double x = arrival[order[j]], y = arrival[order[j + 1]];
         least = x < least ? x : least;
         other = y < other ? y : other;
     }
     if (j < hi) {
-        const double x = r->arrival[r->order[j]];
+        const double x = arrival[order[j]];
         least = x < least ? x : least;
     }
     return other < least ? other : least;
 }
 
-/* Messages of workers that send several arrive here: what is late for all is not looked at. */
+/* When the earliest messages of cells weigh enough. Where workers send several messages, their arrivals
+ * are filled in here, up to the first that is beyond the limit. */
 static double cells_ready(fgc_rounds *r, const double *whole)
 {
     const fgc_completion_plan *plan = r->plan;
-    double *const key = r->gathered;
+    double *const key = r->select.gathered;
+    const int64_t *const bound = r->groups.bound;
     for (int64_t c = 0; c < plan->groups; c++)
-        key[c] = r->single ? earliest_of(r, r->bound[c], r->bound[c + 1]) : INFINITY;
-    for (int64_t i = 0; i < plan->workers && !r->single; i++) {
-        const double begin = r->begin[i], work = whole[i];
+        key[c] = r->messages.single ? earliest_of(r, bound[c], bound[c + 1]) : INFINITY;
+    for (int64_t i = 0; i < plan->workers && !r->messages.single; i++) {
+        const double begin = r->messages.begin[i], work = whole[i];
         for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++) {
             const double x = begin + work * plan->share[m];
             double *const earliest = key + plan->group[m];
-            r->arrival[m] = x;
-            if (x > r->limit)
+            r->messages.arrival[m] = x;
+            if (x > r->messages.limit)
                 break;
             *earliest = x < *earliest ? x : *earliest;
         }
     }
     if (plan->total <= 0)
         return 0;
-    if (r->rank)
-        return select_rank(r, key, plan->groups, r->rank, r->windows);
-    memcpy(r->weight, plan->need, (size_t)plan->groups * sizeof *r->weight);
-    return select_key(r, key, r->spare, r->weight, r->spare_weight, plan->groups, r->heaviest,
-                      plan->total);
+    if (r->groups.rank)
+        return select_rank(r, key, plan->groups, r->groups.rank, r->select.windows);
+    memcpy(r->select.weight, plan->need, (size_t)plan->groups * sizeof *r->select.weight);
+    return select_key(r, key, r->select.spare, r->select.weight, r->select.spare_weight, plan->groups,
+                      r->groups.heaviest, plan->total);
 }
 
 /* ------------------------------------------------------------------ messages in order of arrival */
 
 static double next_arrival(const fgc_rounds *r, int64_t at)
 {
-    return r->arrival[r->next[r->heap[at]]];
+    return r->messages.arrival[r->queue.next[r->queue.heap[at]]];
 }
 
 static void sift_down(fgc_rounds *r, int64_t at)
 {
-    const int64_t worker = r->heap[at];
-    const double arrival = r->arrival[r->next[worker]];
-    for (int64_t child; (child = 2 * at + 1) < r->waiting; at = child) {
-        if (child + 1 < r->waiting && next_arrival(r, child + 1) < next_arrival(r, child))
+    const int64_t worker = r->queue.heap[at];
+    const double arrival = r->messages.arrival[r->queue.next[worker]];
+    for (int64_t child; (child = 2 * at + 1) < r->queue.waiting; at = child) {
+        if (child + 1 < r->queue.waiting && next_arrival(r, child + 1) < next_arrival(r, child))
             child++;
         if (arrival <= next_arrival(r, child))
             break;
-        r->heap[at] = r->heap[child];
+        r->queue.heap[at] = r->queue.heap[child];
     }
-    r->heap[at] = worker;
+    r->queue.heap[at] = worker;
 }
 
 static void start_queue(fgc_rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
-    r->waiting = 0;
+    r->queue.waiting = 0;
     for (int64_t i = 0; i < plan->workers; i++) {
-        r->next[i] = plan->first[i];
-        r->heap[r->waiting] = i;
-        r->waiting += plan->first[i] < plan->first[i + 1];
+        r->queue.next[i] = plan->first[i];
+        r->queue.heap[r->queue.waiting] = i;
+        r->queue.waiting += plan->first[i] < plan->first[i + 1];
     }
-    for (int64_t at = r->waiting / 2; at-- > 0;)
+    for (int64_t at = r->queue.waiting / 2; at-- > 0;)
         sift_down(r, at);
 }
 
 static int64_t take_next(fgc_rounds *r)
 {
-    const int64_t worker = r->heap[0], message = r->next[worker]++;
-    if (r->next[worker] == r->plan->first[worker + 1])
-        r->heap[0] = r->heap[--r->waiting];
-    if (r->waiting)
+    const int64_t worker = r->queue.heap[0], message = r->queue.next[worker]++;
+    if (r->queue.next[worker] == r->plan->first[worker + 1])
+        r->queue.heap[0] = r->queue.heap[--r->queue.waiting];
+    if (r->queue.waiting)
         sift_down(r, 0);
     return message;
 }
 
 /* ---------------------------------------------------------------- intervals that connect 0 and k */
 
-/* Edges between the same two points are there when the first of them is; two that follow each other
- * at a point where no other ends, when the last of them is; and one that ends where no other does is
- * of no use. What remains of the graph is often one edge from 0 to k. */
+/* Series-parallel reduction (Duffin 1965). Of edges between the same two points, the earliest counts; of
+ * two that meet at a point where no other edge ends, the later one; and an edge that ends where no other
+ * does is of no use. What is left of the graph is often one edge from 0 to k. */
 typedef struct {
     int64_t ends, edge;
 } joint;
@@ -359,52 +405,53 @@ static int by_ends(const void *a, const void *b)
 
 static void add_step(fgc_rounds *r, int serial, int64_t to, int64_t from)
 {
-    r->step[r->steps++] = (step){to, from, serial};
+    r->tiling.step[r->tiling.steps++] = (step){to, from, serial};
 }
 
 /* One edge in the place of those between the same points, none in that of loops. */
 static int merge_parallel(fgc_rounds *r, joint *joints)
 {
     int64_t count = 0;
-    for (int64_t j = 0; j < r->edges; j++) {
-        const int64_t e = r->edge[j], low = r->start[e] < r->stop[e] ? r->start[e] : r->stop[e];
-        const int64_t high = r->start[e] + r->stop[e] - low;
+    for (int64_t j = 0; j < r->tiling.edges; j++) {
+        const int64_t e = r->tiling.edge[j], one = r->tiling.start[e], other = r->tiling.stop[e];
+        const int64_t low = one < other ? one : other, high = one + other - low;
         if (low != high)
             joints[count++] = (joint){low * (r->plan->total + 1) + high, e};
     }
     qsort(joints, (size_t)count, sizeof *joints, by_ends);
-    const int64_t before = r->edges;
-    r->edges = 0;
+    const int64_t before = r->tiling.edges;
+    r->tiling.edges = 0;
     for (int64_t j = 0; j < count; j++)
         if (j && joints[j].ends == joints[j - 1].ends)
-            add_step(r, 0, r->edge[r->edges - 1], joints[j].edge);
+            add_step(r, 0, r->tiling.edge[r->tiling.edges - 1], joints[j].edge);
         else
-            r->edge[r->edges++] = joints[j].edge;
-    return r->edges < before;
+            r->tiling.edge[r->tiling.edges++] = joints[j].edge;
+    return r->tiling.edges < before;
 }
 
 /* One edge in the place of two that follow each other, none in that of dead ends. At each point `ends`
  * counts the edges that end there, and `which` is their exclusive or: of two, one tells the other. */
 static int merge_serial(fgc_rounds *r, int64_t *ends, int64_t *which, int64_t *gone)
 {
-    const int64_t k = r->plan->total, before = r->edges;
+    const int64_t k = r->plan->total, before = r->tiling.edges;
     for (int64_t point = 0; point <= k; point++)
         ends[point] = which[point] = 0;
-    for (int64_t j = 0; j < r->edges; j++) {
-        const int64_t e = r->edge[j];
+    for (int64_t j = 0; j < r->tiling.edges; j++) {
+        const int64_t e = r->tiling.edge[j];
         gone[e] = 0;
-        ends[r->start[e]]++;
-        ends[r->stop[e]]++;
-        which[r->start[e]] ^= e;
-        which[r->stop[e]] ^= e;
+        ends[r->tiling.start[e]]++;
+        ends[r->tiling.stop[e]]++;
+        which[r->tiling.start[e]] ^= e;
+        which[r->tiling.stop[e]] ^= e;
     }
-    for (int64_t j = 0; j < r->edges; j++) {
-        const int64_t e = r->edge[j];
+    for (int64_t j = 0; j < r->tiling.edges; j++) {
+        const int64_t e = r->tiling.edge[j];
         for (int64_t side = 0; side < 2 && !gone[e]; side++) {
-            int64_t *const end = side ? r->stop : r->start, *const far = side ? r->start : r->stop;
+            int64_t *const end = side ? r->tiling.stop : r->tiling.start;
+            int64_t *const far = side ? r->tiling.start : r->tiling.stop;
             while (end[e] != 0 && end[e] != k && ends[end[e]] == 2 && end[e] != far[e]) {
                 const int64_t point = end[e], other = which[point] ^ e;
-                const int64_t next = r->start[other] + r->stop[other] - point;
+                const int64_t next = r->tiling.start[other] + r->tiling.stop[other] - point;
                 add_step(r, 1, e, other);
                 gone[other] = 1;
                 ends[point] = 0;
@@ -421,9 +468,9 @@ static int merge_serial(fgc_rounds *r, int64_t *ends, int64_t *which, int64_t *g
     }
     int64_t kept = 0;
     for (int64_t j = 0; j < before; j++)
-        if (!gone[r->edge[j]])
-            r->edge[kept++] = r->edge[j];
-    r->edges = kept;
+        if (!gone[r->tiling.edge[j]])
+            r->tiling.edge[kept++] = r->tiling.edge[j];
+    r->tiling.edges = kept;
     return kept < before;
 }
 
@@ -433,11 +480,11 @@ static void reduce_graph(fgc_rounds *r, int64_t *work)
     const fgc_completion_plan *plan = r->plan;
     const int64_t all = plan->first[plan->workers], points = plan->total + 1;
     for (int64_t e = 0; e < all; e++) {
-        r->edge[e] = e;
-        r->start[e] = plan->group[e];
-        r->stop[e] = plan->other[e];
+        r->tiling.edge[e] = e;
+        r->tiling.start[e] = plan->group[e];
+        r->tiling.stop[e] = plan->other[e];
     }
-    r->edges = all;
+    r->tiling.edges = all;
     joint *const joints = (joint *)work;
     int64_t *const ends = work + 2 * all, *const which = ends + points, *const gone = which + points;
     for (int changed = 1; changed;) {
@@ -455,18 +502,18 @@ static int64_t root(int64_t *parent, int64_t point)
 
 static void join(fgc_rounds *r, int64_t e)
 {
-    r->parent[root(r->parent, r->start[e])] = root(r->parent, r->stop[e]);
+    r->parts.parent[root(r->parts.parent, r->tiling.start[e])] = root(r->parts.parent, r->tiling.stop[e]);
 }
 
 static int connected(fgc_rounds *r)
 {
-    return root(r->parent, 0) == root(r->parent, r->plan->total);
+    return root(r->parts.parent, 0) == root(r->parts.parent, r->plan->total);
 }
 
 static void take_apart(fgc_rounds *r)
 {
     for (int64_t point = 0; point <= r->plan->total; point++)
-        r->parent[point] = point;
+        r->parts.parent[point] = point;
 }
 
 static void sort_edges(int64_t *edge, int64_t count, const double *key)
@@ -487,11 +534,11 @@ static void sort_edges(int64_t *edge, int64_t count, const double *key)
 /* When 0 and k are connected, if edges of `near` do it, one after the other; else -1. */
 static double connect(fgc_rounds *r, int64_t *near, int64_t count)
 {
-    sort_edges(near, count, r->key);
+    sort_edges(near, count, r->select.key);
     for (int64_t j = 0; j < count; j++) {
         join(r, near[j]);
         if (connected(r))
-            return r->key[near[j]];
+            return r->select.key[near[j]];
     }
     return -1;
 }
@@ -500,13 +547,13 @@ static double connect(fgc_rounds *r, int64_t *near, int64_t count)
  * and k are first connected. */
 static double connect_near(fgc_rounds *r, const window *w)
 {
-    int64_t *const early = r->order, *const near = r->near;
+    int64_t *const early = r->groups.order, *const near = r->tiling.near;
     int64_t before = 0, inside = 0;
-    for (int64_t j = 0; j < r->edges; j++) {
-        const int64_t e = r->edge[j];
+    for (int64_t j = 0; j < r->tiling.edges; j++) {
+        const int64_t e = r->tiling.edge[j];
         early[before] = near[inside] = e;
-        before += r->key[e] < w->low;
-        inside += (r->key[e] >= w->low) & (r->key[e] <= w->high);
+        before += r->select.key[e] < w->low;
+        inside += (r->select.key[e] >= w->low) & (r->select.key[e] <= w->high);
     }
     for (int64_t j = 0; j < before; j++)
         join(r, early[j]);
@@ -516,18 +563,18 @@ static double connect_near(fgc_rounds *r, const window *w)
 /* By the keys of the edges that remain. */
 static double graph_ready(fgc_rounds *r)
 {
-    if (r->edges <= 1)
-        return r->edges ? r->key[r->edge[0]] : INFINITY;
+    if (r->tiling.edges <= 1)
+        return r->tiling.edges ? r->select.key[r->tiling.edge[0]] : INFINITY;
     take_apart(r);
-    double ready = connect_near(r, r->windows);
+    double ready = connect_near(r, r->select.windows);
     if (ready < 0) {
         take_apart(r);
-        memcpy(r->near, r->edge, (size_t)r->edges * sizeof *r->near);
-        ready = connect(r, r->near, r->edges);
+        memcpy(r->tiling.near, r->tiling.edge, (size_t)r->tiling.edges * sizeof *r->tiling.near);
+        ready = connect(r, r->tiling.near, r->tiling.edges);
         if (ready < 0)
             return INFINITY;
     }
-    note(r, r->windows, ready);
+    note(r, r->select.windows, ready);
     return ready;
 }
 
@@ -536,11 +583,11 @@ static double tiling_ready(fgc_rounds *r)
     const int64_t all = r->plan->first[r->plan->workers];
     if (r->plan->total == 0)
         return 0;
-    memcpy(r->key, r->arrival, (size_t)all * sizeof *r->key);
-    for (int64_t j = 0; j < r->steps; j++) {
-        const step s = r->step[j];
-        const double x = r->key[s.to], y = r->key[s.from];
-        r->key[s.to] = (x < y) == s.serial ? y : x;
+    memcpy(r->select.key, r->messages.arrival, (size_t)all * sizeof *r->select.key);
+    for (int64_t j = 0; j < r->tiling.steps; j++) {
+        const step s = r->tiling.step[j];
+        const double x = r->select.key[s.to], y = r->select.key[s.from];
+        r->select.key[s.to] = (x < y) == s.serial ? y : x;
     }
     return graph_ready(r);
 }
@@ -553,23 +600,23 @@ static double await_workers(fgc_rounds *r)
     const fgc_completion_plan *plan = r->plan;
     if (!plan->wait)
         return INFINITY;
-    double *const last = r->gathered;
+    double *const last = r->select.gathered;
     for (int64_t i = 0; i < plan->workers; i++)
-        last[i] = r->arrival[plan->first[i + 1] - 1];
-    return select_rank(r, last, plan->workers, plan->wait, r->windows + plan->groups + 1);
+        last[i] = r->messages.arrival[plan->first[i + 1] - 1];
+    return select_rank(r, last, plan->workers, plan->wait, r->select.windows + plan->groups + 1);
 }
 
 static int64_t root_and_side(const fgc_rounds *r, int64_t vertex, int64_t *side)
 {
-    for (*side = 1; r->parent[vertex] != vertex; vertex = r->parent[vertex])
-        *side *= r->sign[vertex];
+    for (*side = 1; r->parts.parent[vertex] != vertex; vertex = r->parts.parent[vertex])
+        *side *= r->parts.sign[vertex];
     return vertex;
 }
 
 /* 1 if no combination of the edges of a component counts each of its vertices once. */
 static int64_t lacks(const fgc_rounds *r, int64_t root)
 {
-    return r->more[root] != 0 && !r->odd[root];
+    return r->parts.more[root] != 0 && !r->parts.odd[root];
 }
 
 /* An edge comes. Of each root: the members, how many more of these are on its side than on the other,
@@ -581,35 +628,35 @@ static int64_t add_edge(fgc_rounds *r, int64_t m)
     int64_t v = root_and_side(r, r->plan->other[m], &other);
     int64_t before = lacks(r, u);
     if (u == v) {
-        r->odd[u] |= one == other;
+        r->parts.odd[u] |= one == other;
     } else {
         before += lacks(r, v);
-        if (r->size[u] < r->size[v]) {
+        if (r->parts.size[u] < r->parts.size[v]) {
             const int64_t smaller = u;
             u = v;
             v = smaller;
         }
-        r->parent[v] = u;
-        r->sign[v] = -one * other;
-        r->size[u] += r->size[v];
-        r->more[u] += r->sign[v] * r->more[v];
-        r->odd[u] |= r->odd[v];
+        r->parts.parent[v] = u;
+        r->parts.sign[v] = -one * other;
+        r->parts.size[u] += r->parts.size[v];
+        r->parts.more[u] += r->parts.sign[v] * r->parts.more[v];
+        r->parts.odd[u] |= r->parts.odd[v];
     }
     return lacks(r, u) - before;
 }
 
-/* Messages one after the other, but none that comes after `latest`. */
+/* Takes messages in order of arrival, up to `latest`. */
 static double edges_ready(fgc_rounds *r, double latest)
 {
     const int64_t vertices = r->plan->total;
     int64_t lacking = vertices;
     for (int64_t v = 0; v < vertices; v++) {
-        r->parent[v] = v;
-        r->sign[v] = r->size[v] = r->more[v] = 1;
-        r->odd[v] = 0;
+        r->parts.parent[v] = v;
+        r->parts.sign[v] = r->parts.size[v] = r->parts.more[v] = 1;
+        r->parts.odd[v] = 0;
     }
     start_queue(r);
-    while (r->waiting) {
+    while (r->queue.waiting) {
         const double now = next_arrival(r, 0);
         if (now > latest)
             break;
@@ -620,19 +667,19 @@ static double edges_ready(fgc_rounds *r, double latest)
     return INFINITY;
 }
 
-/* Whether a message can be spared with those that are: an orthonormal basis of all columns but the
- * first, of which that is carried along. */
+/* Whether a message can be spared beside those that are. Gram-Schmidt on its row: the basis is of all
+ * columns but the first, which only takes part in the steps. */
 static int can_spare(fgc_rounds *r, int64_t m)
 {
     enum { PASSES = 2 }; /* one leaves rounding errors of the size of what was taken away */
     static const double ZERO = 1e-9, SOLVED = 1e-6;
     const int64_t width = r->plan->width;
-    double *const row = r->basis + r->held * width;
+    double *const row = r->span.basis + r->span.held * width;
     memcpy(row, r->plan->spare + m * width, (size_t)width * sizeof *row);
     double square = 0;
     for (int pass = 0; pass < PASSES; pass++) {
-        for (int64_t b = 0; b < r->held; b++) {
-            const double *const other = r->basis + b * width;
+        for (int64_t b = 0; b < r->span.held; b++) {
+            const double *const other = r->span.basis + b * width;
             double along = 0;
             for (int64_t j = 1; j < width; j++)
                 along += other[j] * row[j];
@@ -648,26 +695,26 @@ static int can_spare(fgc_rounds *r, int64_t m)
     const double scale = 1 / sqrt(square);
     for (int64_t j = 0; j < width; j++)
         row[j] *= scale;
-    r->held++;
+    r->span.held++;
     return 1;
 }
 
-/* From the last message on: the first one that cannot be spared. Those after `latest` are, or else
- * nothing suffices by then. */
+/* Spares messages from the last one backwards: the first that cannot be spared is the one waited for.
+ * Those after `latest` must be spared, or nothing suffices by then. */
 static double span_ready(fgc_rounds *r, double latest)
 {
     const int64_t all = r->plan->first[r->plan->workers];
     int64_t came = 0;
-    r->held = 0;
+    r->span.held = 0;
     for (int64_t m = 0; m < all; m++)
-        if (r->arrival[m] <= latest)
-            r->order[came++] = m;
+        if (r->messages.arrival[m] <= latest)
+            r->groups.order[came++] = m;
         else if (!can_spare(r, m))
             return INFINITY;
-    sort_edges(r->order, came, r->arrival);
+    sort_edges(r->groups.order, came, r->messages.arrival);
     while (came--)
-        if (!can_spare(r, r->order[came]))
-            return r->arrival[r->order[came]];
+        if (!can_spare(r, r->groups.order[came]))
+            return r->messages.arrival[r->groups.order[came]];
     return 0;
 }
 
@@ -679,22 +726,23 @@ static void sort_by_block(fgc_rounds *r)
     const fgc_completion_plan *plan = r->plan;
     const int64_t messages = plan->first[plan->workers];
     for (int64_t b = 0; b <= plan->groups; b++)
-        r->bound[b] = 0;
+        r->groups.bound[b] = 0;
     for (int64_t m = 0; m < messages; m++)
-        r->bound[plan->group[m] + 1]++;
+        r->groups.bound[plan->group[m] + 1]++;
     for (int64_t b = 0; b < plan->groups; b++)
-        r->bound[b + 1] += r->bound[b];
+        r->groups.bound[b + 1] += r->groups.bound[b];
     /* Each block is filled from its end. */
     for (int64_t m = messages; m-- > 0;)
-        r->order[--r->bound[plan->group[m] + 1]] = m;
+        r->groups.order[--r->groups.bound[plan->group[m] + 1]] = m;
     for (int64_t b = 0; b < plan->groups; b++)
-        r->bound[b] = r->bound[b + 1];
-    r->bound[plan->groups] = messages;
+        r->groups.bound[b] = r->groups.bound[b + 1];
+    r->groups.bound[plan->groups] = messages;
 }
 
-/* Of `load` computations those that are done after `since` of `whole` seconds, as 2^52 and more, so
- * that the number is in the lower bits. `sent`: the part of the work after which the last message that
- * came was sent. Beside a long delay the time since may have lost the digits that tell. */
+/* How many of `load` computations are done after `since` of `whole` seconds. Returned plus 2^52, so that
+ * the lower bits are the number: this converts without a branch. `sent` is the part of the work after
+ * which the worker's last message that came was sent: the least part that is done, which `since` may not
+ * tell, as beside a long delay it has lost its digits. */
 static FGC_INLINE double computed(double load, double whole, double since, double sent)
 {
     const double quotient = since / whole;
@@ -716,7 +764,7 @@ static FGC_INLINE int64_t lower_bits(double number)
  * part of its work until the last of its messages that came. */
 static int64_t count_single(const fgc_rounds *r, double ready, double *sent)
 {
-    const double *const share = r->plan->share, *const arrival = r->arrival;
+    const double *const share = r->plan->share, *const arrival = r->messages.arrival;
     const int64_t n = r->plan->workers;
     int64_t heard = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -735,12 +783,12 @@ static int64_t count_several(const fgc_rounds *r, double ready, double *sent, in
     for (int64_t i = 0; i < plan->workers; i++) {
         const int64_t first = plan->first[i], end = plan->first[i + 1];
         int64_t came = 0;
-        if (r->many)
-            for (int64_t m = first; m < end && r->arrival[m] <= ready; m++)
+        if (r->messages.many)
+            for (int64_t m = first; m < end && r->messages.arrival[m] <= ready; m++)
                 came++;
         else
             for (int64_t m = first; m < end; m++)
-                came += r->arrival[m] <= ready;
+                came += r->messages.arrival[m] <= ready;
         heard += came;
         *senders += came > 0;
         sent[i] = came ? plan->share[first + came - 1] : 0;
@@ -751,7 +799,7 @@ static int64_t count_several(const fgc_rounds *r, double ready, double *sent, in
 static int64_t count_computed(const fgc_rounds *r, const double *whole, double ready,
                               const double *sent)
 {
-    const double *const load = r->load, *const begin = r->begin;
+    const double *const load = r->messages.load, *const begin = r->messages.begin;
     const int64_t n = r->plan->workers;
     int64_t done = 0;
     for (int64_t i = 0; i < n; i++)
@@ -759,86 +807,103 @@ static int64_t count_computed(const fgc_rounds *r, const double *whole, double r
     return done;
 }
 
-/* Room for so many numbers of 8 bytes each, from what is at *at on. */
-static void *take(char **at, int64_t count)
+/* Room for so many numbers of 8 bytes each, of memory whose first *used bytes are taken; NULL where
+ * they are only counted. */
+static void *take(char *memory, size_t *used, int64_t count)
 {
-    void *const taken = *at;
-    *at += count * 8;
+    void *const taken = memory ? memory + *used : NULL;
+    *used += (size_t)count * 8;
     return taken;
 }
 
-/* What is the same in all rounds. Returns the memory, to be freed. */
-static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan, int64_t drawn)
+/* Give each array its room. Returns how many bytes all of them take. */
+static size_t lay_out(fgc_rounds *r, char *memory, int64_t **reduction)
 {
+    const fgc_completion_plan *plan = r->plan;
     const int64_t n = plan->workers, all = plan->first[n], groups = plan->groups;
     const int64_t keys = (all > groups ? all : groups) + FEW;
     const int64_t points = plan->kind == FGC_TILING ? plan->total + 1 : 0;
     const int64_t vertices = plan->kind == FGC_EDGES ? plan->total : 0;
     const int64_t width = plan->kind == FGC_SPAN ? plan->width : 0;
-    const int64_t size = sizeof(window) / 8, messages = points ? all : 0;
-    char *const memory = malloc((size_t)(2 * drawn + 5 * n + all + 7 * keys + 9 * messages +
-                                         (groups + 2) * (1 + size) + 3 * points + 5 * vertices +
-                                         width * width) *
-                                8);
+    const int64_t edges = points ? all : 0;
+    size_t used = 0;
+#define TAKE(array, count) array = take(memory, &used, count)
+    TAKE(r->messages.begin, n);
+    TAKE(r->messages.load, n);
+    TAKE(r->messages.sent, n);
+    TAKE(r->messages.arrival, all);
+    TAKE(r->select.key, keys);
+    TAKE(r->select.spare, keys);
+    TAKE(r->select.gathered, keys);
+    TAKE(r->select.weight, keys);
+    TAKE(r->select.spare_weight, keys);
+    TAKE(r->select.windows, (groups + 2) * (int64_t)(sizeof(window) / 8));
+    TAKE(r->groups.order, keys);
+    TAKE(r->groups.bound, groups + 1);
+    TAKE(r->tiling.near, keys);
+    TAKE(r->tiling.start, edges);
+    TAKE(r->tiling.stop, edges);
+    TAKE(r->tiling.edge, edges);
+    TAKE(r->tiling.step, 3 * edges);
+    TAKE(*reduction, 3 * edges + 2 * points);
+    TAKE(r->parts.parent, points + vertices);
+    TAKE(r->parts.sign, vertices);
+    TAKE(r->parts.size, vertices);
+    TAKE(r->parts.more, vertices);
+    TAKE(r->parts.odd, vertices);
+    TAKE(r->span.basis, width * width);
+    TAKE(r->queue.heap, n);
+    TAKE(r->queue.next, n);
+#undef TAKE
+    return used;
+}
+
+/* How many cells suffice, if it does not matter which they are. */
+static void rank_cells(fgc_rounds *r)
+{
+    const fgc_completion_plan *plan = r->plan;
+    int64_t least = INT64_MAX, most = 0, all = 0;
+    for (int64_t c = 0; c < plan->groups; c++) {
+        all += plan->need[c];
+        least = plan->need[c] < least ? plan->need[c] : least;
+        most = plan->need[c] > most ? plan->need[c] : most;
+    }
+    r->groups.heaviest = all;
+    if (plan->total > all - least) /* all, or more */
+        r->groups.rank = plan->total > all ? plan->groups + 1 : plan->groups;
+    else if (least == most && plan->total > 0)
+        r->groups.rank = (plan->total + most - 1) / most;
+}
+
+/* What is the same in all rounds. Returns the memory, to be freed. */
+static void *start_rounds(fgc_rounds *r, const fgc_completion_plan *plan)
+{
+    const int64_t n = plan->workers, all = plan->first[n];
+    int64_t *reduction;
+    *r = (fgc_rounds){.plan = plan};
+    char *const memory = malloc(lay_out(r, NULL, &reduction));
     if (!memory)
         return NULL;
-    char *at = memory;
-    *r = (fgc_rounds){
-        .plan = plan, .random = 1, .single = 1, .straight = 1, .many = all > MANY * n};
-    r->wait = take(&at, drawn);
-    r->whole = take(&at, drawn);
-    r->begin = take(&at, n);
-    r->load = take(&at, n);
-    r->sent = take(&at, n);
-    r->arrival = take(&at, all);
-    r->key = take(&at, keys);
-    r->spare = take(&at, keys);
-    r->gathered = take(&at, keys);
-    r->weight = take(&at, keys);
-    r->spare_weight = take(&at, keys);
-    r->order = take(&at, keys);
-    r->near = take(&at, keys);
-    r->bound = take(&at, groups + 1);
-    r->windows = take(&at, (groups + 2) * size);
-    r->start = take(&at, messages);
-    r->stop = take(&at, messages);
-    r->edge = take(&at, messages);
-    r->step = take(&at, 3 * messages);
-    int64_t *const reduction = take(&at, 3 * messages + 2 * points);
-    r->parent = take(&at, points + vertices);
-    r->sign = take(&at, vertices);
-    r->size = take(&at, vertices);
-    r->more = take(&at, vertices);
-    r->odd = take(&at, vertices);
-    r->basis = take(&at, width * width);
-    r->heap = take(&at, n);
-    r->next = take(&at, n);
+    lay_out(r, memory, &reduction);
+    r->select.random = 1;
+    r->messages.single = r->messages.straight = 1;
+    r->messages.many = all > MANY * n;
     for (int64_t i = 0; i < n; i++) {
-        r->load[i] = (double)plan->loads[i];
-        r->single &= plan->first[i] == i && plan->first[i + 1] == i + 1;
+        r->messages.load[i] = (double)plan->loads[i];
+        r->messages.single &= plan->first[i] == i && plan->first[i + 1] == i + 1;
     }
     r->last = (window){INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
-    for (int64_t w = 0; w < groups + 2; w++)
-        r->windows[w] = r->last;
+    for (int64_t w = 0; w < plan->groups + 2; w++)
+        r->select.windows[w] = r->last;
     if (plan->kind == FGC_TILING) {
         reduce_graph(r, reduction);
     } else if (plan->kind == FGC_BLOCKS || plan->kind == FGC_CELLS) {
         sort_by_block(r);
         for (int64_t j = 0; j < all; j++)
-            r->straight &= r->order[j] == j;
+            r->messages.straight &= r->groups.order[j] == j;
     }
-    if (plan->kind == FGC_CELLS) {
-        int64_t least = INT64_MAX, most = 0;
-        for (int64_t c = 0; c < groups; c++) {
-            r->heaviest += plan->need[c];
-            least = plan->need[c] < least ? plan->need[c] : least;
-            most = plan->need[c] > most ? plan->need[c] : most;
-        }
-        if (plan->total > r->heaviest - least) /* all, or more */
-            r->rank = plan->total > r->heaviest ? groups + 1 : groups;
-        else if (least == most && plan->total > 0)
-            r->rank = (plan->total + most - 1) / most;
-    }
+    if (plan->kind == FGC_CELLS)
+        rank_cells(r);
     return memory;
 }
 
@@ -848,28 +913,28 @@ typedef struct {
     int64_t *messages, *workers, *computations;
 } report;
 
-/* Of workers with several messages those alone that arrive within the limit, and one more; of cells
- * see there. */
+/* When messages come. Of workers with several, only those within the limit and the next one are
+ * computed. Cells do it themselves. */
 static void fill_arrivals(fgc_rounds *r, const double *whole)
 {
     const fgc_completion_plan *plan = r->plan;
-    if (r->single) {
+    if (r->messages.single) {
         for (int64_t i = 0; i < plan->workers; i++)
-            r->arrival[i] = r->begin[i] + whole[i] * plan->share[i];
+            r->messages.arrival[i] = r->messages.begin[i] + whole[i] * plan->share[i];
         return;
     }
     for (int64_t i = 0; i < plan->workers && plan->kind != FGC_CELLS; i++) {
-        const double begin = r->begin[i], work = whole[i];
+        const double begin = r->messages.begin[i], work = whole[i];
         const int64_t end = plan->first[i + 1];
         int64_t m = plan->first[i];
-        if (r->limit < INFINITY) {
-            while (m < end && (r->arrival[m] = begin + work * plan->share[m]) <= r->limit)
+        if (r->messages.limit < INFINITY) {
+            while (m < end && (r->messages.arrival[m] = begin + work * plan->share[m]) <= r->messages.limit)
                 m++;
             for (m++; m < end; m++)
-                r->arrival[m] = INFINITY;
+                r->messages.arrival[m] = INFINITY;
         } else {
             for (; m < end; m++)
-                r->arrival[m] = begin + work * plan->share[m];
+                r->messages.arrival[m] = begin + work * plan->share[m];
         }
     }
 }
@@ -893,16 +958,6 @@ static double find_ready(fgc_rounds *r, const double *whole)
     return ready < latest ? ready : latest;
 }
 
-/* What rounds are drawn from, and what becomes of them. */
-typedef struct {
-    const fgc_delays *delays;
-    int64_t first, step; /* the first of them, and how many are drawn at a time */
-    double *late, receive, overhead;
-    int interrupted;
-    double *usual; /* from when to when rounds were ready so far */
-    report to;
-} drawing;
-
 static void run_rounds(fgc_rounds *r, const double *delay, const double *work, double *late,
                        int64_t rounds, double receive, double overhead, int interrupted, report to)
 {
@@ -911,355 +966,39 @@ static void run_rounds(fgc_rounds *r, const double *delay, const double *work, d
     for (int64_t round = 0; round < rounds; round++) {
         const double *const wait = delay + round * n, *const whole = work + round * n;
         for (int64_t i = 0; i < n; i++)
-            r->begin[i] = late[i] + wait[i];
-        const int near = interrupted && r->many && !plan->wait && r->last.low <= r->last.high;
-        r->limit = near ? r->last.high : INFINITY;
+            r->messages.begin[i] = late[i] + wait[i];
+        const int near = interrupted && r->messages.many && !plan->wait && r->last.low <= r->last.high;
+        r->messages.limit = near ? r->last.high : INFINITY;
         double ready = find_ready(r, whole);
-        if (ready > r->limit) {
-            r->limit = INFINITY;
+        if (ready > r->messages.limit) {
+            r->messages.limit = INFINITY;
             ready = find_ready(r, whole);
         }
         note(r, &r->last, ready);
 
         int64_t senders;
-        const int64_t heard = r->single ? (senders = count_single(r, ready, r->sent))
-                                        : count_several(r, ready, r->sent, &senders);
+        const int64_t heard = r->messages.single ? (senders = count_single(r, ready, r->messages.sent))
+                                        : count_several(r, ready, r->messages.sent, &senders);
         double end = ready;
         if (receive > 0) {
             start_queue(r);
             for (int64_t left = heard; left > 0; left--) {
-                const double taken = r->arrival[take_next(r)] + (double)left * receive;
+                const double taken = r->messages.arrival[take_next(r)] + (double)left * receive;
                 end = taken > end ? taken : end;
             }
         }
         to.time[round] = end;
         to.messages[round] = heard;
         to.workers[round] = senders;
-        to.computations[round] = count_computed(r, whole, ready, r->sent);
+        to.computations[round] = count_computed(r, whole, ready, r->messages.sent);
         if (interrupted)
             continue;
         end += overhead;
         for (int64_t i = 0; i < n; i++) {
             double free_at = late[i];
             for (int64_t m = plan->first[i]; m < plan->first[i + 1] && free_at <= end; m++)
-                free_at = r->arrival[m];
+                free_at = r->messages.arrival[m];
             late[i] = free_at > end ? free_at - end : 0;
-        }
-    }
-}
-
-/* ------------------------------------------------------------------------------- sifted rounds */
-
-/* Of rounds that are ready from `low` to `high`, few times are drawn. What is found outside may be wrong:
- * then the round is done again with all of them. So no bit of a result depends on the bounds. */
-
-/* Keys that are kept in order of each round, at most. */
-enum { DEEP = 8 };
-
-/* Workers that are sifted, at most: of each there are six numbers for each round. */
-enum { SIFTED = 1 << 14 };
-
-static report from(report to, int64_t rounds)
-{
-    return (report){to.time + rounds, to.messages + rounds, to.workers + rounds,
-                    to.computations + rounds};
-}
-
-/* Whether all that is asked of these rounds can be told of the few. */
-static int can_sift(const fgc_rounds *r, const drawing *it)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int sorted = plan->kind == FGC_CELLS ? r->rank != 0 : plan->kind == FGC_TILING;
-    int can = it->interrupted && !(it->receive > 0) && !it->delays->given && r->single &&
-              plan->workers <= SIFTED && !plan->wait &&
-              (plan->kind == FGC_BLOCKS || (plan->total > 0 && sorted));
-    for (int64_t i = 0; i < plan->workers && can; i++)
-        can = it->late[i] == 0 && plan->share[i] == 1;
-    return can;
-}
-
-/* Returns the memory, to be freed. */
-static void *start_sieve(fgc_rounds *r, fgc_sieve *sieve, const fgc_delays *delays)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int64_t n = plan->workers, groups = plan->groups + 1;
-    const int64_t places = ((n > groups ? n : groups) + FEW) * FGC_ABREAST;
-    char *const memory =
-        malloc((size_t)(5 * n + 6 * places + groups * (1 + FGC_ABREAST) + 1) * 8);
-    if (!memory)
-        return NULL;
-    char *at = memory;
-    *sieve = (fgc_sieve){.delays = delays, .workers = n};
-    sieve->worker = take(&at, n);
-    sieve->step = take(&at, n);
-    sieve->early = take(&at, n);
-    sieve->late = take(&at, n);
-    r->drawn = take(&at, places);
-    r->place = take(&at, places);
-    r->start_at = take(&at, places);
-    r->lasting = take(&at, places);
-    r->abreast = take(&at, places);
-    r->apart = take(&at, places);
-    r->came = take(&at, groups * FGC_ABREAST);
-    r->kept = take(&at, groups + 1);
-    r->sieved_load = take(&at, n);
-    for (int64_t j = 0; j < n; j++) {
-        sieve->worker[j] = plan->kind == FGC_TILING ? j : r->order[j];
-        r->sieved_load[j] = r->load[sieve->worker[j]];
-    }
-    FGC_AT_LEVEL(fgc_start_sieve)(sieve);
-    r->sieve = sieve;
-    return memory;
-}
-
-static FGC_INLINE int64_t place_of(const fgc_rounds *r, int64_t j)
-{
-    int64_t place;
-    memcpy(&place, r->place + j, sizeof place);
-    return place;
-}
-
-/* The key of rank `need` of those given, which are overwritten, with room for FEW more. */
-static double select_of(fgc_rounds *r, double *key, int64_t count, int64_t need)
-{
-    if (need > count)
-        return INFINITY;
-    return count <= FEW ? select_few(key, count, need)
-                        : select_key(r, key, r->spare, NULL, NULL, count, count, need);
-}
-
-/* No sooner than the key of this rank, the `last` of the smallest, or of the largest, of each round
- * abreast: those that may be it are kept in order. */
-static void await_rank(const double *key, int64_t count, int64_t last, int largest, double *ready)
-{
-    for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-        vector kept[DEEP];
-        for (int64_t i = 0; i < last; i++)
-            kept[i] = spread(INFINITY);
-        for (int64_t j = 0; j < count; j++) {
-            vector x = load(key + j * FGC_ABREAST + t);
-            x = largest ? -x : x;
-            for (int64_t i = 0; i < last; i++) {
-                const vector y = kept[i];
-                const lanes before = ALL_BITS(x < y);
-                kept[i] = pick(before, x, y);
-                x = pick(before, y, x);
-            }
-        }
-        const vector found = largest ? -kept[last - 1] : kept[last - 1], so_far = load(ready + t);
-        store(ready + t, pick(found > so_far, found, so_far));
-    }
-}
-
-/* When the last block is ready, of each round abreast. Where ranks are deep, those that are early only
- * count. */
-static void sifted_blocks(fgc_rounds *r, double *ready)
-{
-    const fgc_completion_plan *plan = r->plan;
-    for (int64_t b = 0; b < plan->groups; b++) {
-        const int64_t lo = r->bound[b], all = r->bound[b + 1] - lo, room = all + FEW;
-        const int64_t least = plan->need[b], most = all - least + 1;
-        if (least > 0 && most > 0 && (least <= DEEP || most <= DEEP)) {
-            const int largest = most < least;
-            await_rank(r->abreast + lo * FGC_ABREAST, all, largest ? most : least, largest, ready);
-            continue;
-        }
-        int64_t count[FGC_ABREAST] = {0};
-        for (int64_t j = r->kept[b]; j < r->kept[b + 1]; j++) {
-            const int64_t t = place_of(r, j) % FGC_ABREAST;
-            r->apart[t * room + count[t]++] = r->start_at[j] + r->lasting[j];
-        }
-        for (int64_t t = 0; t < FGC_ABREAST; t++) {
-            const int64_t need = plan->need[b] - r->came[b * FGC_ABREAST + t];
-            const double found = need > 0 ? select_of(r, r->apart + t * room, count[t], need) : 0;
-            ready[t] = found > ready[t] ? found : ready[t];
-        }
-    }
-}
-
-/* The same of cells, by all keys. */
-static void sifted_cells(fgc_rounds *r, double *ready)
-{
-    const int64_t groups = r->plan->groups, room = groups + FEW, need = r->rank;
-    for (int64_t c = 0; c < groups; c++)
-        for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-            vector least = spread(INFINITY);
-            for (int64_t j = r->bound[c]; j < r->bound[c + 1]; j++)
-                least = earlier(load(r->abreast + j * FGC_ABREAST + t), least);
-            const vector last = load(ready + t);
-            store(ready + t, pick(least > last, least, last));
-            double each[LANES];
-            store(each, least);
-            for (int64_t lane = 0; lane < LANES && need != groups; lane++)
-                r->apart[(t + lane) * room + c] = each[lane];
-        }
-    for (int64_t t = 0; t < FGC_ABREAST && need != groups; t++)
-        ready[t] = select_of(r, r->apart + t * room, groups, need);
-}
-
-/* The same of intervals. */
-static void sifted_tiling(fgc_rounds *r, double *ready)
-{
-    double *const key = r->apart;
-    memcpy(key, r->abreast, (size_t)(r->plan->workers * FGC_ABREAST) * sizeof *key);
-    for (int64_t j = 0; j < r->steps; j++) {
-        const step s = r->step[j];
-        double *const to = key + s.to * FGC_ABREAST;
-        const double *const with = key + s.from * FGC_ABREAST;
-        for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-            const vector x = load(to + t), y = load(with + t);
-            store(to + t, s.serial ? pick(x < y, y, x) : pick(x < y, x, y));
-        }
-    }
-    for (int64_t t = 0; t < FGC_ABREAST; t++) {
-        for (int64_t j = 0; j < r->edges; j++)
-            r->key[r->edge[j]] = key[r->edge[j] * FGC_ABREAST + t];
-        ready[t] = graph_ready(r);
-    }
-}
-
-/* By when rounds are ready, the messages that came, and the computations of those who sent them. */
-static void count_sifted(const fgc_rounds *r, const double *ready, int64_t *heard, int64_t *done)
-{
-    const int64_t n = r->plan->workers, *const worker = r->sieve->worker;
-    for (int64_t t = 0; t < FGC_ABREAST; t += LANES) {
-        const vector by = load(ready + t);
-        lanes messages = (lanes)spread(0), loads = messages;
-        for (int64_t j = 0; j < n; j++) {
-            const lanes came = ALL_BITS(load(r->abreast + j * FGC_ABREAST + t) <= by);
-            messages -= came;
-            loads += came & r->plan->loads[worker[j]];
-        }
-        memcpy(heard + t, &messages, sizeof messages);
-        memcpy(done + t, &loads, sizeof loads);
-    }
-}
-
-/* computed() of all. */
-static FGC_NOINLINE void compute(const double *restrict load, const double *restrict whole,
-                                 double *restrict since, int64_t count)
-{
-    for (int64_t j = 0; j < count; j++)
-        since[j] = computed(load[j], whole[j], since[j], 0);
-}
-
-/* And those of workers whose message is still to come. Returns how many these are. */
-static int64_t count_begun(const fgc_rounds *r, int64_t count, const double *ready, int64_t *done)
-{
-    double *const begin = r->start_at, *const whole = r->lasting, *const place = r->place;
-    double *const since = r->drawn, *const load_of = r->apart;
-    int64_t begun = 0, j = 0;
-    for (int64_t t = 0; t < LANES; t++) /* no time is before itself */
-        begin[count + t] = INFINITY;
-    for (; j < count; j += LANES) {
-        const vector b = load(begin + j), w = load(whole + j), p = load(place + j);
-        lanes index;
-        memcpy(&index, &p, sizeof index);
-        const vector at = of_eight(ready, index);
-        const lanes some = ALL_BITS(b < at) & ALL_BITS(b + w > at);
-        keep(since + begun, some, at - b);
-        keep(whole + begun, some, w);
-        begun += keep(place + begun, some, p);
-    }
-    for (j = 0; j < begun; j++)
-        load_of[j] = r->sieved_load[place_of(r, j) / FGC_ABREAST];
-    compute(load_of, whole, since, begun);
-    for (j = 0; j < begun; j++)
-        done[place_of(r, j) % FGC_ABREAST] += lower_bits(since[j]);
-    return begun;
-}
-
-/* FGC_ABREAST rounds from this one on. Returns how many workers were at work when they were ready. */
-static int64_t sift_rounds(fgc_rounds *r, int64_t round, double *ready, int64_t *heard, int64_t *done)
-{
-    const fgc_completion_plan *plan = r->plan;
-    const int64_t whole[] = {0, plan->workers};
-    const int tiling = plan->kind == FGC_TILING;
-    const int64_t groups = tiling ? 1 : plan->groups, *const bound = tiling ? whole : r->bound;
-    r->kept[0] = 0;
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t at = r->kept[g];
-        r->kept[g + 1] = at + FGC_AT_LEVEL(fgc_sift)(r->sieve, round, bound[g], bound[g + 1],
-                                                     r->drawn + at, r->place + at, r->abreast,
-                                                     r->came + g * FGC_ABREAST);
-    }
-    const int64_t count = r->kept[groups];
-    FGC_AT_LEVEL(fgc_draw_sifted)(r->sieve, count, r->drawn, r->place, r->start_at, r->lasting);
-    for (int64_t j = 0; j < count; j++)
-        r->abreast[place_of(r, j)] = r->start_at[j] + r->lasting[j];
-    memset(ready, 0, FGC_ABREAST * sizeof *ready);
-    if (tiling)
-        sifted_tiling(r, ready);
-    else if (plan->kind == FGC_CELLS)
-        sifted_cells(r, ready);
-    else
-        sifted_blocks(r, ready);
-    count_sifted(r, ready, heard, done);
-    return count_begun(r, count, ready, done);
-}
-
-/* Rounds at .. at+rounds-1 of them, with all times. */
-static void draw_rounds(fgc_rounds *r, const drawing *it, int64_t at, int64_t rounds)
-{
-    fgc_delays some = *it->delays;
-    for (const int64_t end = at + rounds; at < end; at += it->step) {
-        const int64_t count = end - at < it->step ? end - at : it->step;
-        some.given = it->delays->given ? it->delays->given + at * r->plan->workers : NULL;
-        FGC_AT_LEVEL(fgc_draw)(&some, it->first + at, count, r->wait, r->whole);
-        run_rounds(r, r->wait, r->whole, it->late, count, it->receive, it->overhead,
-                   it->interrupted, from(it->to, at));
-    }
-}
-
-static void extend(double *span, double ready)
-{
-    span[0] = ready < span[0] ? ready : span[0];
-    span[1] = ready > span[1] ? ready : span[1];
-}
-
-/* Interrupted rounds, of which those that are ready as usual are sifted. */
-static void run_sifted(fgc_rounds *r, const drawing *it, int64_t rounds)
-{
-    enum { FIRST = 8, LONG = 8 * EPOCH }; /* that tell what is usual: at first; where bounds are dear */
-    const int64_t epoch = r->sieve->alike ? EPOCH : LONG;
-    double *const usual = it->usual;
-    int64_t at = 0;
-    if (usual[0] == -INFINITY) { /* as was found before */
-        draw_rounds(r, it, 0, rounds);
-        return;
-    }
-    if (!(usual[0] <= usual[1])) {
-        at = FIRST < rounds ? FIRST : rounds;
-        draw_rounds(r, it, 0, at);
-        for (int64_t i = 0; i < at; i++)
-            extend(usual, it->to.time[i]);
-    }
-    while (at < rounds) {
-        FGC_AT_LEVEL(fgc_set_sieve)(r->sieve, usual[0], usual[1]);
-        const int64_t start = at, end = at + epoch < rounds ? at + epoch : rounds;
-        double next[] = {INFINITY, -INFINITY};
-        int64_t begun = 0;
-        while (at < end) {
-            double ready[FGC_ABREAST];
-            int64_t heard[FGC_ABREAST], done[FGC_ABREAST];
-            begun += sift_rounds(r, it->first + at, ready, heard, done);
-            for (int64_t t = 0; t < FGC_ABREAST && at < end; t++, at++) {
-                if (ready[t] < usual[0] || ready[t] > usual[1]) {
-                    draw_rounds(r, it, at, 1);
-                } else {
-                    it->to.time[at] = ready[t];
-                    it->to.messages[at] = it->to.workers[at] = heard[t];
-                    it->to.computations[at] = done[t];
-                }
-                extend(next, it->to.time[at]);
-            }
-        }
-        const int busy = 5 * begun > 2 * (at - start) * r->plan->workers;
-        usual[0] = busy ? -INFINITY : next[0];
-        usual[1] = busy ? INFINITY : next[1];
-        if (busy) { /* times of so many matter that it is faster to draw all, in order */
-            draw_rounds(r, it, at, rounds - at);
-            return;
         }
     }
 }
@@ -1271,38 +1010,11 @@ fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, co
                                         int64_t *computations)
 {
     fgc_rounds r;
-    void *const memory = start_rounds(&r, plan, 0);
+    void *const memory = start_rounds(&r, plan);
     if (!memory)
         return FGC_NO_MEMORY;
     run_rounds(&r, delay, work, late, rounds, receive, overhead, interrupted,
                (report){time, messages, workers, computations});
-    free(memory);
-    return FGC_OK;
-}
-
-fgc_status FGC_AT_LEVEL(fgc_simulate_part)(const fgc_completion_plan *plan, const fgc_delays *delays,
-                                      int64_t first, double *late, int64_t rounds, double receive,
-                                      double overhead, int interrupted, double *usual, double *time,
-                                      int64_t *messages, int64_t *workers, int64_t *computations)
-{
-    const int64_t n = plan->workers, step = n < DRAWN ? DRAWN / n : 1;
-    drawing it = {delays, first, step, late, receive, overhead, interrupted, usual,
-                  {time, messages, workers, computations}};
-    fgc_rounds r;
-    fgc_sieve sieve;
-    void *const memory = start_rounds(&r, plan, step * n);
-    if (!memory)
-        return FGC_NO_MEMORY;
-    void *sieve_memory = NULL;
-    if (!can_sift(&r, &it)) {
-        draw_rounds(&r, &it, 0, rounds);
-    } else if ((sieve_memory = start_sieve(&r, &sieve, delays))) {
-        run_sifted(&r, &it, rounds);
-    } else {
-        free(memory);
-        return FGC_NO_MEMORY;
-    }
-    free(sieve_memory);
     free(memory);
     return FGC_OK;
 }

@@ -4,24 +4,19 @@
  * rounds can be drawn in any pieces, on any thread. Its upper 52 bits make an exponential, by minus the
  * logarithm; its lower 32 draw apart what would come at the same moment. All backends round alike: this
  * file is compiled without fused multiply-adds. */
-#include <math.h>
 #include <string.h>
 
-#include "sieve.h"
-#include "vector.h"
+#include "levels.h"
 
 static const uint64_t STEP = 0x9E3779B97F4A7C15u;
 static const double LN2_HIGH = 0.6931471805592082, LN2_LOW = 7.371002565167799e-13; /* 13 bits are 0 */
 
-#define MIXED(name, type)                                                                          \
-    static FGC_INLINE type name(type z)                                                            \
-    {                                                                                              \
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;                                                   \
-        z = (z ^ z >> 27) * 0x94D049BB133111EBu;                                                   \
-        return z ^ z >> 31;                                                                        \
-    }
-MIXED(mixed, uint64_t)
-MIXED(mixed_words, words)
+static FGC_INLINE uint64_t mixed(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
 
 static FGC_INLINE double from_bits(uint64_t bits)
 {
@@ -84,8 +79,8 @@ static FGC_INLINE double apart(uint64_t random)
     return 1 + (from_bits((random << 32) >> 12 | ONE) - 1) * 0x1p-40;
 }
 
-void FGC_AT_LEVEL(fgc_draw)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait,
-                            double *whole)
+void FGC_AT_LEVEL(fgc_draw_part)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait,
+                                 double *whole)
 {
     const int64_t n = delays->workers, period = delays->repeats * n;
     const double onset = delays->onset;
@@ -119,157 +114,5 @@ void FGC_AT_LEVEL(fgc_draw)(const fgc_delays *delays, int64_t first, int64_t rou
             begin[i] = time * onset * by;
             factor[i] = (time * load[i] + work[i]) * by;
         }
-    }
-}
-
-/* -------------------------------------------------------------------------------------- sieves */
-
-/* The least random number, nearly, whose h is not below this one, from 0 to DEEP. */
-static uint64_t random_of(double h)
-{
-    return h < 0.5 ? (uint64_t)(-expm1(-h) * 0x1p64) : -(uint64_t)(exp(-h) * 0x1p64);
-}
-
-/* Whether those at places j-1 and j in the order of the sieve are late by the same law. */
-static int alike(const fgc_sieve *s, int64_t j)
-{
-    const fgc_delays *d = s->delays;
-    const int64_t i = s->worker[j], k = s->worker[j - 1];
-    return d->shift[i] == d->shift[k] && d->scale[i] == d->scale[k] && d->power[i] == d->power[k];
-}
-
-/* And whether they work as long. */
-static int same_work(const fgc_sieve *s, int64_t j)
-{
-    const fgc_delays *d = s->delays;
-    const int64_t i = s->worker[j], k = s->worker[j - 1];
-    return d->load[i] == d->load[k] && d->work[i] == d->work[k];
-}
-
-/* h of a worker's delay, if that is possible, else 0. */
-static double hazard_of(const fgc_delays *d, int64_t i, double delay)
-{
-    double h = (delay - d->shift[i]) / d->scale[i];
-    if (d->power[i] > 0)
-        h = h > 1 ? log(h) / d->power[i] : 0;
-    return h > 0 ? h : 0;
-}
-
-void FGC_AT_LEVEL(fgc_start_sieve)(fgc_sieve *s)
-{
-    s->alike = s->same_work = 1;
-    for (int64_t j = 0; j < s->workers; j++) {
-        s->step[j] = (uint64_t)(s->worker[j] + 1) * STEP;
-        s->alike &= j == 0 || alike(s, j);
-        s->same_work &= j == 0 || same_work(s, j);
-    }
-}
-
-/* In times there is room for whatever rounding does, and for the factor between 1 and 1 + 2^-40: a part
- * in 2^36. In random numbers, for the lower 12 bits, of which h does not depend, and the half above. */
-void FGC_AT_LEVEL(fgc_set_sieve)(const fgc_sieve *s, double low, double high)
-{
-    enum { DEEP = 16, ROOM = 1 << 13 };
-    const fgc_delays *d = s->delays;
-    for (int64_t j = 0; j < s->workers; j++) {
-        const int64_t i = s->worker[j];
-        if (j && alike(s, j) && same_work(s, j)) {
-            s->early[j] = s->early[j - 1];
-            s->late[j] = s->late[j - 1];
-            continue;
-        }
-        s->early[j] = 0;
-        s->late[j] = UINT64_MAX;
-        if (!(d->scale[i] > 0))
-            continue;
-        const double soon = (low * (1 - 0x1p-36) - d->work[i]) / (d->onset + d->load[i]);
-        const double h = hazard_of(d, i, soon);
-        const uint64_t random = random_of(h < DEEP ? h : DEEP);
-        s->early[j] = random > ROOM ? random - ROOM : 0;
-        const double end = hazard_of(d, i, high * (1 + 0x1p-36) / d->onset);
-        if (d->onset > 0 && end < DEEP)
-            s->late[j] = random_of(end) + ROOM;
-    }
-}
-
-/* In vectors of rounds: of a worker all that matters is the same in all of them. */
-int64_t FGC_AT_LEVEL(fgc_sift)(const fgc_sieve *s, int64_t round, int64_t lo, int64_t hi,
-                               double *random, double *place, double *key,
-                               int64_t came[FGC_ABREAST])
-{
-    enum { PARTS = FGC_ABREAST / LANES };
-    uint64_t counter[FGC_ABREAST];
-    int64_t index[FGC_ABREAST];
-    for (int t = 0; t < FGC_ABREAST; t++) {
-        index[t] = t;
-        counter[t] = s->delays->key + (uint64_t)(round + t) * (uint64_t)s->workers * STEP;
-    }
-    lanes at[PARTS], count[PARTS];
-    words from[PARTS];
-    memcpy(at, index, sizeof at);
-    memcpy(from, counter, sizeof from);
-    memset(count, 0, sizeof count);
-    int64_t kept = 0;
-    for (int64_t j = lo; j < hi; j++) {
-        FGC_UNROLL
-        for (int p = 0; p < PARTS; p++) {
-            const words z = mixed_words(from[p] + s->step[j]);
-            const lanes early = ALL_BITS(z < s->early[j]), late = ALL_BITS(z > s->late[j]);
-            count[p] -= early;
-            store(key + j * FGC_ABREAST + p * LANES, pick(late, spread(INFINITY), spread(0)));
-            vector bits;
-            memcpy(&bits, &z, sizeof bits);
-            keep(random + kept, ~(early | late), bits);
-            const lanes here = at[p] + j * FGC_ABREAST;
-            memcpy(&bits, &here, sizeof bits);
-            kept += keep(place + kept, ~(early | late), bits);
-        }
-    }
-    memcpy(came, count, sizeof count);
-    return kept;
-}
-
-void FGC_AT_LEVEL(fgc_draw_sifted)(const fgc_sieve *s, int64_t count, const double *random,
-                                   const double *place, double *begin, double *whole)
-{
-    enum { CHUNK = 64 };
-    const fgc_delays *d = s->delays;
-    double shift[CHUNK], scale[CHUNK], power[CHUNK], load[CHUNK], work[CHUNK];
-    double time[CHUNK], by[CHUNK];
-    const int64_t any = s->worker[0];
-    for (int64_t j = 0; j < CHUNK; j++) {
-        shift[j] = d->shift[any];
-        scale[j] = d->scale[any];
-        power[j] = d->power[any];
-        load[j] = d->load[any];
-        work[j] = d->work[any];
-    }
-    for (int64_t at = 0; at < count; at += CHUNK) {
-        const int64_t some = count - at < CHUNK ? count - at : CHUNK;
-        for (int64_t j = 0; j < some && !s->alike; j++) {
-            const int64_t i = s->worker[bits_of(place[at + j]) / FGC_ABREAST];
-            shift[j] = d->shift[i];
-            scale[j] = d->scale[i];
-            power[j] = d->power[i];
-        }
-        for (int64_t j = 0; j < some && !s->same_work; j++) {
-            const int64_t i = s->worker[bits_of(place[at + j]) / FGC_ABREAST];
-            load[j] = d->load[i];
-            work[j] = d->work[i];
-        }
-        for (int64_t j = 0; j < some; j++) {
-            time[j] = exponential(bits_of(random[at + j]));
-            by[j] = apart(bits_of(random[at + j]));
-        }
-        for (int64_t j = 0; j < some && d->powers; j++) {
-            const double x = time[j], e = power_of_e(x * power[j]);
-            time[j] = power[j] > 0 ? e : x;
-        }
-        for (int64_t j = 0; j < some; j++)
-            time[j] = shift[j] + scale[j] * time[j];
-        for (int64_t j = 0; j < some; j++)
-            begin[at + j] = time[j] * d->onset * by[j];
-        for (int64_t j = 0; j < some; j++)
-            whole[at + j] = (time[j] * load[j] + work[j]) * by[j];
     }
 }

@@ -85,6 +85,14 @@ int fgc_simd_select(const char *name)
     return 0;
 }
 
+/* What public functions are called with, for who makes calls of it: "type name(parameters)". */
+const char *const fgc_declared[] = {
+#define FGC_KERNEL(type, name, parameters, arguments) #type " " #name #parameters,
+#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost) "double " #name "_" #kind #parameters,
+#include "kernels.def"
+    NULL,
+};
+
 /* How a function of this type ends. */
 #define RETURN_void
 #define RETURN_int return

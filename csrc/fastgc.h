@@ -126,14 +126,6 @@ enum {
     FGC_ROUNDED = 8 /* out holds doubles; else pairs */
 };
 
-/* Flags of Vandermonde systems. */
-enum {
-    FGC_COMPLEX = 1,
-    FGC_TRANSPOSE = 2,
-    FGC_FORCED = 4, /* write results that are not finite, too */
-    FGC_CHOOSE = 8  /* of no order: by modulus, for nodes on a ray from 0, or Leja's */
-};
-
 /* What follows is split over threads where it takes long enough: see fgc_pool_set. What is written and
  * returned does not depend on their number. */
 
@@ -220,24 +212,6 @@ FGC_ENCODE(half, float)
 FGC_ENCODE(bfloat, float)
 #undef FGC_ENCODE
 
-/* Of whole vectors: see the functions of their parts. */
-double fgc_square_sum_float(const float *x, int64_t len);
-double fgc_square_sum_double(const double *x, int64_t len);
-double fgc_square_sum_half(const uint16_t *x, int64_t len);
-double fgc_square_sum_bfloat(const uint16_t *x, int64_t len);
-#define FGC_STEPS(real)                                                                            \
-    double fgc_sgd_##real(real *theta, real *velocity, const real *gradient, double lr,            \
-                          double momentum, int64_t len);                                           \
-    double fgc_nesterov_##real(real *theta, real *point, const real *gradient, double lr,          \
-                               double momentum, int64_t len);                                      \
-    double fgc_amsgrad_##real(real *theta, real *h, real *v, const real *gradient, double lr,      \
-                              double beta1, double beta2, double epsilon, int64_t len);            \
-    double fgc_replace_##real(real *old, const real *new, real *total, int64_t len);               \
-    double fgc_square_distance_##real(const real *x, const real *y, int64_t len);
-FGC_STEPS(float)
-FGC_STEPS(double)
-#undef FGC_STEPS
-
 /* What the reals of rows are. */
 typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
 
@@ -304,17 +278,22 @@ typedef struct {
 
 /* All that there is at each SIMD level. */
 #define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
+#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                              \
+    double fgc_##name##_part_##kind(void *const *vector, const double *by, int64_t len);           \
+    double fgc_##name##_##kind parameters;
 #include "kernels.def"
 
-/* Of all rounds: see fgc_completion_part, and fgc_simulate_part. Split over threads, if `interrupted`. */
+/* These declarations as text, "type name(parameters)", in the end NULL. */
+extern const char *const fgc_declared[];
+
+/* Of all rounds: see fgc_draw_part. */
+void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole);
+
+/* Of all rounds: see fgc_completion_part. Split over threads, if `interrupted`. */
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
                           double *late, int64_t rounds, double receive, double overhead,
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations);
-fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                        double *late, int64_t rounds, double receive, double overhead,
-                        int interrupted, double *time, int64_t *messages, int64_t *workers,
-                        int64_t *computations);
 
 /* Messages that are each the sum over one cell of the partitions; distinct cells that weigh `need` suffice.
  * What came is multiplied by `whole` over its weight, if that is not 0. */

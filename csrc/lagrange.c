@@ -230,8 +230,8 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
 
 fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *weights,
                                             const int64_t *weight_exponent, int64_t m,
-                                            const double *points, int64_t p, int complex, int sum,
-                                            double *out)
+                                            const double *points, int64_t p, int complex,
+                                            int out_ndim, double *out)
 {
     line l = {.m = m, .padded = (m + LANES - 1) / LANES * LANES};
     double *const work = malloc((size_t)(6 * l.padded) * sizeof(double));
@@ -244,9 +244,9 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
     l.re = l.wi + l.padded;
     l.im = l.re + l.padded;
     if (complex)
-        rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 1);
+        rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 1);
     else
-        rows(nodes, weights, weight_exponent, m, points, p, out, sum, l, 0);
+        rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);
     free(work);
     return FGC_OK;
 }

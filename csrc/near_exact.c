@@ -278,10 +278,10 @@ static void substitute(const equations *a, double *x)
     }
 }
 
-fgc_status FGC_AT_LEVEL(fgc_near_exact_ridge)(const double *circle, int64_t n,
-                                              const int64_t *turns, int64_t s, int64_t c,
-                                              double unit, double *out)
+fgc_status FGC_AT_LEVEL(fgc_ridge)(const double *circle, int64_t circle_len, const int64_t *turns,
+                                   int64_t s, int64_t c, double unit, double *out)
 {
+    const int64_t n = circle_len / 2;
     const int64_t strips = rounded(c + 2, STRIP) / STRIP, height = s + c + TALL;
     double *const memory = malloc(((size_t)(strips * height * STRIP + 2 * c) + 8) * sizeof(double));
     if (!memory)

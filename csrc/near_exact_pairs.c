@@ -262,10 +262,10 @@ static void evaluate(const double *circle, int64_t n, int64_t c, const double *y
     }
 }
 
-fgc_status FGC_AT_LEVEL(fgc_near_exact_pairs)(const double *circle, int64_t n,
-                                              const int64_t *turns, int64_t s, int64_t c,
-                                              double *out)
+fgc_status FGC_AT_LEVEL(fgc_ridge_pairs)(const double *circle, int64_t circle_len,
+                                         const int64_t *turns, int64_t s, int64_t c, double *out)
 {
+    const int64_t n = circle_len / 2;
     const int64_t rows = s + 1, wide = (c + 2 + LANES - 1) / LANES * LANES;
     const int64_t strip = (s + c) * ROW, vectors = c * 2 * rows, matrix = c * 2 * wide;
     const int64_t size = strip + vectors + 2 * c + matrix + 4 * wide + 8;
@@ -308,9 +308,10 @@ static FGC_INLINE lanes take_exponent(pair *x)
     return e;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_locator_pairs)(const double *circle, int64_t n, const int64_t *turns,
-                                           int64_t s, double *out)
+fgc_status FGC_AT_LEVEL(fgc_locator_values)(const double *circle, int64_t circle_len,
+                                            const int64_t *turns, int64_t s, double *out)
 {
+    const int64_t n = circle_len / 2;
     const int64_t len = 2 * n + LANES;
     double *const memory = malloc((size_t)(2 * len) * sizeof *memory);
     if (!memory)

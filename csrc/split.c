@@ -164,9 +164,10 @@ enum { NEAR = 4096 };
             fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, lo, to, it->in_len,   \
                                     it->out_len, it->flags, it->out);                              \
             const int64_t len = (to < it->in_len ? to : it->in_len) - lo;                          \
-            for (int64_t r = 0; r < it->count; r++)                                                \
-                sum += it->weight[r] *                                                             \
-                       fgc_square_sum_part_##kind((const row *)it->rows[r] + lo, len);             \
+            for (int64_t r = 0; r < it->count; r++) {                                              \
+                void *const from = (row *)it->rows[r] + lo;                                        \
+                sum += it->weight[r] * fgc_square_sum_part_##kind(&from, NULL, len);               \
+            }                                                                                      \
         }                                                                                          \
         it->sum[piece] = sum;                                                                      \
     }                                                                                              \
@@ -189,103 +190,91 @@ ENCODE(half, uint16_t, float)
 ENCODE(bfloat, uint16_t, float)
 
 /* Vectors of one length and numbers, that a kernel takes to a sum. */
+typedef double (*sum_kernel)(void *const *vector, const double *by, int64_t len);
+
 typedef struct {
-    const void *vector[4];
+    sum_kernel kernel;
+    char *vector[4];
     double by[4];
+    size_t size; /* of an element */
     int64_t len, part;
     double sum[FGC_PIECES];
 } vectors;
 
+static void sum_piece(void *data, int piece)
+{
+    vectors *const it = data;
+    const int64_t lo = piece * it->part;
+    void *from[4];
+    for (int i = 0; i < 4; i++)
+        from[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size : NULL;
+    it->sum[piece] = it->kernel(from, it->by, it->len - lo < it->part ? it->len - lo : it->part);
+}
+
 /* `cost`: of a thousand elements, in nanoseconds. */
-static double sum_of(fgc_job job, const void *const *vector, const double *by, int64_t len,
-                     int64_t cost)
+static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, const double *by,
+                     int64_t len, int64_t cost)
 {
     vectors it; /* as it is: zeros in place of sums would take longer than short vectors */
     for (int i = 0; i < 4; i++)
-        it.vector[i] = vector[i], it.by[i] = by[i];
+        it.vector[i] = (char *)vector[i], it.by[i] = by[i];
+    it.kernel = kernel;
+    it.size = size;
     it.len = len;
     it.part = part_of(len, LEAST_OF_VECTORS);
     const int pieces = pieces_of(len, it.part);
-    fgc_pool_run(job, &it, pieces, len / 1024 * cost);
+    fgc_pool_run(sum_piece, &it, pieces, len / 1024 * cost);
     return total(it.sum, pieces);
 }
 
-#define VECTORS(...) ((const void *[4]){__VA_ARGS__})
-#define BY(...) ((double[4]){__VA_ARGS__})
-
-#define PIECE(name, real, call)                                                                    \
-    static void name##_piece(void *data, int piece)                                                \
+#define LISTED(...) {__VA_ARGS__}
+#define FGC_KERNEL(type, name, parameters, arguments)
+#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                              \
+    double fgc_##name##_##kind parameters                                                          \
     {                                                                                              \
-        vectors *const it = data;                                                                  \
-        const int64_t lo = piece * it->part;                                                       \
-        const int64_t len = it->len - lo < it->part ? it->len - lo : it->part;                     \
-        real *v[4];                                                                                \
-        for (int i = 0; i < 4; i++)                                                                \
-            v[i] = it->vector[i] ? (real *)it->vector[i] + lo : NULL;                              \
-        it->sum[piece] = call;                                                                     \
+        const void *const vector[4] = LISTED vectors;                                              \
+        const double by[4] = LISTED numbers;                                                       \
+        return sum_of(fgc_##name##_part_##kind, sizeof(real), vector, by, len, cost);              \
     }
+#include "kernels.def"
 
-#define SQUARE_SUM(kind, real)                                                                     \
-    PIECE(square_sum_##kind, real, fgc_square_sum_part_##kind(v[0], len))                          \
-    double fgc_square_sum_##kind(const real *x, int64_t len)                                       \
-    {                                                                                              \
-        return sum_of(square_sum_##kind##_piece, VECTORS(x), BY(0), len, 100);                     \
-    }
-SQUARE_SUM(float, float)
-SQUARE_SUM(double, double)
-SQUARE_SUM(half, uint16_t)
-SQUARE_SUM(bfloat, uint16_t)
+typedef struct {
+    const fgc_delays *delays;
+    int64_t first, rounds, part;
+    double *wait, *whole;
+} drawing;
 
-#define STEPS(real)                                                                                \
-    PIECE(sgd_##real, real, fgc_sgd_part_##real(v[0], v[1], v[2], it->by[0], it->by[1], len))      \
-    double fgc_sgd_##real(real *theta, real *velocity, const real *gradient, double lr,            \
-                          double momentum, int64_t len)                                            \
-    {                                                                                              \
-        return sum_of(sgd_##real##_piece, VECTORS(theta, velocity, gradient), BY(lr, momentum), len,\
-                      velocity ? 350 : 250);                                                       \
-    }                                                                                              \
-    PIECE(nesterov_##real, real,                                                                   \
-          fgc_nesterov_part_##real(v[0], v[1], v[2], it->by[0], it->by[1], len))                   \
-    double fgc_nesterov_##real(real *theta, real *point, const real *gradient, double lr,          \
-                               double momentum, int64_t len)                                       \
-    {                                                                                              \
-        return sum_of(nesterov_##real##_piece, VECTORS(theta, point, gradient), BY(lr, momentum),  \
-                      len, 350);                                                                   \
-    }                                                                                              \
-    PIECE(amsgrad_##real, real,                                                                    \
-          fgc_amsgrad_part_##real(v[0], v[1], v[2], v[3], it->by[0], it->by[1], it->by[2],         \
-                                  it->by[3], len))                                                 \
-    double fgc_amsgrad_##real(real *theta, real *h, real *v, const real *gradient, double lr,      \
-                              double beta1, double beta2, double epsilon, int64_t len)             \
-    {                                                                                              \
-        return sum_of(amsgrad_##real##_piece, VECTORS(theta, h, v, gradient),                      \
-                      BY(lr, beta1, beta2, epsilon), len, 600);                                    \
-    }                                                                                              \
-    PIECE(replace_##real, real, fgc_replace_part_##real(v[0], v[1], v[2], len))                    \
-    double fgc_replace_##real(real *old, const real *new, real *total, int64_t len)                \
-    {                                                                                              \
-        return sum_of(replace_##real##_piece, VECTORS(old, new, total), BY(0), len,                \
-                      total ? 350 : 250);                                                          \
-    }                                                                                              \
-    PIECE(square_distance_##real, real, fgc_square_distance_part_##real(v[0], v[1], len))          \
-    double fgc_square_distance_##real(const real *x, const real *y, int64_t len)                   \
-    {                                                                                              \
-        return sum_of(square_distance_##real##_piece, VECTORS(x, y), BY(0), len, 150);             \
-    }
-STEPS(float)
-STEPS(double)
+static void draw_piece(void *data, int piece)
+{
+    const drawing *const it = data;
+    const int64_t lo = piece * it->part, n = it->delays->workers;
+    fgc_delays delays = *it->delays;
+    if (delays.given)
+        delays.given += lo * n;
+    fgc_draw_part(&delays, it->first + lo, it->rounds - lo < it->part ? it->rounds - lo : it->part,
+                  it->wait + lo * n, it->whole + lo * n);
+}
+
+void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole)
+{
+    drawing it = {.delays = delays, .first = first, .rounds = rounds, .wait = wait, .whole = whole};
+    const int64_t n = delays->workers, cost = 2 * rounds * n; /* two nanoseconds each, at least */
+    it.part = (part_of(rounds * n, LEAST_OF_VECTORS) + n - 1) / n;
+    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
+        it.part = rounds;
+    if (rounds)
+        fgc_pool_run(draw_piece, &it, pieces_of(rounds, it.part), cost);
+}
 
 typedef struct {
     const fgc_completion_plan *plan;
-    const fgc_delays *delays; /* or NULL, and what is drawn is given: */
     const double *delay, *work;
     double *late;
-    int64_t first, rounds, part;
+    int64_t rounds, part;
     double receive, overhead;
     int interrupted;
     double *time;
     int64_t *messages, *workers, *computations;
-    _Atomic double low, high; /* from when to when rounds are ready, as far as is known */
     atomic_int failed;
 } simulation;
 
@@ -294,45 +283,10 @@ static void simulate_piece(void *data, int piece)
     simulation *const it = data;
     const int64_t lo = piece * it->part, n = it->plan->workers;
     const int64_t count = it->rounds - lo < it->part ? it->rounds - lo : it->part;
-    fgc_status status;
-    if (it->delays) {
-        fgc_delays some = *it->delays;
-        some.given = some.given ? some.given + lo * n : NULL;
-        double usual[] = {atomic_load_explicit(&it->low, memory_order_relaxed),
-                          atomic_load_explicit(&it->high, memory_order_relaxed)};
-        status = fgc_simulate_part(it->plan, &some, it->first + lo, it->late, count, it->receive,
-                                   it->overhead, it->interrupted, usual, it->time + lo,
-                                   it->messages + lo, it->workers + lo, it->computations + lo);
-        /* Of two threads the last: what it takes to be usual costs time alone if it is not. */
-        atomic_store_explicit(&it->low, usual[0], memory_order_relaxed);
-        atomic_store_explicit(&it->high, usual[1], memory_order_relaxed);
-    } else {
-        status = fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late,
-                                     count, it->receive, it->overhead, it->interrupted,
-                                     it->time + lo, it->messages + lo, it->workers + lo,
-                                     it->computations + lo);
-    }
-    if (status)
+    if (fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late, count,
+                            it->receive, it->overhead, it->interrupted, it->time + lo,
+                            it->messages + lo, it->workers + lo, it->computations + lo))
         atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
-}
-
-static fgc_status simulate_all(simulation *it)
-{
-    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
-    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
-     * message is of which block, when rounds are usually ready) is found for each part anew. */
-    const int64_t sixteenth = (it->rounds + 15) / 16, most = FGC_PIECES / 16;
-    const int64_t even = (it->rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
-    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
-    const int64_t work = it->rounds * it->plan->first[it->plan->workers]; /* a nanosecond or more each */
-    it->part = it->interrupted ? up_to(LINE, even > full ? even : full) : it->rounds;
-    if (it->rounds && !fgc_pool_helpers(pieces_of(it->rounds, it->part), work))
-        it->part = it->rounds;
-    it->low = INFINITY;
-    it->high = -INFINITY;
-    if (it->rounds)
-        fgc_pool_run(simulate_piece, it, pieces_of(it->rounds, it->part), work);
-    return it->failed ? FGC_NO_MEMORY : FGC_OK;
 }
 
 fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
@@ -340,21 +294,21 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, 
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations)
 {
+    enum { LINE = 8, FULL = 256 }; /* of the numbers that are written; rounds of a part */
     simulation it = {.plan = plan, .delay = delay, .work = work, .late = late, .rounds = rounds,
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};
-    return simulate_all(&it);
-}
-
-fgc_status fgc_simulate(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                        double *late, int64_t rounds, double receive, double overhead,
-                        int interrupted, double *time, int64_t *messages, int64_t *workers,
-                        int64_t *computations)
-{
-    simulation it = {.plan = plan, .delays = delays, .late = late, .first = first, .rounds = rounds,
-                     .receive = receive, .overhead = overhead, .interrupted = interrupted,
-                     .time = time, .messages = messages, .workers = workers,
-                     .computations = computations};
-    return simulate_all(&it);
+    /* A sixteenth of the rounds, or more parts where these are long: what all rounds of one share (which
+     * message is of which block, when rounds are usually ready) is found for each part anew. */
+    const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
+    const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
+    const int64_t cost = rounds * plan->first[plan->workers]; /* a nanosecond or more each */
+    /* Each round but the first begins where the one before it ended, unless all do with `late`. */
+    it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
+    if (rounds && !fgc_pool_helpers(pieces_of(rounds, it.part), cost))
+        it.part = rounds;
+    if (rounds)
+        fgc_pool_run(simulate_piece, &it, pieces_of(rounds, it.part), cost);
+    return it.failed ? FGC_NO_MEMORY : FGC_OK;
 }

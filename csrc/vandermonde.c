@@ -864,11 +864,11 @@ static FGC_INLINE fgc_status solve_all(const task *of, const int64_t *order, int
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
                                                const int64_t *order, double *out, double *bound,
-                                               int64_t m, int64_t width, int flags)
+                                               int64_t m, int64_t b_size, int complex,
+                                               int transpose, int forced, int choose)
 {
-    const int complex = !!(flags & FGC_COMPLEX), forced = !!(flags & FGC_FORCED);
-    const int64_t room = padded_size(m) + LANES;
-    int choosing = !order && flags & FGC_CHOOSE;
+    const int64_t room = padded_size(m) + LANES, width = b_size / m;
+    int choosing = !order && choose;
     if (choosing) { /* before there is anything to free */
         const double first = nodes[0], last = nodes[(1 + complex) * (m - 1)];
         choosing = complex || !(first < 0 ? last > 0 : first > 0 && last < 0);
@@ -882,7 +882,7 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     int64_t *const orders = aligned(memory);
     double *const work = (double *)(orders + (choosing ? 4 : 2) * room) - LANES;
     const task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m),
-                     !!(flags & FGC_TRANSPOSE)};
+                     transpose};
     if (choosing)
         choosing = complex ? order_on_ray(nodes, m, orders, orders + room, work + LANES, 1)
                            : order_on_ray(nodes, m, orders, orders + room, work + LANES, 0);

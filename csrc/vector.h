@@ -12,12 +12,10 @@
 #endif
 typedef double vector __attribute__((vector_size(FGC_VECTOR)));
 typedef int64_t lanes __attribute__((vector_size(FGC_VECTOR)));
-typedef uint64_t words __attribute__((vector_size(FGC_VECTOR)));
 #define ALL_BITS(comparison) ((lanes)(comparison))
 #else
 typedef double vector; /* on which most expressions mean the same */
 typedef int64_t lanes;
-typedef uint64_t words;
 #define ALL_BITS(comparison) (-(lanes)(comparison))
 #endif
 
@@ -165,21 +163,6 @@ static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
 #else
     *to = v;
     return mask != 0;
-#endif
-}
-
-/* Of eight numbers those with these indices, modulo 8. */
-static FGC_INLINE vector of_eight(const double *table, lanes index)
-{
-#if FGC_VECTOR && defined(__AVX512F__)
-    return (vector)_mm512_permutexvar_pd((__m512i)index, (__m512d)load(table));
-#elif FGC_VECTOR
-    vector found;
-    for (int t = 0; t < LANES; t++)
-        found[t] = table[index[t] & 7];
-    return found;
-#else
-    return table[index & 7];
 #endif
 }
 

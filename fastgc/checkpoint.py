@@ -260,7 +260,7 @@ def describe(
     arrays = (X, dataset.y_train, dataset.X_test, dataset.y_test)
     return {
         "code": _text(code),
-        "what the code computes": code.fingerprint(),
+        "what the code computes": code.scheme.fingerprint(),
         "model": _text(model),
         "optimizer": _text(optimizer),
         "data": (

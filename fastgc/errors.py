@@ -4,6 +4,9 @@ Bad arguments raise Python's own ``ValueError`` and ``TypeError``; the classes h
 caller may want to tell apart and handle.
 """
 
+import sys
+import warnings
+
 __all__ = [
     "CheckpointError",
     "CorruptMessageError",
@@ -104,3 +107,12 @@ class LeftOutError(RuntimeError):
 
 class CheckpointError(ValueError):
     """A checkpoint is damaged, of another run, or in use."""
+
+
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn of the line that called fastgc, from however deep inside it."""
+    level, frame = 1, sys._getframe()
+    ours = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == ours:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)

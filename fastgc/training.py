@@ -200,7 +200,7 @@ def train(
     tracker, delays, seed = run.tracker, run.delays, run.seed
     if isinstance(optimizer, GCADA):
         _check_groups(code, optimizer, tracker)
-        if code.approximate:
+        if code.scheme.approximate:
             raise ValueError(
                 f"{type(optimizer).__name__} keeps gradients for later rounds and needs them "
                 f"exact, which those of {code!r} need not be"
@@ -222,7 +222,7 @@ def train(
     X, y = dataset.X_train, dataset.y_train
     model = _default_model(code, dataset) if model is None else model
     measure = measure_of(model, dataset)
-    if code.codes_data and not getattr(model, "quadratic", False):
+    if code.scheme.codes_data and not getattr(model, "quadratic", False):
         raise ValueError(
             f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
             f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
@@ -235,7 +235,7 @@ def train(
     optimizer = default_optimizer(model, X) if optimizer is None else optimizer
     rate = None if schedule is None else _Rate(optimizer, schedule, rounds)
     start_at = start_of(model, theta0, X.dtype, seed)
-    form = code.format(model.size, X.dtype, run.message_dtype)
+    form = code.scheme.format(model.size, X.dtype, run.message_dtype)
     whole = prepared(model, X, y)
     shards = code.encode_data(*whole)
     optimizer.reset(start_at)
@@ -248,8 +248,8 @@ def train(
         described(delays),
         seed,
         measure=measure,
-        message_counts=tuple(code.message_counts),
-        load=float(np.mean(code.loads)) * code.n / code.k,
+        message_counts=tuple(code.scheme.message_counts),
+        load=float(np.mean(code.scheme.loads)) * code.n / code.k,
     )
     computed = [len(shard[0]) if batch is None else batch for shard in shards]
     samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
@@ -389,7 +389,7 @@ def train(
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     if dataset.task == "regression":
         return LinearRegression(dataset.features, dataset.outputs)
-    if code.codes_data:
+    if code.scheme.codes_data:
         return LeastSquares(dataset.features, dataset.classes)
     return SoftmaxRegression(dataset.features, dataset.classes)
 
@@ -500,7 +500,7 @@ def measure_of(model: Model, dataset: datasets.Dataset) -> str:
 def check_batch(code: Code, batch: int, samples: int) -> None:
     """Raise unless mini-batches of this size can be drawn of each partition of the samples."""
     batch = at_least("batch", batch, 1)
-    if code.codes_data:
+    if code.scheme.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data, once: there are no mini-batches of them"
         )
@@ -553,7 +553,7 @@ class _Replay:
         self._received = {record.round - 1: record.received for record in records}
         for number, received in self._received.items():
             try:
-                code.check_survivors(received)
+                code.scheme.check_survivors(received)
             except ValueError as error:
                 raise ValueError(f"round {number + 1} of the run to decode as: {error}") from None
         for number in range(rounds):

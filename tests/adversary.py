@@ -305,21 +305,21 @@ class Rounds(RuleBasedStateMachine):
         """A result that is not refused is right, wherever it is written."""
         p, rng = 10, np.random.default_rng(seed)
         g = rng.standard_normal((code.k, p))
-        memory = np.zeros(code.message_count * p + 3)
-        rows = memory[: code.message_count * p].reshape(-1, p)
-        for m in range(code.message_count):
-            worker, index = code.sender(m)
+        memory = np.zeros(code.scheme.message_count * p + 3)
+        rows = memory[: code.scheme.message_count * p].reshape(-1, p)
+        for m in range(code.scheme.message_count):
+            worker, index = code.scheme.sender(m)
             rows[m] = code.encode(worker, g[code.partitions(worker, index)], index=index)
-        at = at % code.message_count * p + shift
+        at = at % code.scheme.message_count * p + shift
         out, expected = memory[at : at + p], g.sum(axis=0)
         try:
             if verb == "decode":
-                numbers = range(code.message_count)
+                numbers = range(code.scheme.message_count)
                 code.decode(numbers, list(rows), out=out, check_finite=check)
             else:
                 rnd = code.round(p)
-                for m in range(code.message_count):
-                    rnd.receive(*code.sender(m)[:1], rows[m])
+                for m in range(code.scheme.message_count):
+                    rnd.receive(*code.scheme.sender(m)[:1], rows[m])
                 rnd.gradient(out=out)
         except ValueError as error:
             if "memory" not in str(error):
@@ -606,11 +606,12 @@ class Adversary(Rounds):
         super().teardown()
         self.wake()
         self._gone(workers, "workers of closed clusters")
-        gc.collect()  # maps, which errors may hold
-        for _ in range(20):  # what a process that is ending holds goes a moment later
+        until = time.monotonic() + TO_END
+        while True:  # what a thread or a process that is ending holds goes a moment later
+            gc.collect()  # maps, which errors may hold
             more = files() - self.files
             more = {name: count for name, count in more.items() if "[]" not in name or count > 2}
-            if not more:
+            if not more or time.monotonic() > until:
                 break
             time.sleep(0.05)
         assert not more, f"left: open files: {more}"

@@ -114,12 +114,12 @@ class Job:
         theta = rng.standard_normal(FEATURES * OUTPUTS).astype(dtype)
         self.p = theta.size
         shards = code.encode_data(X, y)
-        assert len(shards) == code.shard_count
+        assert len(shards) == code.scheme.shard_count
         self.partials = [least_squares_gradient(theta, *shard) for shard in shards]
         self.gradient = least_squares_gradient(theta, X.astype(np.longdouble), y)
         self.messages = [
             code.encode(w, [self.partials[j] for j in code.partitions(w, t)], index=t)
-            for w, t in map(code.sender, range(code.message_count))
+            for w, t in map(code.scheme.sender, range(code.scheme.message_count))
         ]
 
     def decode(self, survivors, **options):
@@ -136,7 +136,9 @@ def spans(code, survivors):
     """Whether any linear decoder could: the definition, by least squares."""
     if not len(survivors):
         return False
-    if code.codes_data:  # any 2K - 1 values determine h, and for points in general fewer do not
+    if (
+        code.scheme.codes_data
+    ):  # any 2K - 1 values determine h, and for points in general fewer do not
         return len(survivors) >= code.threshold
     B = code.matrix()[list(survivors)]
     a = np.linalg.lstsq(B.T, np.ones(code.k), rcond=None)[0]

@@ -6,10 +6,20 @@ run, too.
 """
 
 import functools
+import gc
 import importlib.util
 import os
 import sys
+from collections import defaultdict
 from pathlib import Path
+
+# What Numba has compiled is kept in the checkout, and so outlasts each installation of it: it is
+# compiled anew when its sources have changed (fastgc/kernels/numba/njit.py).
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".numba_cache"))
+# Two processes test at a time. Threads of BLAS spin while they wait for each other, and where cores
+# are taken a small problem takes hundreds of times as long.
+for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
+    os.environ.setdefault(name, "1")
 
 import numpy as np
 import pytest
@@ -26,6 +36,7 @@ for name in (
     "code_table",
     "examples",
     "half_messages",
+    "leftovers",
     "pages",
     "remote",
     "worker_processes",
@@ -33,7 +44,7 @@ for name in (
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-strength = sys.modules["strength"]
+strength, leftovers = sys.modules["strength"], sys.modules["leftovers"]
 # Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
 TWINS = {"float32", "complex64", "bfloat16"}
 APART = {"test_vandermonde", "test_interpolation", "test_completion"}
@@ -68,9 +79,12 @@ def pytest_configure(config):
         "any_backend: does not depend on the backend; runs once, under the default one",
         "every_backend: runs under every backend, not with --long only",
         "long: runs with --long only",
+        "few(count, *backends): without --long runs for `count` of its sets of parameters, spread "
+        "evenly over all of them; under these backends only, if some are named",
     ):
         config.addinivalue_line("markers", line)
     strength.begin(config.getoption("--long"))
+    leftovers.begin()
     if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and IMPORTED == SOURCE:
         raise pytest.UsageError(
             f"FASTGC_TEST_INSTALLED=1, but fastgc was imported from the checkout: {fastgc.__file__}"
@@ -129,10 +143,33 @@ def pytest_collection_modifyitems(config, items):
         return dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
 
     left_out = [item for item in items if is_long(item)]
+    left_out += beyond_a_few([item for item in items if not is_long(item)])
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+def beyond_a_few(items):
+    """What the mark ``few`` leaves out: other sets of parameters under another backend."""
+    alike = defaultdict(list)
+    for item in items:
+        if mark := item.get_closest_marker("few"):
+            count, *backends = mark.args
+            backend = item.callspec.params["backend"]
+            if not backends or backend in backends:
+                alike[item.parent.nodeid, item.originalname, backend, count].append(item)
+    for (*_, backend, count), sets in alike.items():
+        step = len(sets) / count
+        begin = {"c": 0.0, "numba": 0.5, "numpy": 0.99}[backend] * step
+        kept = {int(begin + i * step) for i in range(count)} if step > 1 else range(len(sets))
+        yield from (item for i, item in enumerate(sets) if i not in kept)
+
+
+def pytest_collection_finish():
+    """The tests themselves are never garbage; to look through them takes longer than most run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

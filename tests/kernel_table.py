@@ -31,7 +31,9 @@ class Kernel:
     ``make(rng, size, count, dtype)`` gives the arguments: vectors of `size` elements, `count` of
     them; for decoding vectors `size` workers of which `count` straggle; for kernels on nodes `size`
     nodes and `count` columns or points. ``run(arguments)`` returns the result, ``truth(arguments)``
-    what it should be. ``finite(arguments)``, of combinations: what the kernel says of NaN and Inf.
+    what it should be. ``bound(arguments)`` is how far it may be from that; kernels without
+    have tests of their own. ``finite(arguments)``, of combinations: what the kernel says of NaN and
+    Inf.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Kernel:
     truth: Callable[[dict[str, Any]], Any]
     dtypes: tuple[Any, ...]
     finite: Callable[[dict[str, Any]], bool] | None = None
+    bound: Callable[[dict[str, Any]], Any] | None = None
 
 
 def _vectors(rng, size, count, dtype, complex_=False):
@@ -145,6 +148,23 @@ def _square_sum():
         lambda arguments: kernels.square_sum(arguments["x"]),
         lambda arguments: np.sum(_wide(arguments["x"]) ** 2),
         (np.float32, np.float64, *HALVES),
+    )
+
+
+def _square_distance():
+    def make(rng, size, count, dtype):
+        return dict(zip("xy", _vectors(rng, size, 2, dtype), strict=True))
+
+    def truth(arguments):
+        return np.sum((_wide(arguments["x"]) - _wide(arguments["y"])) ** 2)
+
+    return Kernel(
+        "distance",
+        make,
+        lambda arguments: kernels.square_distance(**arguments),
+        truth,
+        (np.float32, np.float64),
+        bound=lambda arguments: (arguments["x"].size + 4) * 2.0**-53 * truth(arguments),
     )
 
 
@@ -387,6 +407,7 @@ KERNELS = [
         for accumulate in (False, True)
     ),
     _square_sum(),
+    _square_distance(),
     _decoding_vector("locator", kernels.LOCATOR, _whole),
     _decoding_vector("lookup", kernels.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),
@@ -597,10 +618,8 @@ def _completion(rule, receive, interrupted):
 
     def run(arguments):
         late = arguments["late"].copy()
-        done = kernels.completion(
-            **arguments | {"late": late}, receive=receive, overhead=0.01, interrupted=interrupted
-        )
-        return done, late
+        plan, how = arguments["plan"], (receive, 0.01, interrupted)
+        return plan.complete(arguments["delay"], arguments["work"], late, *how), late
 
     def truth(arguments):
         return completion_truth(

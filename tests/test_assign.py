@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fastgc import BinaryCode
+from fastgc.codes.binary import classes_by_speed
 from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
 from fastgc.planning import assign
 
@@ -23,12 +24,13 @@ def mean_by_hand(code, share, speeds, rounds=3000, seed=9):
     """Independent of simulations: blocks that are all covered, or a class that is complete."""
     rng = np.random.default_rng(seed)
     unit = (share + (1 - share) * rng.standard_exponential((rounds, code.n))) / speeds
-    end = unit * code.loads
+    end = unit * code.scheme.loads
     if code.assignment == "classes":
-        classes = [np.flatnonzero(code._class == c) for c in range(code.stragglers + 1)]
+        mine = classes_by_speed(code.stragglers, np.asarray(speeds, float))
+        classes = [np.flatnonzero(mine == c) for c in range(code.stragglers + 1)]
         return np.min([end[:, each].max(axis=1) for each in classes], axis=0).mean()
-    starts = np.unique(code._start)
-    holders = [np.flatnonzero(code._start == start) for start in starts]
+    starts = np.unique(code.scheme._start)
+    holders = [np.flatnonzero(code.scheme._start == start) for start in starts]
     return np.max([end[:, each].min(axis=1) for each in holders], axis=0).mean()
 
 
@@ -40,7 +42,7 @@ def test_chooses_the_fastest(share):
     means = [run.mean for run in found.simulations.values()]
     assert means == sorted(means)
     assert found.code.assignment == next(iter(found.simulations))
-    assert found.code.loads.sum() == 3 * K
+    assert found.code.scheme.loads.sum() == 3 * K
     mine = {
         name: mean_by_hand(
             BinaryCode(N, K, stragglers=2, speeds=speeds.tolist(), assignment=name), share, speeds

@@ -72,6 +72,7 @@ def test_samples_and_gradients_are_those_of_the_paper():
     assert len(others) == 7
 
 
+@pytest.mark.long
 def test_schemes_train_alike_and_wait_for_fewer():
     """Ten workers, a hundred features: exact gradients, from all, from all but two, and by BCC."""
     options = {"rounds": 8, "features": 100, "points": 5, "load": 3, "delay": 0.01, "seed": 1}

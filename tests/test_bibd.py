@@ -54,7 +54,7 @@ def test_every_set_leaves_what_the_formula_says(n, design, blocks, load, common,
         assert (expected == 0) == (f == n)
         for survivors in itertools.combinations(range(n), f):
             best = np.linalg.lstsq(B[list(survivors)].T, np.ones(code.k))[0]
-            np.testing.assert_allclose(code.vector(np.array(survivors)), best, atol=1e-12)
+            np.testing.assert_allclose(code.scheme.vector(np.array(survivors)), best, atol=1e-12)
             assert code.residual(survivors) ** 2 == pytest.approx(float(expected), abs=1e-14)
 
 
@@ -125,7 +125,7 @@ def test_the_name_takes_the_design_whose_load_fits():
         (31, 14, "hyperplanes"),
     ):
         code = codes.make("bibd", n, stragglers=s)
-        assert (code.design, code.wait) == (design, n - s)
+        assert (code.design, code.scheme.wait) == (design, n - s)
     assert codes.make("bibd", 7, 21, stragglers=1).design == "pairs"  # 21 of them
     assert codes.make("bibd", 7, 14, stragglers=1).design == "projective"
     for n in range(3, 40):

@@ -51,7 +51,7 @@ def test_what_is_found_is_exact_in_any_order(clusters):
     for _ in range(4):
         np.testing.assert_array_equal(code.decoding_vector(chosen), plain.decoding_vector(chosen))
         rng.shuffle(chosen)
-    assert code.cache.info() == (2, 2, 1, N * 16 + N // 8 + ENTRY_BYTES)
+    assert code.scheme.cache.info() == (2, 2, 1, N * 16 + N // 8 + ENTRY_BYTES)
     messages = rng.standard_normal((N, 6))
     rnd = code.round(6)
     for worker in chosen.tolist():
@@ -59,7 +59,7 @@ def test_what_is_found_is_exact_in_any_order(clusters):
     expected = plain.decode(chosen, messages[chosen])
     np.testing.assert_array_equal(rnd.gradient(), expected)
     np.testing.assert_array_equal(code.bind(messages)(chosen), expected)
-    assert code.cache.info().hits == 4
+    assert code.scheme.cache.info().hits == 4
 
 
 def test_only_auto_is_looked_up(code):
@@ -67,13 +67,13 @@ def test_only_auto_is_looked_up(code):
     for method in ("spread", "locator", "fft"):
         for _ in range(3):
             code.decoding_vector(chosen, method)
-    assert code.cache.info() == (0, 0, 0, 0)
+    assert code.scheme.cache.info() == (0, 0, 0, 0)
     with pytest.raises(ValueError, match="unknown method"):
         code.decoding_vector(chosen, "none")
 
 
 def test_errors_are_not_kept(code):
-    few = range(code.clusters - 1)
+    few = range(code.scheme.clusters - 1)
     for _ in range(3):
         with pytest.raises(NotDecodableError):
             code.decoding_vector(few)
@@ -81,21 +81,21 @@ def test_errors_are_not_kept(code):
             code.decoding_vector([3] * N)
         with pytest.raises(ValueError, match="numbered 0 to 1023"):
             code.decoding_vector([*range(N - 1), N])
-    assert code.cache.info().entries == 0
+    assert code.scheme.cache.info().entries == 0
 
 
 def test_off(code):
     chosen = np.arange(S, N)
-    code.cache.nbytes = 0
+    code.scheme.cache.nbytes = 0
     for _ in range(3):
         code.decoding_vector(chosen)
-    assert code.cache.info() == (0, 0, 0, 0)
+    assert code.scheme.cache.info() == (0, 0, 0, 0)
 
 
 @pytest.mark.any_backend
 def test_small_codes_have_none():
-    assert ReedSolomon(80, stragglers=12).cache is None
-    assert ReedSolomon(1 << 14, stragglers=12).cache is None
+    assert ReedSolomon(80, stragglers=12).scheme.cache is None
+    assert ReedSolomon(1 << 14, stragglers=12).scheme.cache is None
 
 
 @pytest.mark.any_backend
@@ -139,13 +139,13 @@ def test_sets_that_come_once_push_out_little(code, monkeypatch):
     rng = np.random.default_rng(1)
     for _ in range(50):
         code.decoding_vector(rng.permutation(N)[: N - S])
-    assert code.cache.info() == (0, 50, 50, 50 * (N // 8 + ENTRY_BYTES))
+    assert code.scheme.cache.info() == (0, 50, 50, 50 * (N // 8 + ENTRY_BYTES))
     assert caches.CACHE_BYTES >= 3 * (1 << 20) * 16
 
 
 def test_threads_share_a_cache(code):
     """Each finds what it computed alone, while others evict it."""
-    code.cache.entries = 3
+    code.scheme.cache.entries = 3
     rng = np.random.default_rng(2)
     sets = [rng.permutation(N)[: N - S] for _ in range(5)]
     truth = [code.decoding_vector(chosen, "spread") for chosen in sets]
@@ -159,6 +159,6 @@ def test_threads_share_a_cache(code):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    info = code.cache.info()
+    info = code.scheme.cache.info()
     assert info.hits + info.misses == 160
     assert info.entries <= 3

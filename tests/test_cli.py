@@ -45,6 +45,7 @@ def test_info_json():
     assert facts["simd"] in ("baseline", "avx2", "avx512")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", fastgc.backends())
 def test_info_under_each_backend(name, monkeypatch):
     monkeypatch.setenv("FASTGC_BACKEND", name)
@@ -411,7 +412,7 @@ def test_every_code_trains(name, tmp_path):
     assert result.exit_code == 0, result.output
     coded, everyone = json.loads(history.read_text())
     code = catalogue.make(name, n, None, 1, 2 if "--seed" in model else 0)
-    if code.approximate:
+    if code.scheme.approximate:
         assert coded["rounds"][-1]["loss"] < coded["rounds"][0]["loss"]
     else:
         assert coded["rounds"][-1]["loss"] == pytest.approx(
@@ -482,7 +483,7 @@ def test_lists_of_codes():
         "lcc:load=4,messages=2",
     ]
     code = catalogue.make("binary:speeds=3/1/1.5,stragglers=0", 3, 11)
-    assert code.loads.tolist() == [6, 2, 3]
+    assert code.scheme.loads.tolist() == [6, 2, 3]
     assert catalogue.make("uncoded:tolerance=0.5,rescale=false", 4).rescale is False
     assert catalogue.make("bcc:loads=2/2/2,seed=4", 3, 2).load == 2
     assert catalogue.make("rs:load=3", 6, stragglers=4).stragglers == 2
@@ -1733,6 +1734,7 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
     assert run("fit", str(tmp_path / "none.json")).exit_code == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.any_backend
 @pytest.mark.parametrize("threads", ["5000", "0", "x"])
 def test_numbers_of_threads_are_checked(threads):

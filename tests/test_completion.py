@@ -11,7 +11,8 @@ from kernel_table import COMPLETIONS, completion_truth
 
 import fastgc
 from fastgc import kernels
-from fastgc.coding.span import Equations, Span, least_squares
+from fastgc.coding.rules import Span
+from fastgc.coding.solve import Equations, least_squares
 
 pytestmark = pytest.mark.every_backend
 
@@ -103,7 +104,7 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
         late = rng.exponential(size=workers)
     expected = completion_truth(plan, delay, work, late, receive, overhead, interrupted)
     kept = delay.copy(), work.copy(), late.copy()
-    done = kernels.completion(plan, delay, work, late, receive, overhead, interrupted)
+    done = plan.complete(delay, work, late, receive, overhead, interrupted)
     assert_same((done, late), expected)
     np.testing.assert_array_equal(delay, kept[0])
     np.testing.assert_array_equal(work, kept[1])
@@ -154,9 +155,7 @@ def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, in
     delay, work = rng.exponential(size=(2, rounds, workers))
     late = rng.exponential(size=workers)
     expected = completion_truth(plan, delay, work, late, receive, 0.1, interrupted, rule)
-    assert_same(
-        (kernels.completion(plan, delay, work, late, receive, 0.1, interrupted), late), expected
-    )
+    assert_same((plan.complete(delay, work, late, receive, 0.1, interrupted), late), expected)
 
 
 def span_of(rows):
@@ -183,7 +182,7 @@ def test_many_messages_of_few_times(kind):
                 delay, work = np.ceil(2 * delay), np.ceil(2 * work)
             late = np.zeros(30)
             expected = completion_truth(plan, delay, work, late, 0.01, 0.0, True)
-            assert_same((kernels.completion(plan, delay, work, late, 0.01), late), expected)
+            assert_same((plan.complete(delay, work, late, 0.01), late), expected)
 
 
 @pytest.mark.parametrize("kind", [kernels.BLOCKS, kernels.CELLS, kernels.TILING])
@@ -209,8 +208,48 @@ def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
             late = np.zeros(n)
             expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
             for _ in at_each_level():
-                done = kernels.completion(plan, delay, work, late)
+                done = plan.complete(delay, work, late)
                 assert_same((done, late), expected)
+
+
+def test_a_message_as_early_as_any_before(at_each_level):
+    """It is inside the window of the rounds before, not ahead of it, wherever it stands."""
+    workers, need = 41, 20
+    plan = one_message_each(workers, need)
+    work, late = np.zeros((33, workers)), np.zeros(workers)
+    order = np.arange(workers, dtype=float)
+    for r in range(32):  # ready at 5 and at 7
+        work[r] = order + (5, 7)[r % 2] - (need - 1)
+    work -= work.min()
+    low, high = np.sort(work[:2])[:, need - 1]
+    work[32] = [*np.zeros(18), *np.full(20, high + 9), (low + high) / 2, high, low]
+    expected = completion_truth(plan, work, np.zeros_like(work), late, 0.0, 0.0, True)
+    for _ in at_each_level():
+        assert_same((plan.complete(work, np.zeros_like(work), late), late), expected)
+
+
+def test_a_round_a_little_longer_than_those_before(at_each_level):
+    """Messages that were not looked at, for they were thought to be too late, come first."""
+    often, once = 2, 30  # workers that send 150 messages, and that send one
+    counts = np.repeat([150, 1], [often, once])
+    plan = kernels.CompletionPlan(
+        kernels.BLOCKS,
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
+        loads=counts,
+        group=np.zeros(counts.sum(), dtype=np.int64),
+        other=EMPTY,
+        need=np.array([90]),
+        total=0,
+    )
+    work = np.tile(np.repeat([1.0, 10.0], [often, once]), (1600, 1))
+    unlike = np.arange(1600) % 97 == 96  # in whichever parts rounds are computed, after many alike
+    work[unlike] = np.repeat([1.4, 0.5], [often, once])
+    delay, late = np.zeros_like(work), np.zeros(often + once)
+    expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
+    np.testing.assert_allclose(expected[0].time, np.where(unlike, 1.4, 1.0) * 45 / 150)
+    for _ in at_each_level():
+        assert_same((plan.complete(delay, work, late), late), expected)
 
 
 def test_every_rank_of_a_block():
@@ -220,7 +259,7 @@ def test_every_rank_of_a_block():
         ordered = np.sort(work[0])
         for need in range(n + 1):
             plan = one_message_each(n, need)
-            done = kernels.completion(plan, np.zeros((1, n)), work, np.zeros(n))
+            done = plan.complete(np.zeros((1, n)), work, np.zeros(n))
             assert done.time[0] == (ordered[need - 1] if need else 0)
             assert done.messages[0] == np.sum(ordered <= done.time[0])
 
@@ -237,7 +276,7 @@ def test_cells_of_one_weight():
             work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
             earliest = np.sort(work.reshape(2, cells).min(axis=0))
             needed = -(-total // weight)
-            done = kernels.completion(plan, np.zeros_like(work), work, np.zeros(2 * cells))
+            done = plan.complete(np.zeros_like(work), work, np.zeros(2 * cells))
             expected = np.inf if needed > cells else earliest[needed - 1] if needed else 0.0
             assert done.time[0] == expected
 
@@ -259,7 +298,7 @@ def one_message_each(n, need):
 def test_order_statistics_of_exponentials():
     n, f, rounds = 20, 15, 20_000
     delay = np.random.default_rng(4).exponential(size=(rounds, n))
-    time = kernels.completion(one_message_each(n, f), delay, np.zeros_like(delay), np.zeros(n)).time
+    time = one_message_each(n, f).complete(delay, np.zeros_like(delay), np.zeros(n)).time
     mean = np.sum(1 / np.arange(n - f + 1, n + 1))
     assert abs(time.mean() - mean) < 4 * time.std() / np.sqrt(rounds)
 
@@ -271,7 +310,7 @@ def test_a_message_for_each_computation_counts_it():
     arguments = COMPLETIONS[0].make(rng, n, w, np.float64, rounds=200)
     plan = arguments["plan"]._replace(loads=np.full(n, w))
     late = rng.exponential(size=n)
-    done = kernels.completion(plan, arguments["delay"], arguments["work"], late)
+    done = plan.complete(arguments["delay"], arguments["work"], late)
     np.testing.assert_array_equal(done.computations, done.messages)
 
 
@@ -280,7 +319,7 @@ def test_master_takes_one_message_after_the_other():
     n, receive = 30, 0.05
     work = rng.exponential(size=(50, n))
     plan = one_message_each(n, 20)
-    done = kernels.completion(plan, np.zeros_like(work), work, np.zeros(n), receive)
+    done = plan.complete(np.zeros_like(work), work, np.zeros(n), receive)
     for row, time in zip(work, done.time, strict=True):
         clock = 0.0
         for at in np.sort(row)[:20]:
@@ -302,7 +341,7 @@ def test_workers_that_finish_join_the_newest_round():
     )
     work = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
     late = np.zeros(2)
-    done = kernels.completion(plan, np.zeros_like(work), work, late, 0.25, 0.5, False)
+    done = plan.complete(np.zeros_like(work), work, late, 0.25, 0.5, False)
     # Each round ends 0.25 after a message came, and the next one begins 0.5 later.
     # 0: worker 0 at 2. The next begins at 2.75: worker 1's half is due at 5, 2.25 into it.
     # 1: worker 0 at 1. The next begins at 1.75, 0.5 before that old message.
@@ -342,7 +381,7 @@ def test_written_where_told_and_nowhere_else():
     for array in room:
         array[:] = -7
     out = room.part(5, 35)
-    assert kernels.completion(**arguments, out=out) is out
+    kernels.completion(*arguments.values(), 0.0, 0.0, True, out)
     expected = completion_truth(**arguments, receive=0.0, overhead=0.0, interrupted=True)
     assert_same((out, arguments["late"]), expected)
     for array in room:
@@ -351,7 +390,7 @@ def test_written_where_told_and_nowhere_else():
 
 
 def test_no_rounds():
-    done = kernels.completion(one_message_each(3, 2), *np.empty((2, 0, 3)), np.zeros(3))
+    done = one_message_each(3, 2).complete(*np.empty((2, 0, 3)), np.zeros(3))
     assert [array.size for array in done] == [0, 0, 0, 0]
 
 

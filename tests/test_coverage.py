@@ -81,8 +81,8 @@ def test_rounds_of_the_code_are_distributed_so(delays, n, k, load, tolerance):
     code = fastgc.Uncoded(n, k, load=load, tolerance=tolerance)
     rounds, cost = 4000, 0.02
     run = simulate(code, delays, cost=cost, rounds=rounds, seed=3)
-    law = {"k": k, "needed": code.rule.need, "cost": cost}
-    assert 1 - tolerance <= code.rule.need / k < 1 - tolerance + 1 / k
+    law = {"k": k, "needed": code.scheme.rule.need, "cost": cost}
+    assert 1 - tolerance <= code.scheme.rule.need / k < 1 - tolerance + 1 / k
     t = np.sort(run.times)
     cdf = covered_cdf(t, n, load, delays, **law)
     steps = np.arange(rounds + 1) / rounds

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon, kernels
@@ -35,7 +36,7 @@ KINDS = ["random", "neighbours", "an arc", "two arcs", "evenly"]
 
 
 @pytest.mark.every_backend
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=much(60, 12))
 @given(
     n=st.integers(2, 700),
     part=st.floats(0, 1),
@@ -52,7 +53,7 @@ def test_all_methods_agree(n, part, kind, stable, seed):
     rng = np.random.default_rng(seed)
     s = round(part * (n - 1))
     code = ReedSolomon(n, stragglers=s, root="stable" if stable else 1)
-    lost = stragglers_of(kind, n, s, code._clusters[0].q, rng)
+    lost = stragglers_of(kind, n, s, code.scheme._clusters[0].q, rng)
     survivors = rng.permutation(np.setdiff1d(np.arange(n), lost))
     logs = code.decoding_vector(survivors, log=True)
     assert logs.shape == survivors.shape
@@ -81,7 +82,7 @@ def test_all_methods_agree(n, part, kind, stable, seed):
 def test_512_workers_to_30_digits(kind):
     n, s = 512, 64
     code = ReedSolomon(n, stragglers=s)
-    q, rng = code._clusters[0].q, np.random.default_rng(5)
+    q, rng = code.scheme._clusters[0].q, np.random.default_rng(5)
     lost = stragglers_of(kind, n, s, q, rng)
     survivors = rng.permutation(np.setdiff1d(np.arange(n), lost))
     with mpmath.workdps(30):
@@ -144,7 +145,7 @@ CODES = [
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_batch_is_each_round_by_itself(code):
     rng = np.random.default_rng(3)
-    masks = rng.random((60, code.message_count)) < rng.random((60, 1))
+    masks = rng.random((60, code.scheme.message_count)) < rng.random((60, 1))
     masks[0], masks[1] = True, False
     before = masks.copy()
     vectors = code.decoding_vectors(masks, undecodable="nan")
@@ -218,7 +219,7 @@ def large():
 
 def test_rows_of_a_large_code_are_made_by_themselves(large):
     """Columns by definition: those whose support holds the worker, and what is in them."""
-    d, q = large.load, large._clusters[0].q
+    d, q = large.load, large.scheme._clusters[0].q
     for worker in (0, 1, 77, MILLION // 2, MILLION - 1):
         held, values = large.partitions(worker), large.coefficients(worker)
         assert held.size == values.size == d
@@ -243,7 +244,7 @@ def test_a_million_workers(large, s):
     """Against sums of logarithms in extended precision, for some of the entries."""
     rng = np.random.default_rng(s)
     code = large if s > 12 else ReedSolomon(MILLION, stragglers=s)
-    q = code._clusters[0].q
+    q = code.scheme._clusters[0].q
     lost = rng.permutation(MILLION)[:s]
     survivors = np.setdiff1d(np.arange(MILLION), lost)
     vector = code.decoding_vector(survivors)
@@ -264,7 +265,7 @@ def test_a_million_workers(large, s):
 )
 def test_rows_are_those_of_algorithm_4(n, k, load):
     code = ReedSolomon(n, k, load=load)
-    offset, weight = code._clusters[0].columns()
+    offset, weight = code.scheme._clusters[0].columns()
     held = [code.partitions(i) for i in range(n)]
     for i, mine in enumerate(held):
         np.testing.assert_array_equal(mine, np.flatnonzero((i - offset) % n < weight))
@@ -274,14 +275,15 @@ def test_rows_are_those_of_algorithm_4(n, k, load):
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("m", "d"), [(4096, 513), (5040, 631), (3000, 97), (1024, 5)])
 def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
-    from fastgc.codes import roots
+
+    from fastgc.coding import clusters
 
     def largest(q):
-        return float(np.exp(roots.log_tau(m, d, q).max()))
+        return float(np.exp(clusters.log_tau(m, d, q).max()))
 
-    best = largest(roots.stable_root(m, d))
-    monkeypatch.setattr(roots, "SEARCHED", 1)
-    tried = roots._roots_to_try(m, d)
+    best = largest(clusters.stable_root(m, d))
+    monkeypatch.setattr(clusters, "SEARCHED", 1)
+    tried = clusters._roots_to_try(m, d)
     assert tried.size <= 100
     assert all(math.gcd(q, m) == 1 for q in tried.tolist())
     assert best <= min(largest(q) for q in tried.tolist()) <= 2.5 * best
@@ -322,7 +324,7 @@ def test_tables_decide(monkeypatch):
     assert crossover.factors(1009) == round(20 * 2025 / 1009)
 
     code = ReedSolomon(64, stragglers=40)
-    assert code._transforms_from == 5
+    assert code.scheme._transforms_from == 5
     rng = np.random.default_rng(0)
     for s, method in [(4, "spread"), (5, "fft"), (40, "fft")]:
         survivors = rng.permutation(64)[s:]
@@ -335,9 +337,9 @@ def test_tables_decide(monkeypatch):
 def test_auto_takes_no_steps_without_end():
     """Choosing among 50,000 survivors would take minutes: the locator's vector is taken."""
     code = ReedSolomon(1 << 16, stragglers=1 << 14)
-    assert not code._may_spread
-    assert ReedSolomon(4096, stragglers=1024)._may_spread
-    q = code._clusters[0].q
+    assert not code.scheme._may_spread
+    assert ReedSolomon(4096, stragglers=1024).scheme._may_spread
+    q = code.scheme._clusters[0].q
     on_circle = np.arange(1 << 16) * pow(q, -1, 1 << 16) % (1 << 16)
     survivors = np.sort(on_circle[20:])  # an arc of stragglers, and messages to spare
     auto = code.decoding_vector(survivors)

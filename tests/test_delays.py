@@ -532,6 +532,7 @@ def test_mixture_is_the_mixed_law():
     assert eval(repr(alike)) == alike
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("f", "n"), [(1, 3), (5, 6), (6, 6), (40, 50)])
 @pytest.mark.parametrize(
     "model",

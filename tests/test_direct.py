@@ -1,5 +1,6 @@
 """Calls that go straight to a kernel: they give and refuse what those do that look closely."""
 
+import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,7 @@ def test_combinations_that_are_not_finite(dtype):
                     assert call() == (status if check else Status.OK)
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize("mode", MODES)
 def test_no_byte_of_a_row_is_written(mode):
@@ -151,10 +153,10 @@ def same(found, truth):
 def test_verbs_are_those_that_look_closely(code, dtype):
     """To tuples nothing applies but the latter: all that is returned and raised is the same."""
     rng, dtype = np.random.default_rng(0), np.dtype(dtype)
-    numbers = np.arange(code.message_count)
+    numbers = np.arange(code.scheme.message_count)
     for p in (1, 3):
         try:
-            form = code.format(p, dtype)
+            form = code.scheme.format(p, dtype)
         except TypeError:
             return
         rows = [some(rng, p, form.partial_dtype) for _ in range(code.load)]
@@ -234,7 +236,8 @@ FORMS = {
 def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
     """After calls that prepared all, for arrays like these but for what is strange about them."""
     if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
-        monkeypatch.setattr("fastgc.kernels.c.apart._KNOWN_LAYOUT", False)
+        combine = importlib.import_module("fastgc.kernels.c.combine")  # not the function
+        monkeypatch.setattr(combine, "_KNOWN_LAYOUT", False)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
     outs = {
@@ -350,7 +353,7 @@ def test_a_zero_real_part_is_not_zero():
 def test_imprecise_gradients_are_warned_of_each_time(what):
     nodes = np.linspace(-1, 1, 8) + 0.01, np.linspace(-1, 1, 32)
     code = fastgc.LagrangeCode(8, 8, load=4, messages=4, nodes=nodes)
-    g = np.random.default_rng(0).standard_normal((code.message_count, 4))
+    g = np.random.default_rng(0).standard_normal((code.scheme.message_count, 4))
     came = np.arange(15)
     given = g[came] if what == "an array" else list(g[came])
     for _ in range(3):
@@ -484,7 +487,7 @@ def test_no_encoder_takes_what_lies_in_its_message(code, dtype, sent):
     p, room = 6, np.zeros(200, np.uint8)
     start = -room.ctypes.data % 16
     size = code.message_size(p, dtype, sent)
-    kind = code.format(p, dtype, sent).message_dtype
+    kind = code.scheme.format(p, dtype, sent).message_dtype
     out = room[start : start + size * kind.itemsize].view(kind)
     encoder = code.encoder(0, p, dtype, out, message_dtype=sent)
     inside, (first, *_) = (

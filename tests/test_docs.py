@@ -202,7 +202,15 @@ def shown():
         for line in path.read_text(encoding="utf-8").splitlines():
             if found := re.match(r"\.\. (?:currentmodule|automodule):: ([\w.]+)", line):
                 module = found[1]
-            names = line == ".. names::" or (names and (not line or line.startswith(" ")))
+            if line.startswith(".. names:: "):
+                for file in line.split()[2:]:
+                    inner = importlib.import_module(f"{module}.{file}")
+                    yield from (
+                        (module, name)
+                        for name in inner.__all__
+                        if hasattr(public(module.removeprefix("fastgc.")), name)
+                    )
+            names = line.startswith(".. names::") or (names and (not line or line.startswith(" ")))
             if names and re.fullmatch(r"   [\w.]+", line):
                 yield module, line.strip()
 
@@ -283,7 +291,7 @@ def test_figures_of_the_page_on_near_exact_decoding():
         if n > 1000:
             continue  # takes long
         code = fastgc.ReedSolomon(n, stragglers=s)
-        survivors = np.setdiff1d(np.arange(n), code.rings()[0][:s])
+        survivors = np.setdiff1d(np.arange(n), code.scheme.rings()[0][:s])
         found = [
             fastgc.stability.measured_error(code, survivors, method=method).relative
             for method in ("locator", "auto")

@@ -198,7 +198,7 @@ def test_a_stranger_that_is_gone_again(env):
 
 def test_files_that_were_changed(env):
     env.install("gradient-coding")
-    for name in ("errors", "data", "models", "costs"):
+    for name in ("errors", "data", "models", "history"):
         with open(env.site / "fastgc" / f"{name}.py", "a") as file:
             file.write("\n")
     told = env.run("gradient-coding doctor", status=1)

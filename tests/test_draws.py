@@ -8,11 +8,10 @@ import pytest
 from strength import much
 
 import fastgc
-from fastgc import ReedSolomon, Uncoded, codes, kernels
+from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.delays.laws import law_of
 from fastgc.simulation import simulate
-from fastgc.simulation.monte_carlo import kernel_rule
+from fastgc.simulation.drawing import law_of
 
 pytestmark = pytest.mark.every_backend
 
@@ -70,6 +69,7 @@ def truth(plan, first, rounds):
     return wait, whole
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 33, 600])
 def test_numbers_and_times(n, at_each_level):
     rng = np.random.default_rng(n)
@@ -82,7 +82,7 @@ def test_numbers_and_times(n, at_each_level):
             # exponents of up to 36 are rounded, too
             bound = 1e-14 if plan.power.any() else 1e-15
             for _ in at_each_level():
-                for found, true in zip(kernels.draw(plan, first, rounds), expected, strict=True):
+                for found, true in zip(plan.draw(first, rounds), expected, strict=True):
                     np.testing.assert_allclose(found, true, rtol=bound)
 
 
@@ -96,7 +96,7 @@ def test_the_ends_of_the_range(number, at_each_level):
         plan = plan_of(1, key_of(number), power=power)
         true = truth(plan, 0, 1)[0]
         for _ in at_each_level():
-            found = kernels.draw(plan, 0, 1)[0]
+            found = plan.draw(0, 1)[0]
             np.testing.assert_allclose(found, true, rtol=1e-15 * (1 + 40 * power))
             assert np.isfinite(found).all()
             assert (found > 0).all()
@@ -105,24 +105,24 @@ def test_the_ends_of_the_range(number, at_each_level):
 def test_every_cut_gives_the_same():
     for n in (1, 5, 700):
         plan = plan_of(n, power=np.linspace(0, 1, n))
-        whole = np.stack(kernels.draw(plan, 2, 9))
+        whole = np.stack(plan.draw(2, 9))
         for cut in range(1, 9):
-            parts = kernels.draw(plan, 2, cut), kernels.draw(plan, 2 + cut, 9 - cut)
+            parts = plan.draw(2, cut), plan.draw(2 + cut, 9 - cut)
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
 
 
 def test_backends_round_alike(at_each_level):
     plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
     with fastgc.use_backend("numpy"):
-        expected = kernels.draw(plan, 1, 40)
+        expected = plan.draw(1, 40)
     for _ in at_each_level():
-        np.testing.assert_array_equal(kernels.draw(plan, 1, 40), expected)
+        np.testing.assert_array_equal(plan.draw(1, 40), expected)
 
 
 def test_given_delays_are_only_drawn_apart():
     given = np.random.default_rng(0).random((6, 9))
     plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
-    wait, whole = kernels.draw(plan, 4, 6)
+    wait, whole = plan.draw(4, 6)
     apart = wait / given
     np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
     assert (apart >= 1 - 2.0**-52).all()
@@ -144,7 +144,7 @@ def test_laws(model):
     law = law_of(model, 8)
     for key in (1, 2):
         plan = kernels.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
-        wait = kernels.draw(plan, 0, much(5000, 2000))[0]
+        wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # neither workers of a round nor rounds of a worker know of each other
         u = model.cdf(wait)
@@ -153,84 +153,34 @@ def test_laws(model):
         assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
 
 
-def sieved_plans():
-    """What to simulate: rules of codes, and cells of which not all are needed."""
-    for name, n, s in (
-        ("rs", 20, 4),
-        ("rs", 33, 16),
-        ("rs-clustered", 40, 8),
-        ("fractional", 24, 3),
-        ("bcc", 30, 6),
-        ("binary", 7, 2),
-        ("binary", 80, 12),
-        ("uncoded", 5, 0),
-    ):
-        yield f"{name} {n}/{s}", kernel_rule(codes.make(name, n, stragglers=s))
-    rng = np.random.default_rng(1)
-    n = 50
-    ones, numbers = np.ones(n), np.arange(n + 1)
-    loads = rng.integers(0, 30, n)
-    cell, none = rng.integers(0, 9, n), np.empty(0, np.int64)
-    for name, kind, need, total in (
-        ("six cells of nine", kernels.CELLS, np.full(9, 4), 22),
-        ("a missing cell", kernels.CELLS, np.full(9, 4), 37),
-        ("uneven cells", kernels.CELLS, np.arange(1, 10), 30),
-        ("deep ranks", kernels.BLOCKS, np.array([0, 1, 2, 3, 9, 0, 1, 1, 1]), 0),
-    ):
-        yield name, kernels.CompletionPlan(kind, numbers, ones, loads, cell, none, need, total)
-    ends = np.sort(rng.integers(0, 13, (2, n)), axis=0)
-    yield (
-        "any intervals",
-        kernels.CompletionPlan(
-            kernels.TILING, numbers, ones, loads, *ends, np.empty(0, np.int64), 12
-        ),
-    )
+def test_threads_change_nothing(split_over):
+    rng = np.random.default_rng(3)
+    for n, rounds in ((1, 20_000), (7, 5_001), (600, 40)):
+        drawn = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
+        for plan in (drawn, drawn._replace(given=rng.random((rounds, n)))):
+            split_over(1)
+            expected = plan.draw(17, rounds)
+            assert len(np.unique(expected[1])) > 0.99 * n * rounds
+            split_over(3)
+            np.testing.assert_array_equal(plan.draw(17, rounds), expected)
 
 
-SIEVED = dict(sieved_plans())
-
-
-@pytest.mark.parametrize("name", SIEVED)
-def test_sieved_rounds_are_those_of_all_times(name, at_each_level):
-    """What is drawn of some workers only is what `completion` finds with all of them."""
-    plan = SIEVED[name]
-    n, rounds = plan.loads.size, much(700, 150)
-    rng = np.random.default_rng(n)
-    work = 0.01 * plan.loads + 2.0**-50
-    power = np.where(rng.random(n) < 0.5, 0, rng.uniform(0.1, 2, n))
-    models = {
-        "alike": plan_of(n, 3, scale=0.1, work=0.05),
-        "Pareto": plan_of(n, 4, scale=0.1, power=1 / 1.5, work=work),
-        "a part in 10^9 is random": plan_of(n, 5, shift=1.0, scale=1e-9, work=1.0),
-        "less than is told apart": plan_of(n, 5, shift=1.0, scale=1e-13, work=1.0),
-        "none late": plan_of(n, 6, scale=0.0, work=work),
-        "per computation": plan_of(n, 7, 0.0, 0.1, 0.2, load=plan.loads, work=1e-9),
-        "each its own": plan_of(
-            n, 8, 1.0, rng.random(n), rng.random(n).round(1), power, 0, rng.random(n)
-        ),
-        "late for long": plan_of(n, 9, scale=1.0, power=15.0, work=work),
-    }
-    for first, (model, delays) in enumerate(models.items()):
-        late = np.zeros(n)
-        with fastgc.use_backend("numpy"):
-            expected = kernels.completion(
-                plan, *kernels.draw(delays, first, rounds), late, 0.0, 0.0, True
-            )
-        for _ in at_each_level():
-            found = kernels.simulate(plan, delays, first, rounds, late)
-            for mine, other in zip(found, expected, strict=True):
-                np.testing.assert_array_equal(mine, other, err_msg=model)
-
-
-def test_sieved_rounds_do_not_depend_on_their_number(split_over):
-    plan, delays, late = SIEVED["rs 20/4"], plan_of(20, 1, scale=0.1, work=0.05), np.zeros(20)
-    for threads in (1, 2):
-        split_over(threads)
-        whole = kernels.simulate(plan, delays, 0, 5000, late)
-        for first, rounds in ((0, 1), (5, 8), (100, 9), (3, 1000)):
-            part = kernels.simulate(plan, delays, first, rounds, late)
-            for mine, other in zip(part, whole, strict=True):
-                np.testing.assert_array_equal(mine, other[first : first + rounds])
+def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
+    """Simulations draw and use a few rounds at a time: what they find is that of all at once."""
+    code, n, rounds = ReedSolomon(20, stragglers=4), 20, much(700, 150)
+    given = np.random.default_rng(0).random((rounds, n))
+    for name, late in (("known law", Exponential(0.1)), ("drawn by the model", Empirical(given))):
+        for interrupted in (True, False):
+            how = {"cost": 0.01, "rounds": rounds, "seed": 1, "interrupted": interrupted}
+            monkeypatch.undo()
+            whole = simulate(code, late, **how)
+            monkeypatch.setattr("fastgc.simulation.rounds._DRAWN_AT_ONCE", 9 * n)
+            for _ in at_each_level():
+                cut = simulate(code, late, **how)
+                for each in ("times", "messages", "workers", "computations"):
+                    np.testing.assert_array_equal(
+                        getattr(cut, each), getattr(whole, each), err_msg=name
+                    )
 
 
 class Slower(Pareto):

@@ -87,6 +87,7 @@ def test_any_graph(vertices, count, need, seed):
         np.testing.assert_allclose(vector, [by_number[i] for i in survivors], atol=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lost", [0.0, 0.1, 0.3, 0.6])
 def test_large_ones(lost):
     rng = np.random.default_rng(int(10 * lost))

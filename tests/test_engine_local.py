@@ -1,5 +1,6 @@
 """The local engine. No test asserts a time; a delay of ABSENT is one that no test waits for."""
 
+import errno
 import gc
 import os
 import signal
@@ -432,19 +433,21 @@ def test_unsuitable_delays(row):
 
 def test_times_of_computations_count_for_each_partition():
     code = BinaryCode(4, 9, stragglers=1)
-    assert len(set(code.loads.tolist())) > 1
+    assert len(set(code.scheme.loads.tolist())) > 1
     once = Exponential(0.001).sample(5, 4, seed=7)
-    assert sample_delays(Exponential(0.001), code.loads, 5, 7) == once.tolist()
+    assert sample_delays(Exponential(0.001), code.scheme.loads, 5, 7) == once.tolist()
     each = Exponential(0.001, per="computation")
-    np.testing.assert_allclose(sample_delays(each, code.loads, 5, 7), once * code.loads)
+    np.testing.assert_allclose(
+        sample_delays(each, code.scheme.loads, 5, 7), once * code.scheme.loads
+    )
     # An object that only samples is of delays, as ever.
-    assert sample_delays(Delays([1.0] * 4), code.loads, 0, 7) == [1.0] * 4
-    assert sample_delays(None, code.loads, 0, 7) == [0.0] * 4
+    assert sample_delays(Delays([1.0] * 4), code.scheme.loads, 0, 7) == [1.0] * 4
+    assert sample_delays(None, code.scheme.loads, 0, 7) == [0.0] * 4
 
 
 def test_workers_wait_for_each_of_their_partitions():
     code = Uncoded(2, 8)
-    assert code.loads.tolist() == [4, 4]
+    assert code.scheme.loads.tolist() == [4, 4]
     out = np.empty(1)
     for per, least in (("round", 0.1), ("computation", 0.4)):
         delays = Empirical([0.1], per)
@@ -576,7 +579,7 @@ def test_every_message_counts(code):
             assert len(report.survivors) <= report.messages <= code.threshold
             assert code.decodable(report.received)
             assert report.received.size == report.arrivals.size == report.messages
-            senders = [code.sender(m)[0] for m in report.received.tolist()]
+            senders = [code.scheme.sender(m)[0] for m in report.received.tolist()]
             assert list(dict.fromkeys(senders)) == report.survivors.tolist()
             assert report.arrivals[0] > 0
             assert (np.diff(report.arrivals) >= 0).all()
@@ -996,3 +999,36 @@ def test_mini_batches_are_drawn_by_workers():
         for number in range(4):
             cluster.step(np.ones(1), out)
             assert out == 10.0 * 10**number + 6
+
+
+@pytest.mark.parametrize("name", ["pipe", "set_blocking", "memfd_create", "ftruncate"])
+def test_a_start_that_the_system_refuses_leaves_nothing(name, monkeypatch):
+    """Whichever call fails, its own error is raised, and no file stays open."""
+    usual, errors = getattr(os, name, None), set()
+    if usual is None:
+        pytest.skip(f"this system has no {name}")
+
+    def open_files():
+        gc.collect()  # what an error holds
+        return len(os.listdir("/proc/self/fd"))
+
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
+        pass  # what is opened once is open now
+    for number in range(50):
+        calls = iter(range(50))
+
+        def refuse(*given, calls=calls, number=number):
+            if next(calls) == number:
+                raise OSError(errno.ENOSPC, "refused")
+            return usual(*given)
+
+        before = open_files()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            try:
+                with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
+                    break  # there are no more such calls
+            except OSError as error:
+                errors.add(error.errno)
+        assert open_files() == before
+    assert errors == {errno.ENOSPC}

@@ -166,7 +166,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
         serve(len(codes))
         rng = np.random.default_rng(2)
         for code, p in zip(codes, [11, 1, 3000, 70_000, 4]):
-            shards = list(rng.integers(-9, 9, (code.shard_count, p)).astype(float))
+            shards = list(rng.integers(-9, 9, (code.scheme.shard_count, p)).astype(float))
             rnd = code.group_round(p) if isinstance(code, Grouped) else None
             out, stale = np.empty(p), 0
             with MPICluster(code, shards, np.multiply, p, delays=Random(), seed=3) as cluster:
@@ -180,12 +180,12 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
                         np.testing.assert_allclose(rnd.gradient(0), expected, atol=1e-9)
                         continue
                     stale += cluster.step(theta, out).stale
-                    if code.codes_data:
+                    if code.scheme.codes_data:
                         continue  # whose gradient is no linear one: see the conformance
                     np.testing.assert_allclose(
                         out, theta * np.sum(shards, axis=0), atol=1e-9, err_msg=repr(code)
                     )
-            assert stale > 0 or code.threshold == code.message_count, code
+            assert stale > 0 or code.threshold == code.scheme.message_count, code
         """,
     )
 
@@ -331,7 +331,7 @@ def test_communicators_of_some_ranks(tmp_path):
 @pytest.mark.parametrize("code", [ReedSolomon(4, stragglers=2), Uncoded(4, 8, load=2)], ids=repr)
 def test_chosen_survivors_give_the_bits_of_local_processes(tmp_path, code):
     rng = np.random.default_rng(5)
-    counts = code.threshold, code.message_count
+    counts = code.threshold, code.scheme.message_count
     chosen = [rng.permutation(counts[1])[: counts[0]].tolist() for _ in range(6)]
     shards = rng.standard_normal((code.k, 5)).tolist()
     source = f"""
@@ -512,6 +512,7 @@ def test_train_on_all_ranks(tmp_path):
     assert job.out.split() == ["3", "2", "True"]
 
 
+@pytest.mark.long
 def test_command(tmp_path):
     pytest.importorskip("sklearn")
     file = tmp_path / "history.json"
@@ -554,6 +555,7 @@ def test_what_is_missing_is_named():
 # ------------------------------------------------------------------------------ sums on request
 
 
+@pytest.mark.long
 def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
     job = run(
         tmp_path,
@@ -570,7 +572,8 @@ def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
                     error = np.abs(out - theta * sum(shards)).max() / (number + 1)
                     assert error < 20 * np.finfo(dtype).eps, error
                     assert report.residual == 0.0
-                    assert set(report.survivors) == {code.sender(m)[0] for m in report.received}
+                    senders = {code.scheme.sender(m)[0] for m in report.received}
+                    assert set(report.survivors) == senders
                     assert (report.arrivals <= report.wait_seconds).all()
                     assert report.refused == 0
                     seen.append((report.messages, len(report.survivors)))
@@ -590,6 +593,7 @@ def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
     assert job.out.split() == ["done"]
 
 
+@pytest.mark.long
 def test_a_worker_answers_while_it_computes(tmp_path):
     job = run(
         tmp_path,
@@ -619,6 +623,7 @@ def test_a_worker_answers_while_it_computes(tmp_path):
     assert job.out.split() == ["done"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", ["raises", "is not finite", "cannot be loaded"])
 def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wrong):
     job = run(
@@ -656,6 +661,7 @@ def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wro
     assert job.out.split() == ["[6.0,", "6.0]"]
 
 
+@pytest.mark.long
 def test_who_hangs_when_it_is_asked_is_passed_over(tmp_path):
     job = run(
         tmp_path,

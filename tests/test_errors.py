@@ -202,7 +202,7 @@ def test_encode_refuses(code):
             f"partial gradient {w - 1} must have dtype float64, not float32",
         ),
     ]:
-        out = canary(code.message_size(P), code.message_dtype())
+        out = canary(code.message_size(P), code.scheme.format(1, np.float64).message_dtype)
         with pytest.raises(error, match=says):
             code.encode(worker, partials, out)
         assert (out == 7).all()
@@ -211,7 +211,7 @@ def test_encode_refuses(code):
 @EVERY_CODE
 def test_outputs_of_encode(code):
     partials = partial_gradients(code)[code.partitions(1)]
-    size, dtype = code.message_size(P), code.message_dtype()
+    size, dtype = code.message_size(P), code.scheme.format(1, np.float64).message_dtype
     for out, error, says in bad_outputs(size, dtype):
         with pytest.raises(error, match=says):
             code.encode(1, partials, out)
@@ -243,10 +243,14 @@ def test_sizes_and_dtypes_of_messages():
         assert PACKED.message_size(p) == p + p % 2
         assert PACKED.message_size(p, np.complex64) == p
         assert EXPANDED.message_size(p) == PLAIN.message_size(p) == p
-    assert PACKED.message_dtype(np.float32) == PLAIN.message_dtype(np.float32) == np.float32
-    assert EXPANDED.message_dtype(np.float32) == np.complex64
-    assert EXPANDED.message_dtype() == np.complex128
-    assert PACKED.message_dtype(np.complex64) == np.complex64
+    assert (
+        PACKED.scheme.format(1, np.float32).message_dtype
+        == PLAIN.scheme.format(1, np.float32).message_dtype
+        == np.float32
+    )
+    assert EXPANDED.scheme.format(1, np.float32).message_dtype == np.complex64
+    assert EXPANDED.scheme.format(1, np.float64).message_dtype == np.complex128
+    assert PACKED.scheme.format(1, np.complex64).message_dtype == np.complex64
     for p, error in [(0, ValueError), (-1, ValueError), (2.0, TypeError)]:
         with pytest.raises(error, match="gradient dimension p must be"):
             PACKED.message_size(p)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import BernoulliCode, ExpanderCode, NotDecodableError, codes
-from fastgc.codes import graphs
+from fastgc.coding import graphs
 
 pytestmark = pytest.mark.any_backend
 
@@ -52,7 +52,7 @@ def test_rows_are_neighbours(given):
     code = ExpanderCode(**given, wait=3)
     B = code.matrix()
     np.testing.assert_array_equal(B, graphs.adjacency(code.edges, code.n))
-    assert (code.loads == code.load).all()
+    assert (code.scheme.loads == code.load).all()
     values = np.sort(np.abs(np.linalg.eigvals(B)))
     assert code.second == pytest.approx(values[-2])
 
@@ -80,7 +80,9 @@ def test_any_set_is_decoded_by_least_squares(seed):
 
 
 def test_loads_of_random_assignments():
-    loads = np.concatenate([BernoulliCode(200, load=6, wait=9, seed=s).loads for s in range(5)])
+    loads = np.concatenate(
+        [BernoulliCode(200, load=6, wait=9, seed=s).scheme.loads for s in range(5)]
+    )
     assert loads.min() >= 1
     assert loads.max() <= 12
     # binomial, but for the few that were regularised or had none
@@ -131,4 +133,4 @@ def test_the_names_make_one_for_every_n():
         for name in ("expander", "bgc", "brc"):
             if name == "expander" and s == 0 and n % 2 == 0:
                 continue  # of degree 1: pairs, which are no connected graph
-            assert codes.make(name, n, stragglers=s).wait == n - s
+            assert codes.make(name, n, stragglers=s).scheme.wait == n - s

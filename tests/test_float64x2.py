@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import BinaryCode, Grouped, NonFiniteMessageError, ReedSolomon, stability
-from fastgc.codes import pairs
-from fastgc.codes.near_exact import split
+from fastgc.coding import pairs
+from fastgc.coding.near_exact import split
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
@@ -34,7 +34,7 @@ def window(n, s, width):
 
 
 def without(code, places):
-    lost = np.concatenate(code.rings())[places]
+    lost = np.concatenate(code.scheme.rings())[places]
     return np.setdiff1d(np.arange(code.n), lost)
 
 
@@ -84,7 +84,7 @@ def test_coefficients_in_pairs(m, d, q):
 def test_rows_are_those_of_the_code_and_more():
     for code in (ReedSolomon(9, 12, stragglers=3), ReedSolomon(10, stragglers=2, clusters=3)):
         for worker in range(code.n):
-            row = code.pair_row(worker)
+            row = code.scheme.pair_row(worker)
             assert row.shape == (code.coefficients(worker).size, 2)
             np.testing.assert_allclose(row[:, 0], code.coefficients(worker), rtol=1e-13)
             assert (np.abs(row[:, 1]) <= 2.0**-52 * np.abs(row[:, 0])).all()
@@ -93,13 +93,14 @@ def test_rows_are_those_of_the_code_and_more():
 # --------------------------------------------------------------------------------- vectors
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize("method", ["auto", "locator", "near-exact"])
 def test_vectors_of_a_small_code_decode_in_rationals(method):
     code = ReedSolomon(8, stragglers=3)
     B = [[0] * 8 for _ in range(8)]
     for worker in range(8):
-        for j, each in zip(code.partitions(worker), code.pair_row(worker), strict=True):
+        for j, each in zip(code.partitions(worker), code.scheme.pair_row(worker), strict=True):
             B[worker][j] = exact_complex(each)
     for mask in range(256):
         survivors = [i for i in range(8) if mask >> i & 1]
@@ -120,6 +121,7 @@ def test_vectors_of_a_small_code_decode_in_rationals(method):
         assert abs(code.residual(survivors, vector) - left) < 1e-30
 
 
+@pytest.mark.few(2)
 @pytest.mark.every_backend
 @pytest.mark.parametrize(
     ("n", "s", "width", "double"),
@@ -143,7 +145,9 @@ def test_vectors_are_compared_by_what_they_leave_out():
         method: code.decoding_vector(survivors, method, message_dtype="float64x2")
         for method in pairs.METHODS
     }
-    errors = {method: pairs._error(code._clusters[0], survivors, by[method]) for method in by}
+    errors = {
+        method: pairs._error(code.scheme._clusters[0], survivors, by[method]) for method in by
+    }
     assert errors["near-exact"] < 1e-3 * errors["locator"]
     assert np.array_equal(by["auto"], by["near-exact"])
     harmless = without(code, np.arange(0, 256, 2))
@@ -162,7 +166,7 @@ def test_only_clusters_that_need_it_are_decoded_anew(monkeypatch):
         fastgc.kernels, "near_exact_pairs", lambda *given: seen.append(given[0]) or near(*given)
     )
     monkeypatch.setattr(pairs, "kept_error", lambda unit: 1e-30)
-    first, second = code.rings()
+    first, second = code.scheme.rings()
     lost = np.r_[first[:20], second[::2]]
     survivors = np.setdiff1d(np.arange(48), lost)
     vector = code.decoding_vector(survivors, message_dtype="float64x2")
@@ -180,13 +184,13 @@ def test_beyond_float64(monkeypatch):
 
 def test_sets_that_come_again_are_looked_up():
     code = ReedSolomon(1400, stragglers=100)
-    assert code.cache is not None
+    assert code.scheme.cache is not None
     survivors = np.random.default_rng(0).permutation(1400)[100:]
     first = code.decoding_vector(survivors, message_dtype="float64x2")
     for _ in range(2):
         again = code.decoding_vector(survivors[::-1], message_dtype="float64x2")
         assert np.array_equal(again[::-1], first)
-    assert code.cache.info().hits == 1
+    assert code.scheme.cache.info().hits == 1
     assert code.decoding_vector(survivors).shape == survivors.shape
 
 
@@ -244,8 +248,8 @@ def test_a_bound_of_pairs_sees_what_is_amplified():
     bound = stability.error_bound(code, survivors, "float64x2", vector=vector)
     assert 1e-12 < off / unit < bound < 1e8 * off / unit
     measured = stability.measured_error(code, survivors, dtype="float64x2", method="locator")
-    form = code.format(1, np.float64, "float64x2")
-    trust = fastgc.coding.decoding.trust_by_rows(code, survivors, vector, form).relative_error
+    form = code.scheme.format(1, np.float64, "float64x2")
+    trust = fastgc.coding.trust.trust_by_rows(code.scheme, survivors, vector, form).relative_error
     assert trust / 30 < measured.relative < 30 * trust
 
 
@@ -370,7 +374,7 @@ def test_engines_carry_them():
 
 def test_formats_travel():
     form = pickle.loads(
-        pickle.dumps(ReedSolomon(6, stragglers=2).format(3, "float64", "float64x2"))
+        pickle.dumps(ReedSolomon(6, stragglers=2).scheme.format(3, "float64", "float64x2"))
     )
     assert form.paired
     assert (form.message_size, form.message_dtype) == (4, PAIRS)
@@ -426,5 +430,5 @@ def test_what_does_not_go():
 def test_positions_of_clusters_are_those_of_split():
     code = ReedSolomon(10, stragglers=2, clusters=3)
     survivors = np.array([9, 0, 4, 2, 7, 1, 5])
-    parts = list(split(code._clusters, survivors))
+    parts = list(split(code.scheme._clusters, survivors))
     assert sorted(np.concatenate([at for _, at, _ in parts]).tolist()) == list(range(7))

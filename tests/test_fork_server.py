@@ -44,6 +44,7 @@ def until_it_is_back(cluster, worker, out, seconds=20.0):
 # --------------------------------------------------------------------- the server fails
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 def test_the_server_may_die_around_a_restart(moment):
     """The next one takes its place, and no round ends."""

@@ -22,6 +22,7 @@ PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
 CodedClassifier = example("coded_estimator").CodedClassifier
 
 
+@pytest.mark.few(20)
 @parametrize_with_checks([CodedClassifier(engine="simulated", rounds=60, random_state=0)])
 def test_scikit_learn_takes_it_for_an_estimator(estimator, check):
     check(estimator)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import GraphCode, NotDecodableError, codes
-from fastgc.codes import graphs
-from fastgc.codes.fields import Field, prime_power
+from fastgc.coding import graphs
+from fastgc.coding.graphs import Field, prime_power
 
 pytestmark = pytest.mark.any_backend
 
@@ -172,6 +172,7 @@ def test_edges_must_be_integers():
 # -------------------------------------------------------------------------------------- codes
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("degree", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("graph", ["random", "cayley"])
 def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):
@@ -185,7 +186,7 @@ def test_as_many_stragglers_are_tolerated_as_the_code_says(graph, degree):
             s
             for s in itertools.count()
             if any(
-                code._exactly.missing(np.delete(np.arange(n), lost))
+                code.scheme._exactly.missing(np.delete(np.arange(n), lost))
                 for lost in itertools.combinations(range(n), s + 1)
             )
         )
@@ -224,7 +225,7 @@ def test_any_set_of_messages_is_decoded_as_well_as_can_be(seed):
     B = code.matrix()[survivors]
     best = np.linalg.lstsq(B.T, np.ones(code.k))[0]
     least = np.linalg.norm(best @ B - 1) / np.sqrt(code.k)
-    vector = code.vector(survivors)
+    vector = code.scheme.vector(survivors)
     np.testing.assert_allclose(vector @ B, best @ B, rtol=0, atol=1e-11)
     assert np.linalg.norm(vector) <= 1.5 * np.linalg.norm(best) + 1e-9
     assert code.residual(survivors) == pytest.approx(least, abs=1e-12)
@@ -250,7 +251,7 @@ def test_the_rule_is_that_of_linear_algebra(blocks, degree):
         best = np.linalg.lstsq(B[survivors].T, np.ones(blocks))[0] if any(came) else np.zeros(0)
         exact = np.linalg.norm(best @ B[survivors] - 1) < 1e-9
         assert code.decodable(survivors) == exact
-        tally = code.rule.tally()
+        tally = code.scheme.rule.tally()
         assert [tally.add(i) for i in survivors.tolist()][-1:] in ([exact], [])
 
 
@@ -272,7 +273,7 @@ def test_the_name_makes_one_for_every_n():
     for n, s in itertools.product(range(3, 40, 4), (0, 1, 3, 9)):
         if s < n:
             code = codes.make("graph", n, stragglers=s)
-            assert code.wait == n - s
+            assert code.scheme.wait == n - s
             assert code.load <= max(2 * (s + 1), 4)
     assert codes.make("graph:degree=4,graph=complete", 10, stragglers=2).blocks == 5
 
@@ -288,7 +289,7 @@ def test_rounds_end_with_so_many_messages():
         count = next(f for f, i in enumerate(order, 1) if rnd.receive(i, messages[i]))
         heard.add(count)
         came = np.array(order[:count])
-        expected = code.vector(came) @ code.matrix()[came] @ partials
+        expected = code.scheme.vector(came) @ code.matrix()[came] @ partials
         np.testing.assert_allclose(rnd.gradient(), expected, atol=1e-12)
         if code.residual(came) > 1e-9:
             assert count == 7

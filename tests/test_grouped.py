@@ -32,7 +32,7 @@ def sent(code, p=3, dtype=np.float64, seed=0):
     partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
     return partials, [
         code.encode(i, partials[code.partitions(i, t)], index=t)
-        for i, t in map(code.sender, range(code.message_count))
+        for i, t in map(code.scheme.sender, range(code.scheme.message_count))
     ]
 
 
@@ -42,8 +42,8 @@ def test_workers_and_partitions_are_counted_on():
     assert [MIXED.partitions_of(g) for g in range(3)] == [range(2), range(2, 6), range(6, 9)]
     assert [MIXED.group_of(i) for i in range(8)] == [0, 0, 1, 1, 1, 2, 2, 2]
     assert (MIXED.n, MIXED.k, MIXED.groups, MIXED.load, MIXED.stragglers) == (8, 9, 3, 3, 1)
-    assert MIXED.loads.tolist() == [i for code in MIXED.codes for i in code.loads]
-    assert MIXED.message_counts == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert MIXED.scheme.loads.tolist() == [i for code in MIXED.codes for i in code.scheme.loads]
+    assert MIXED.scheme.message_counts == [2, 2, 1, 1, 1, 1, 1, 1]
     B = MIXED.matrix()
     at = [0, 4, 7, 10]
     for g, code in enumerate(MIXED.codes):
@@ -154,8 +154,8 @@ def test_equal_groups_print_once():
 @pytest.mark.any_backend
 def test_threshold_is_what_one_group_may_miss():
     # messages 4 of which 3 are needed; 3 of which 2; 3 of which 2
-    spare = [code.message_count - code.threshold for code in MIXED.codes]
-    assert MIXED.threshold == MIXED.message_count - min(spare)
+    spare = [code.scheme.message_count - code.threshold for code in MIXED.codes]
+    assert MIXED.threshold == MIXED.scheme.message_count - min(spare)
     loose = Grouped([ReedSolomon(9, stragglers=4), ReedSolomon(5, stragglers=2)])
     assert (loose.threshold, loose.stragglers) == (12, 2)
 
@@ -172,11 +172,16 @@ def test_rules_side_by_side_are_of_their_own_kind():
     rng = np.random.default_rng(1)
     for kind, codes in kinds.items():
         code = Grouped(codes)
-        rule, parts = code.rule, Groups(tuple(c.rule for c in codes), tuple(code._cuts))
+        rule, parts = (
+            code.scheme.rule,
+            Groups(tuple(c.scheme.rule for c in codes), tuple(code.scheme.cuts)),
+        )
         assert isinstance(rule, kind)
-        assert isinstance(side_by_side([c.rule for c in codes], code._cuts.tolist()), kind)
+        assert isinstance(
+            side_by_side([c.scheme.rule for c in codes], code.scheme.cuts.tolist()), kind
+        )
         for _ in range(200):
-            order = rng.permutation(code.message_count)
+            order = rng.permutation(code.scheme.message_count)
             tracker, other = rule.tally(), parts.tally()
             for at, message in enumerate(order.tolist()):
                 F = order[: at + 1]
@@ -186,7 +191,7 @@ def test_rules_side_by_side_are_of_their_own_kind():
                 assert rule.missing(F) == parts.missing(F)
     # A threshold below everything is nothing that adds up over groups.
     part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
-    assert isinstance(part.rule, Groups)
+    assert isinstance(part.scheme.rule, Groups)
     assert part.decodable([0, 1, 2, 4, 5, 6, 7])
     assert not part.decodable([0, 1, 2, 3, 4, 5, 6])
 
@@ -215,7 +220,7 @@ def test_trust_is_that_of_the_groups():
         partials = rng.standard_normal((MIXED.k, p))
         messages = [
             MIXED.encode(*sender[:1], partials[MIXED.partitions(*sender)], index=sender[1])
-            for sender in map(MIXED.sender, F)
+            for sender in map(MIXED.scheme.sender, F)
         ]
         exact = partials.astype(np.longdouble).sum(axis=0)
         difference = MIXED.decode(F, messages) - exact
@@ -236,9 +241,13 @@ def test_trust_is_that_of_the_groups():
 def test_roundings_are_those_of_the_longest_messages_and_rings_those_of_groups():
     short, long = Uncoded(2), FractionalRepetition(2, 64, stragglers=1)
     for code in (Grouped([short, long]), Grouped([long, short])):
-        assert code.message_roundings == long.message_roundings > short.message_roundings
+        assert (
+            code.scheme.message_roundings
+            == long.scheme.message_roundings
+            > short.scheme.message_roundings
+        )
     clustered = ReedSolomon(6, stragglers=1, clusters=2)
-    rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)]).rings()]
+    rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)]).scheme.rings()]
     assert rings == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
@@ -272,22 +281,24 @@ def test_every_order_of_messages_of_every_set_of_groups(code):
     for size in range(code.groups + 1):
         for groups in itertools.combinations(range(code.groups), size):
             due = [
-                m for m in range(code.message_count) if code.group_of(code.sender(m)[0]) in groups
+                m
+                for m in range(code.scheme.message_count)
+                if code.group_of(code.scheme.sender(m)[0]) in groups
             ]
             for order in itertools.permutations(due):
                 rnd.reset(groups)
                 assert rnd.groups == list(groups)
-                assert rnd.workers == sorted({code.sender(m)[0] for m in due})
+                assert rnd.workers == sorted({code.scheme.sender(m)[0] for m in due})
                 assert rnd.ready == rnd.decodable == (not groups)
                 heard = {g: [] for g in groups}
                 used = []
                 for message in order:
-                    worker, index = code.sender(message)
+                    worker, index = code.scheme.sender(message)
                     g = code.group_of(worker)
                     wanted = not code.codes[g].decodable(heard[g])
                     assert rnd.wants(worker) == wanted
                     if wanted:
-                        heard[g].append(message - code._cuts[g])
+                        heard[g].append(message - code.scheme.cuts[g])
                         used.append(message)
                     ready = rnd.receive(worker, messages[message], index)
                     assert rnd.survivors.tolist() == used
@@ -459,7 +470,7 @@ def test_what_is_left_out_is_that_of_the_whole_sum():
     vector = code.decoding_vector(F)
     left = np.linalg.norm(vector @ code.matrix()[F] - 1) / np.sqrt(code.k)
     assert left > 0.4
-    assert code.left_out(F, vector) == pytest.approx(left, rel=1e-12)
+    assert code.scheme.left_out(F, vector) == pytest.approx(left, rel=1e-12)
 
 
 def test_cells_that_are_missing_are_the_heaviest():

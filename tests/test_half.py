@@ -42,7 +42,7 @@ EVERY_HALF = pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__nam
 
 
 def partial_gradients(code, p, dtype=np.float32):
-    return np.random.default_rng(p).standard_normal((code.shard_count, p)).astype(dtype)
+    return np.random.default_rng(p).standard_normal((code.scheme.shard_count, p)).astype(dtype)
 
 
 @EVERY_CODE
@@ -110,7 +110,7 @@ def test_partial_gradients_of_half_precision(half):
     for worker in range(7):
         held = partials[code.partitions(worker)]
         message = code.encode(worker, held)
-        assert message.dtype == code.message_dtype(half) == half
+        assert message.dtype == code.scheme.format(1, half).message_dtype == half
         assert message.size == code.message_size(9, half) == 10 + (half == np.float16)
         wide = code.encode(worker, held.astype(np.float32))
         np.testing.assert_allclose(values(message), wide, rtol=2.0**-7)
@@ -179,7 +179,7 @@ def test_no_scale_is_lost(code, scale):
     power = 2.0 ** round(np.log2(scale))
     partials = partial_gradients(code, 40, np.float64)
     rnd = code.round(40, np.float32, np.float16)
-    bound = np.empty((code.message_count, rnd.message_size), np.float16)
+    bound = np.empty((code.scheme.message_count, rnd.message_size), np.float16)
     errors = []
     for factor in (1.0, power):
         g = (factor * partials).astype(np.float32)
@@ -196,7 +196,7 @@ def test_no_scale_is_lost(code, scale):
         np.testing.assert_array_equal(code.bind(bound, p=40)(everyone), found)
         truth = factor * partials.sum(axis=0)
         errors.append(np.linalg.norm(found - truth) / np.linalg.norm(truth))
-        if code.codes_data:  # random partial gradients are none of it
+        if code.scheme.codes_data:  # random partial gradients are none of it
             continue
         expected = rnd.trust().relative_error
         assert errors[-1] < 10 * expected
@@ -289,7 +289,7 @@ def test_what_has_no_half_precision(half):
         for ask in (
             lambda code=code: code.round(5, np.float32, half),
             lambda code=code: code.encoder(0, 5, np.float32, message_dtype=half),
-            lambda code=code: code.encode(0, np.zeros((code.loads[0], 5), half)),
+            lambda code=code: code.encode(0, np.zeros((code.scheme.loads[0], 5), half)),
             lambda code=code: code.decode(range(6), np.zeros((6, 6), half)),
             lambda code=code: code.trust(range(6), np.float32, half),
         ):
@@ -388,7 +388,7 @@ WIDE = [
 def test_messages_of_float64_for_gradients_of_float32(code, p):
     """They are those of the same numbers in float64, and the gradient is rounded once."""
     partials = partial_gradients(code, p)
-    if code.layout == "complex data":
+    if code.scheme.layout == "complex data":
         partials = partials + 1j * partials[::-1]
     exact = partials.astype(np.complex128 if partials.dtype.kind == "c" else np.float64)
     messages = []
@@ -411,7 +411,8 @@ def test_messages_of_float64_for_gradients_of_float32(code, p):
     out = np.empty(p, np.float32)
     assert rnd.gradient(out) is out
     assert (
-        rnd.trust().relative_error < 2.0**-24 + 2 * wide.trust().relative_error or code.codes_data
+        rnd.trust().relative_error < 2.0**-24 + 2 * wide.trust().relative_error
+        or code.scheme.codes_data
     )
     with pytest.raises(TypeError, match="out must have dtype float32"):
         rnd.gradient(np.empty(p))
@@ -474,10 +475,12 @@ def test_warnings_of_the_dtype_in_use(code, dtype, sent, warned):
         with pytest.raises(TypeError, match="decode to gradients of float32"):
             code.round(4, dtype, sent)
         return
-    form = code.format(4, dtype, sent)
+    form = code.scheme.format(4, dtype, sent)
     asks = [lambda: code.round(4, dtype, sent)]
     if sent is None:
-        asks.append(lambda: code.bind(np.empty((code.message_count, form.message_size), dtype)))
+        asks.append(
+            lambda: code.bind(np.empty((code.scheme.message_count, form.message_size), dtype))
+        )
     for ask in asks:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

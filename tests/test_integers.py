@@ -7,6 +7,7 @@ import pytest
 
 from fastgc import (
     BinaryCode,
+    Code,
     CouponCollector,
     CyclicRepetition,
     FractionalRepetition,
@@ -18,6 +19,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
+from fastgc.codes.binary import BinaryScheme
 from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend
@@ -53,7 +55,7 @@ def job(code, dtype, p=5, seed=0):
     partials = rng.integers(held.min, held.max, (code.k, p), dtype, endpoint=True)
     messages = [
         code.encode(worker, partials[code.partitions(worker, index)], index=index)
-        for worker, index in map(code.sender, range(code.message_count))
+        for worker, index in map(code.scheme.sender, range(code.scheme.message_count))
     ]
     size = 1 << held.bits
     total = [sum(map(int, column)) % size for column in partials.T]
@@ -72,7 +74,10 @@ def test_gradients_are_exact(code, dtype):
     bound = code.bind(rows, out)
     rnd = code.round(5, dtype)
     some = code.stragglers > 0
-    for survivors in (list(range(code.message_count)), next(code.random_arrivals(1, seed=3))):
+    for survivors in (
+        list(range(code.scheme.message_count)),
+        next(code.scheme.random_arrivals(1, seed=3)),
+    ):
         if code.residual(survivors) > 0:  # partitions are left out
             continue
         for decoded in (
@@ -84,18 +89,18 @@ def test_gradients_are_exact(code, dtype):
             np.testing.assert_array_equal(decoded, total)
         rnd.reset()
         for m in survivors:
-            worker, index = code.sender(m)
+            worker, index = code.scheme.sender(m)
             ready = rnd.receive(worker, messages[m], index)
         assert ready
         np.testing.assert_array_equal(rnd.gradient(), total)
         assert rnd.trust().relative_error == 0
         some = True
     assert some
-    for worker, index in map(code.sender, range(code.message_count)):
+    for worker, index in map(code.scheme.sender, range(code.scheme.message_count)):
         encoder = code.encoder(worker, 5, dtype, index=index)
         for j in code.partitions(worker, index):
             encoder.add(j, partials[j])
-        number = code.message_number(worker, index)
+        number = code.scheme.message_number(worker, index)
         np.testing.assert_array_equal(encoder.message(), messages[number])
         mine = partials[code.partitions(worker, index)].astype(np.float64)
         assert encoder.energy == pytest.approx((mine**2).sum())
@@ -116,13 +121,7 @@ def test_sums_beyond_double_precision():
 def test_blocks_are_subtracted_exactly():
     """[0, 2) - [1, 2) + [1, 4): a path that goes back."""
 
-    class Steps(BinaryCode):
-        def __init__(self):
-            super().__init__(3, 4, stragglers=0)
-            self._class = None
-            self._start, self._stop = np.array([0, 1, 1]), np.array([2, 2, 4])
-
-    code = Steps()
+    code = Code(BinaryScheme(4, 0, np.array([0, 1, 1]), np.array([2, 2, 4])))
     partials = np.array([[200], [100], [255], [7]], dtype=np.uint8)
     messages = [code.encode(i, partials[code.partitions(i)]) for i in range(3)]
     assert code.decoding_vector([0, 1, 2]).tolist() == [1, -1, 1]
@@ -131,7 +130,7 @@ def test_blocks_are_subtracted_exactly():
 
 @pytest.mark.parametrize("code", OTHERS, ids=repr)
 def test_other_codes_say_so(code):
-    partials = np.ones((code.loads[0], 4), dtype=np.int32)
+    partials = np.ones((code.scheme.loads[0], 4), dtype=np.int32)
     says = r"dtypes float32, .*not int32: this code multiplies by numbers that are no integers"
     with pytest.raises(TypeError, match=says):
         code.encode(0, partials[: len(code.partitions(0, 0))])
@@ -139,9 +138,9 @@ def test_other_codes_say_so(code):
         code.round(4, np.int32)
     with pytest.raises(TypeError, match=says):
         code.encoder(0, 4, np.int32)
-    messages = np.ones((code.message_count, 4), dtype=np.int32)
+    messages = np.ones((code.scheme.message_count, 4), dtype=np.int32)
     with pytest.raises(TypeError, match=says):
-        code.decode(range(code.message_count), messages)
+        code.decode(range(code.scheme.message_count), messages)
     with pytest.raises(TypeError, match=says):
         code.bind(messages)
 
@@ -173,15 +172,6 @@ def test_what_integers_are_not():
         code.decode([0], ones[:1])
 
 
-class LinearCombination(BinaryCode):
-    """Of which two messages come near the sum by fractions alone."""
-
-    def __init__(self):
-        super().__init__(3, 3, stragglers=0)
-        self._class = None
-        self._start, self._stop = np.array([0, 1, 2]), np.array([2, 3, 3])
-
-
 def test_no_approximation_of_integers():
     """A least-squares vector is none of integers: nothing is written."""
     code = BinaryCode(4, stragglers=1, speeds=[1, 1, 1, 1], assignment="classes")
@@ -190,6 +180,8 @@ def test_no_approximation_of_integers():
     with pytest.raises(TypeError, match="int64 messages are combined with integers only"):
         code.combine([0.5], [0], ones, out)
     assert out.tolist() == [-7] * 3
+    # Two messages come near the sum by fractions alone.
+    blocks = Code(BinaryScheme(3, 0, np.array([0, 1, 2]), np.array([2, 3, 3])))
     with pytest.raises(TypeError, match="int64 messages are combined with integers only"):
-        LinearCombination().decode([0, 1], np.ones((2, 3), np.int64), out, partial="best")
+        blocks.decode([0, 1], np.ones((2, 3), np.int64), out, partial="best")
     assert out.tolist() == [-7] * 3

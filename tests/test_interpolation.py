@@ -290,6 +290,7 @@ def test_prepared_functionals_refuse(chosen, says):
 # ------------------------------------------------------------------------------- prepared
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 9, 17, 33])
 @pytest.mark.parametrize("size", [1.0, 2.0**-1000, 2.0**900])

@@ -1,5 +1,7 @@
 """Kernels against the truth, under every backend, thread count and SIMD level."""
 
+import inspect
+import pickle
 import platform
 import re
 import subprocess
@@ -24,7 +26,13 @@ pytestmark = pytest.mark.every_backend
 LONG = [k for k in KERNELS if k.name.startswith(("combine", "square"))]
 NODES = [k for k in KERNELS if k.name.startswith(("vandermonde", "lagrange"))]
 BASES = {k.name: k for k in NODES if "basis" in k.name}
-VECTORS = [k for k in KERNELS if k not in LONG + NODES]
+VECTORS = [k for k in KERNELS if k not in LONG + NODES and not k.bound]
+BOUNDED = [
+    pytest.param(kernel, dtype, id=f"{kernel.name}-{np.dtype(dtype).name}")
+    for kernel in KERNELS
+    if kernel.bound
+    for dtype in kernel.dtypes
+]
 SIZES = [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1025, 4097, 16385, *much([1023, 16383, 40001], [])]
 UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # of sums
 LONG_OF_EACH_DTYPE = [
@@ -57,6 +65,7 @@ def frozen(arguments):
     return {k: np.copy(v) for k, v in arguments.items() if isinstance(v, (np.ndarray, list))}
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize(("kernel", "dtype"), LONG_OF_EACH_DTYPE)
 def test_long_vectors(kernel, dtype, at_each_level):
     rng = np.random.default_rng(1)
@@ -76,6 +85,9 @@ def float_rows(kind, rng, size, count):
     coef = rng.standard_normal(count)
     if kind == "alike":  # every partial sum is rounded to the same side
         rows, coef = np.full((count, size), 1 / 3), np.ones(count)
+    elif kind == "upwards":  # and by nearly half a unit, whatever is added to the first
+        rows, coef = np.full((count, size), 1.0001 * 2.0**-24), np.ones(count)
+        rows[0] = 1
     elif kind == "alternating":  # as of decoding vectors: large, of sums that are small
         coef = (-1.0) ** np.arange(count) * 1e6
         rows = 1 + rows * 1e-3
@@ -87,7 +99,9 @@ def float_rows(kind, rng, size, count):
     return rows.astype(np.float32), coef
 
 
-@pytest.mark.parametrize("kind", ["random", "alike", "alternating", "ill-scaled", "cancelling"])
+@pytest.mark.parametrize(
+    "kind", ["random", "alike", "upwards", "alternating", "ill-scaled", "cancelling"]
+)
 @pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED], ids=["real", "packed"])
 def test_errors_of_floats_do_not_grow_with_rows(mode, kind, at_each_level):
     """Beside the last rounding, those of eight rows, however many there are."""
@@ -152,10 +166,13 @@ def test_decoding_vectors(kernel, at_each_level):
                 assert error.max() <= bound
 
 
+SMALL = (1, 2, 3, 4, 5, 8, 9, 17, 33, 65)
+
+
 @pytest.mark.parametrize("kernel", NODES, ids=lambda k: k.name)
 def test_nodes(kernel, at_each_level):
     rng = np.random.default_rng(5)
-    for size in (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 33, 63, 64, 65, 100):
+    for size in much((*SMALL, 7, 15, 16, 23, 24, 25, 63, 64, 100), SMALL):
         for count in (1, 2, 3, 4, 5, 9) if size < 30 else (1, 66):
             if count > 9 and kernel.name.startswith("vandermonde"):
                 count = 6
@@ -186,6 +203,22 @@ def test_nodes(kernel, at_each_level):
                 np.testing.assert_array_equal(arguments[name], value)
 
 
+@pytest.mark.parametrize(("kernel", "dtype"), BOUNDED)
+def test_what_a_kernel_is_bound_to(kernel, dtype, at_each_level):
+    rng = np.random.default_rng(11)
+    for size in SIZES:
+        for count in (1, 2, 5):
+            arguments = kernel.make(rng, size, count, dtype)
+            before, truth = frozen(arguments), kernel.truth(arguments)
+            for _ in at_each_level():
+                result = kernel.run(arguments)
+                with np.errstate(invalid="ignore"):  # Inf less Inf
+                    near = np.abs(result - truth) <= kernel.bound(arguments)
+                assert (near | (result == truth) | (np.isnan(result) & np.isnan(truth))).all()
+            for name, value in before.items():
+                np.testing.assert_array_equal(arguments[name], value)
+
+
 def exact_square_distance(x, y):
     return float(np.sum((x.astype(WIDE) - y.astype(WIDE)) ** 2))
 
@@ -210,17 +243,6 @@ def test_steps(kernel, moving, dtype, at_each_level):
             assert abs(moved - exact) <= (rough + (size + 4) * 2.0**-53) * exact
         for name, value in before.items():
             np.testing.assert_array_equal(arguments[name], value)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_square_distance(dtype, at_each_level):
-    rng = np.random.default_rng(9)
-    for size in SIZES:
-        x, y = rng.standard_normal((2, size + 1)).astype(dtype)[:, 1:]
-        exact = exact_square_distance(x, y)
-        for _ in at_each_level():
-            assert abs(kernels.square_distance(x, y) - exact) <= (size + 4) * 2.0**-53 * exact
-            assert kernels.square_distance(x, x) == 0
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
@@ -270,6 +292,7 @@ def test_unknown_simd_level_changes_nothing():
     assert compiled.simd() == before
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("kernel", LONG, ids=lambda k: k.name)
 def test_threads_change_no_bit(kernel, split_over):
     rng = np.random.default_rng(3)
@@ -294,6 +317,7 @@ ENCODING = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize(("mode", "dtype"), ENCODING)
 def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, split_over):
@@ -469,7 +493,7 @@ TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # seven of each twelve a
 def vector_of(code, survivors, method):
     survivors = np.array(survivors, np.int64)
     out = np.full(survivors.size, np.nan, np.complex128)
-    decode, where = kernels.bind_decoding_vector(code._plan, survivors, out)
+    decode, where = kernels.bind_decoding_vector(code.scheme._plan, survivors, out)
     return decode(method, survivors.size), where[0], out
 
 
@@ -527,6 +551,7 @@ def test_spread_decodes_anew_what_is_longer_than_the_sum():
     assert anew == 24
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize("kernel", LONG[:-1], ids=lambda k: k.name)
 def test_every_mode_tells_what_is_not_finite(kernel, cut, split_over, at_each_level):
@@ -609,6 +634,7 @@ def test_odd_ends_of_packed_vectors(dtype, size):
             np.testing.assert_allclose(out, whole[:out_len], atol=50 * UNIT[dtype])
 
 
+@pytest.mark.few(3)
 @EACH_STEP
 def test_threads_change_no_bit_of_a_step(kernel, moving, split_over):
     rng = np.random.default_rng(10)
@@ -736,7 +762,7 @@ def test_from_compiled_code():
     """The Numba kernels inside a user's own loop."""
     backend = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(n=12, k=12, stragglers=3)
-    tables, rng = code.tables, np.random.default_rng(5)
+    tables, rng = code.scheme.tables, np.random.default_rng(5)
     partials = rng.standard_normal((12, 7))
     rows = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(12)])
     survivors = np.array([11, 3, 4, 5, 0, 8, 9, 1, 2], dtype=np.int64)
@@ -823,7 +849,7 @@ def test_compiled_kernels_check_lengths():
     """In a user's loop nobody else does, and memory would be overwritten."""
     nb = pytest.importorskip("fastgc.kernels.numba")
     code = fastgc.ReedSolomon(6, stragglers=2)
-    tables, stream = code.tables, kernels.cyclic_stream(code.tables)
+    tables, stream = code.scheme.tables, kernels.cyclic_stream(code.scheme.tables)
     nb.rebuild_stream(tables, stream)
     four, rows = np.arange(4), np.ones((6, 8))
     few, vector, six = np.full(3, 7j), np.ones(4, complex), np.arange(6)
@@ -869,7 +895,12 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     (tmp_path / "other.py").write_text("2")
     assert compiling._digest(tmp_path) != before
     kept = fastgc.kernels.numba.replace._cache._cache_file
-    assert compiling._SOURCES in kept._source_stamp
+    assert kept._source_stamp == compiling._SOURCES
+
+    def names_what_has_moved():
+        return pickle.loads(b"cfastgc.kernels.nowhere\nPlan\n.")
+
+    assert compiling._or_empty(names_what_has_moved)() == {}
 
 
 @pytest.mark.long
@@ -912,3 +943,52 @@ def test_steps_from_compiled_code():
             np.testing.assert_allclose(theta, method.theta, rtol=1e3 * UNIT[dtype])
         np.testing.assert_allclose(total, 2 * found[0], atol=8 * UNIT[dtype])
         assert distance == moved == pytest.approx(np.sum((start - found[0]) ** 2.0))
+
+
+# Written with others, for backends that have none of their own.
+MADE_OF_OTHERS = {name for name in kernels._KERNELS if name.startswith("bind_")} & {
+    *kernels.numpy.bound.__all__
+}
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("name", sorted(kernels._KERNELS))
+def test_backends_take_what_the_oracle_takes(name):
+    """The NumPy function is the contract: the others have its parameters, and its defaults."""
+    oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
+    for backend in kernels.backends():
+        own = getattr(getattr(kernels, backend), name, None)
+        if own is None:
+            assert name in MADE_OF_OTHERS
+            continue
+        own = inspect.signature(getattr(own, "py_func", own)).parameters.values()
+        assert [(each.name, each.kind) for each in own] == [
+            (each.name, each.kind) for each in oracle
+        ]
+        assert [each.default for each in own] == [each.default for each in oracle]
+
+
+def test_kernels_are_those_of_the_backend_in_use():
+    names = [name for name in kernels._KERNELS if hasattr(kernels.choice.active, name)]
+    for name in names:
+        assert kernels.choice.own(getattr(kernels.numpy, name)) is getattr(
+            kernels.choice.active, name
+        )
+        assert inspect.signature(kernels._KERNELS[name]) == inspect.signature(
+            getattr(kernels.numpy, name)
+        )
+
+
+@pytest.mark.any_backend
+def test_a_kernel_in_c_takes_known_parameters():
+    calls = pytest.importorskip("fastgc.kernels.c.calls")
+
+    def ridge(circle: np.ndarray, out: np.ndarray) -> None:
+        """C wants `turns`, too."""
+
+    def nothing() -> None:
+        """There is none such in C."""
+
+    with pytest.raises(TypeError, match="nothing is known of C's parameter turns"):
+        calls.made(ridge)
+    assert calls.made(nothing) is None

@@ -92,6 +92,7 @@ def test_all_sets(n):
             np.testing.assert_allclose(values, exact, atol=1e-15 * (1 + n * size) * size)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize(
     ("n", "s", "c"),
@@ -154,6 +155,7 @@ def by_numpy(turns, n, c, unit):
     return np.fft.ifft(x, norm="forward")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("s", [1, 2, 7, 24, 61, 300])
 def test_every_size_of_a_strip(s, at_each_level):
     """Right-hand sides anywhere in a strip, or in two; blocks of any size, rows in chunks."""

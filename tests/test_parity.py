@@ -30,9 +30,9 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.code import Code
 from fastgc.coding.format import Format
-from fastgc.coding.inspection import WIDTH, Projection
+from fastgc.coding.scheme import Scheme
+from fastgc.coding.verify import WIDTH, Projection
 from fastgc.stability import StabilityTracker
 
 EVERY_CODE = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
@@ -49,7 +49,7 @@ def dense(parity, size):
 
 def consistent(code, numbers, values):
     """Whether some partial gradients give these messages; as many columns as there are elements."""
-    rows = code.equations(np.array(numbers, dtype=np.int64))[0]
+    rows = code.scheme.equations(np.array(numbers, dtype=np.int64))[0]
     if not len(rows):
         return True
     values = np.array(values)
@@ -61,7 +61,7 @@ def consistent(code, numbers, values):
 
 def explaining(code, numbers, messages):
     """Workers without whose messages the others are consistent."""
-    sender = {m: code.sender(m)[0] for m in numbers}
+    sender = {m: code.scheme.sender(m)[0] for m in numbers}
     found = []
     for worker in sorted(set(sender.values())):
         kept = [m for m in numbers if sender[m] != worker]
@@ -79,7 +79,7 @@ def spoilt(job, bad, kinds, rng):
     earlier = Job(code, seed=1000)
     scale = max(np.linalg.norm(m) for m in messages)
     for worker, kind in zip(bad, kinds, strict=True):
-        for m in code.messages_of([worker]).tolist():
+        for m in code.scheme.messages_of([worker]).tolist():
             true = job.messages[m]
             element = np.zeros_like(true)
             element[rng.integers(true.size)] = 0.01 * scale * rng.uniform(1, 2)
@@ -90,7 +90,7 @@ def spoilt(job, bad, kinds, rng):
                 "noise": true + 0.01 * scale * rng.standard_normal(true.size),
                 "stale": earlier.messages[m],
                 "element": true + element,
-                "another's": earlier.messages[(m + 1) % code.message_count],
+                "another's": earlier.messages[(m + 1) % code.scheme.message_count],
                 "huge": 1e300 * true,
             }[kind]
     return messages
@@ -98,12 +98,12 @@ def spoilt(job, bad, kinds, rng):
 
 def receive(rnd, number, message):
     """As an engine does: nothing more of workers that are not wanted."""
-    worker, index = rnd.code.sender(number)
+    worker, index = rnd.code.scheme.sender(number)
     return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
 
 
 def in_random_order(code, rng):
-    return rng.permutation(code.message_count).tolist()
+    return rng.permutation(code.scheme.message_count).tolist()
 
 
 # ------------------------------------------------------------------------------------- checks
@@ -114,11 +114,11 @@ def in_random_order(code, rng):
 def test_checks_of_every_set(code):
     """They hold for true messages, and there are as many as messages are dependent."""
     rng = np.random.default_rng(0)
-    everyone = np.arange(code.message_count)
-    for f in sorted(8 * list(range(1, code.message_count + 1))):
+    everyone = np.arange(code.scheme.message_count)
+    for f in sorted(8 * list(range(1, code.scheme.message_count + 1))):
         numbers = rng.permutation(everyone)[:f]
-        rows = code.equations(numbers)[0]
-        H = dense(code.parity(numbers), f)
+        rows = code.scheme.equations(numbers)[0]
+        H = dense(code.scheme.parity(numbers), f)
         np.testing.assert_allclose(H @ rows, 0, atol=1e-12 * np.abs(H).max(initial=1))
         dependent = f - np.linalg.matrix_rank(rows, tol=1e-9)
         assert len(H) == dependent
@@ -127,15 +127,16 @@ def test_checks_of_every_set(code):
             assert np.linalg.matrix_rank(H / lengths, tol=1e-9) == dependent
 
 
+@pytest.mark.few(6)
 @pytest.mark.any_backend
 @EVERY_LARGE
 def test_checks_of_large_codes(code):
     rng = np.random.default_rng(1)
     for _ in range(3):
         heard = rng.permutation(code.n)[int(rng.integers(code.stragglers + 1)) :]
-        numbers = rng.permutation(code.messages_of(heard))
-        parity = code.parity(numbers)
-        rows = code.equations(numbers)[0]
+        numbers = rng.permutation(code.scheme.messages_of(heard))
+        parity = code.scheme.parity(numbers)
+        rows = code.scheme.equations(numbers)[0]
         H = dense(parity, numbers.size)
         sizes = np.abs(H) @ np.linalg.norm(rows, axis=1)
         assert (np.linalg.norm(H @ rows, axis=1) <= 1e-10 * sizes).all()
@@ -145,10 +146,10 @@ def test_checks_of_large_codes(code):
 @EVERY_CODE
 def test_any_code_has_checks(code):
     """The general form, for schemes that define none of their own."""
-    numbers = np.random.default_rng(2).permutation(code.message_count)
+    numbers = np.random.default_rng(2).permutation(code.scheme.message_count)
     for f in range(1, numbers.size + 1):
-        parity = Code.parity(code, numbers[:f])
-        rows = code.equations(numbers[:f])[0]
+        parity = Scheme.parity(code.scheme, numbers[:f])
+        rows = code.scheme.equations(numbers[:f])[0]
         H = dense(parity, f)
         np.testing.assert_allclose(H @ rows, 0, atol=1e-12)
         assert len(H) == f - np.linalg.matrix_rank(rows, tol=1e-9)
@@ -161,7 +162,7 @@ def test_checks_that_have_lost_all_digits_accuse_nobody():
         code = ReedSolomon(256, stragglers=32, root=1)
     g = np.random.default_rng(0).standard_normal((code.k, 4))
     rnd = code.round(4, verify=True)
-    for seed in range(4):
+    for seed in range(much(4, 1)):
         rnd.reset()
         for i in np.random.default_rng(seed).permutation(code.n).tolist():
             rnd.receive(i, code.encode(i, g[code.partitions(i)]))
@@ -227,7 +228,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
             if rnd.decodable:
                 expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
                 np.testing.assert_array_equal(rnd.gradient(), expected)
-                rows = code.equations(np.array(heard))[0]
+                rows = code.scheme.equations(np.array(heard))[0]
                 used = np.flatnonzero(abs(code.decoding_vector(heard)) > 1e-12)
                 rank = np.linalg.matrix_rank(rows, tol=1e-9)
                 assert rnd.verified == all(
@@ -244,7 +245,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize(
-    "code", [c for c in SMALL if c.messages_per_worker == 1 and c.stragglers], ids=repr
+    "code", [c for c in SMALL if c.scheme.messages_per_worker == 1 and c.stragglers], ids=repr
 )
 def test_one_message_to_spare_covers_all(code):
     """Whichever of them is lost, decoding goes on without it: so it can be checked."""
@@ -285,7 +286,7 @@ def test_no_more_are_awaited_than_needed():
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # of floats
 @settings(deadline=None, max_examples=much(50, 30))
 @given(
-    code=st.sampled_from([c for c in SMALL + LARGE[:6] if not c.codes_data]),
+    code=st.sampled_from([c for c in SMALL + LARGE[:6] if not c.scheme.codes_data]),
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
     p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
@@ -294,7 +295,7 @@ def test_no_more_are_awaited_than_needed():
     seed=st.integers(0, 2**32),
 )
 def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, streaming, shape, seed):
-    if code.layout == "complex" and dtype in HALVES:
+    if code.scheme.layout == "complex" and dtype in HALVES:
         return
     rng = np.random.default_rng(seed)
     g = rng.standard_normal((code.k, p))
@@ -310,7 +311,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
     g = (scale * g).astype(kind)
     rnd = code.round(p, kind, sent, verify=True)
     for number in in_random_order(code, rng):
-        worker, index = code.sender(number)
+        worker, index = code.scheme.sender(number)
         held = code.partitions(worker, index)
         if streaming:
             encoder = code.encoder(worker, p, kind, index=index, message_dtype=sent)
@@ -342,7 +343,7 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
         theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
         rnd.reset()
         for number in in_random_order(code, rng):
-            worker, index = code.sender(number)
+            worker, index = code.scheme.sender(number)
             partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
             rnd.receive(worker, code.encode(worker, partials, index=index), index)
         assert rnd.corrupt == []
@@ -392,7 +393,7 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
             assert rnd.corrupt == (blamed if blamed == [bad] else [])
             if not rnd.corrupt:
                 assert not rnd.verified
-                assert rnd.ready == (len(heard) == code.message_count)
+                assert rnd.ready == (len(heard) == code.scheme.message_count)
                 for decode in (rnd.gradient, rnd.best):
                     with pytest.raises(CorruptMessageError) as caught:
                         decode()
@@ -402,14 +403,14 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
         if rnd.verified:
             assert job.error(rnd.gradient()) < 1e-9
     if rnd.corrupt:
-        assert rnd.survivors.tolist() == [m for m in heard if code.sender(m)[0] != bad]
+        assert rnd.survivors.tolist() == [m for m in heard if code.scheme.sender(m)[0] != bad]
         if rnd.decodable:
             assert rnd.ready
             assert job.error(rnd.gradient()) < 1e-9
 
 
 @pytest.mark.any_backend
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=much(150, 40))
 @given(
     code=st.sampled_from([c for c in SMALL if c.n > 1]),
     seed=st.integers(0, 2**32),
@@ -452,6 +453,7 @@ def test_two_corrupt_workers_frame_no_third(n, stragglers):
         assert caught.value.suspects == ()
 
 
+@pytest.mark.few(6)
 @pytest.mark.any_backend
 @EVERY_LARGE
 @pytest.mark.parametrize("kind", much(["scaled", "stale", "element"], ["element"]))
@@ -460,10 +462,10 @@ def test_large_codes_name_the_corrupt_one(code, kind):
     job = Job(code)
     messages = spoilt(job, [17], [kind], rng)
     rnd = code.round(job.p, verify=True)
-    for number in sorted(in_random_order(code, rng), key=lambda m: code.sender(m)[0] != 17):
+    for number in sorted(in_random_order(code, rng), key=lambda m: code.scheme.sender(m)[0] != 17):
         if receive(rnd, number, messages[number]):
             break
-    if isinstance(code, Uncoded) and code.messages_per_worker == 1:
+    if isinstance(code, Uncoded) and code.scheme.messages_per_worker == 1:
         assert rnd.corrupt == []
         assert not rnd.verified
     else:
@@ -496,6 +498,7 @@ def test_workers_with_nothing_in_common_are_named_each(code):
     assert job.error(rnd.gradient()) < 1e-12
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("dtype", "least"), [(np.float32, 1e-4), (np.float64, 1e-12), (np.float16, 0.1)]
 )
@@ -706,7 +709,7 @@ def test_groups_that_take_part_are_verified_each():
     g = rng.standard_normal((code.k, 5))
     messages = [
         code.encode(i, g[code.partitions(i, t)], index=t)
-        for i, t in map(code.sender, range(code.message_count))
+        for i, t in map(code.scheme.sender, range(code.scheme.message_count))
     ]
     messages[2] = -messages[2]
     rnd = code.group_round(5, verify=True)
@@ -735,7 +738,7 @@ def test_groups_that_take_part_are_verified_each():
     rnd.reset([2])
     assert rnd.corrupt == []
     for i, t in ((9, 0), (9, 1), (10, 0)):
-        rnd.receive(i, messages[code.message_number(i, t)])
+        rnd.receive(i, messages[code.scheme.message_number(i, t)])
     assert rnd.decodable
     assert not rnd.ready
     rnd.receive(10, messages[-1])
@@ -834,7 +837,7 @@ class Attack:
     def __init__(self, job, rng):
         self.job, self.rng = job, rng
         self.code = job.code
-        self.form = self.code.format(job.p, np.float64)
+        self.form = self.code.scheme.format(job.p, np.float64)
 
     def changes(self, kind, liars, last):
         """Of the messages of these workers, none of them below a hundredth of its size."""
@@ -845,14 +848,14 @@ class Attack:
         if kind in ("known", "last"):  # nothing that the projection they know sees
             project = last
             if kind == "known":
-                paired = self.code.is_complex
+                paired = self.code.scheme.is_complex
                 project = Projection(self.form, paired, np.random.default_rng(0))
-            each = 2 if self.code.is_complex else 1
+            each = 2 if self.code.scheme.is_complex else 1
             basis = np.array([project(row) for row in np.eye(size)])[::each] / project.unit
             numbers = changes.view(complex) if each == 2 else changes
             numbers -= np.outer(numbers @ basis, basis.conj()) / np.linalg.norm(basis) ** 2
         elif kind == "codeword" and len(liars) > 1:  # as many checks hold as can
-            rows = self.code.equations(np.array(liars))[0]
+            rows = self.code.scheme.equations(np.array(liars))[0]
             g = rng.standard_normal((rows.shape[1], size))
             mixed = rows @ (g.view(complex) if rows.dtype.kind == "c" else g)
             changes = scale * np.ascontiguousarray(mixed).view(float).reshape(len(liars), size)
@@ -860,7 +863,9 @@ class Attack:
             victim = int(rng.choice(np.setdiff1d(np.arange(self.code.n), liars)))
             some = np.append(liars, victim)
             everyone = np.arange(self.code.n)
-            _, _, ways = np.linalg.svd(dense(self.code.parity(everyone), everyone.size)[:, some])
+            _, _, ways = np.linalg.svd(
+                dense(self.code.scheme.parity(everyone), everyone.size)[:, some]
+            )
             by = ways[-1].conj()[: len(liars)]  # with the victim's, what checks see least
             by = np.where(np.abs(by) > 1e-3, by, 0)
             g = rng.standard_normal(size)
@@ -889,10 +894,11 @@ PROOF = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.any_backend
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
 def test_no_adaptive_attack_is_missed(code, e):
-    """The theorem of `fastgc.coding.inspection`, for all numbers of liars that it speaks of.
+    """The theorem of `fastgc.coding.verify`, for all numbers of liars that it speaks of.
 
     At most e lie, collude, and know what checks there are, all messages, and the projections of
     all rounds before. Longer: VERIFY_ATTACKS=143000 pytest tests/test_parity.py -k adaptive
@@ -911,7 +917,7 @@ def test_no_adaptive_attack_is_missed(code, e):
         kind = Attack.KINDS[number % len(Attack.KINDS)]
         sent = attack.changes(kind, liars, last) if t else []
         changes = dict(zip(liars.tolist(), sent, strict=True))
-        last = Projection(attack.form, code.is_complex, np.random.default_rng(0))
+        last = Projection(attack.form, code.scheme.is_complex, np.random.default_rng(0))
         last._factors, last._within, last._rest = (
             getattr(rnd._inspector._projection, name) for name in ("_factors", "_within", "_rest")
         )

@@ -11,7 +11,7 @@ import pytest
 import fastgc
 from fastgc import NotDecodableError, PartialWork, Uncoded
 from fastgc.codes import Request, SumRound
-from fastgc.codes.chunk_order import in_good_order
+from fastgc.codes.partial_work import in_good_order
 from fastgc.delays import Pareto, ShiftedExponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Question, Task
@@ -61,7 +61,7 @@ def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
         if not ordered:
             assert order == held
         # and the paper's metric
-        assert code.threshold == code.message_count - least_sum(order, k) + 1
+        assert code.threshold == code.scheme.message_count - least_sum(order, k) + 1
 
 
 @pytest.mark.any_backend
@@ -93,7 +93,11 @@ def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load)
 def fewest(code, came):
     """By trying all sets of workers."""
     mine = [
-        {int(code.partitions(*code.sender(m))[0]) for m in came if code.sender(m)[0] == i}
+        {
+            int(code.partitions(*code.scheme.sender(m))[0])
+            for m in came
+            if code.scheme.sender(m)[0] == i
+        }
         for i in range(code.n)
     ]
     for size in range(1, code.n + 1):
@@ -108,8 +112,10 @@ def test_one_message_of_each_partition_is_taken():
     rng = np.random.default_rng(1)
     for held, k in assignments(100, 6, 6, 4):
         code = PartialWork(len(held), k, assignment=held)
-        came = rng.permutation(code.message_count)[: rng.integers(code.message_count + 1)].tolist()
-        cells = [int(code.partitions(*code.sender(m))[0]) for m in came]
+        came = rng.permutation(code.scheme.message_count)[
+            : rng.integers(code.scheme.message_count + 1)
+        ].tolist()
+        cells = [int(code.partitions(*code.scheme.sender(m))[0]) for m in came]
         if len(set(cells)) < k:
             with pytest.raises(NotDecodableError):
                 code.decoding_vector(came)
@@ -117,7 +123,7 @@ def test_one_message_of_each_partition_is_taken():
         vector = code.decoding_vector(came)
         assert set(vector) <= {0.0, 1.0}
         assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
-        asked = len({code.sender(m)[0] for m, a in zip(came, vector, strict=True) if a})
+        asked = len({code.scheme.sender(m)[0] for m, a in zip(came, vector, strict=True) if a})
         assert fewest(code, came) <= asked <= fewest(code, came) + 1
 
 
@@ -143,8 +149,8 @@ def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
     one, other = PartialWork(6, load=3), Uncoded(6, load=3)
     assert np.array_equal(one.matrix(), other.matrix())
     assert (one.threshold, one.stragglers) == (other.threshold, other.stragglers) == (13, 2)
-    assert one.on_request
-    assert not other.on_request
+    assert one.scheme.on_request
+    assert not other.scheme.on_request
 
 
 @pytest.mark.parametrize(
@@ -199,12 +205,12 @@ def test_a_round_of_sums_is_the_gradient_in_any_order(code):
     rnd = SumRound(code, 7)
     for _ in range(20):
         rnd.reset()
-        tally = code.rule.tally()
+        tally = code.scheme.rule.tally()
         with pytest.raises(NotDecodableError):
             rnd.gradient()
-        for number in rng.permutation(code.message_count).tolist():
+        for number in rng.permutation(code.scheme.message_count).tolist():
             enough = tally.add(number)
-            assert rnd.report(*code.sender(number)) == enough
+            assert rnd.report(*code.scheme.sender(number)) == enough
             assert bool(rnd.requests) == enough
             if enough:
                 break
@@ -220,7 +226,7 @@ def test_a_round_of_sums_is_the_gradient_in_any_order(code):
         np.testing.assert_allclose(out, partials.sum(axis=0), rtol=1e-12, atol=1e-12)
         assert rnd.left_out() < 1e-14
         assert rnd.trust().relative_error < 1e-14
-        used = {code.sender(m)[0] for m in rnd.survivors.tolist()}
+        used = {code.scheme.sender(m)[0] for m in rnd.survivors.tolist()}
         assert used == set(rnd.requests)
 
 
@@ -268,7 +274,7 @@ def test_whoever_is_lost_the_gradient_is_that_of_the_others():
         while not rnd.ready:
             worker, chance = int(rng.integers(code.n)), rng.random()
             if chance < 0.1:
-                others = [m for m in rnd.reported.tolist() if code.sender(m)[0] != worker]
+                others = [m for m in rnd.reported.tolist() if code.scheme.sender(m)[0] != worker]
                 assert rnd.suffices_without(worker) == code.decodable(others)
                 before, answered = rnd.requests, rnd.answered
                 owed = worker in before and worker not in answered
@@ -287,7 +293,7 @@ def test_whoever_is_lost_the_gradient_is_that_of_the_others():
                 assert request.indices.max() < done[worker]
                 sent[worker] = answer(code, partials, worker, request)
                 rnd.receive(worker, sent[worker])
-            elif done[worker] < code.message_counts[worker]:
+            elif done[worker] < code.scheme.message_counts[worker]:
                 rnd.report(worker, done[worker])
                 done[worker] += 1
         np.testing.assert_allclose(rnd.gradient(), partials.sum(axis=0), atol=1e-13)

@@ -236,7 +236,7 @@ class Clockwork:
 
     def step(self, theta, out):
         order = np.arange(self.code.n)[::-1]
-        arrivals = 0.010 + 0.001 * order + 0.003 * self.code.loads[order]
+        arrivals = 0.010 + 0.001 * order + 0.003 * self.code.scheme.loads[order]
         return RoundReport(0, order, order.size, 0.5, 0.25, 0, (), order, arrivals)
 
 
@@ -258,7 +258,7 @@ class Crowded(Clockwork):
 
     def step(self, theta, out):
         report = super().step(theta, out)
-        more = 1e-3 * self.code.loads * max(1.0, self.code.n / 2)
+        more = 1e-3 * self.code.scheme.loads * max(1.0, self.code.n / 2)
         return report._replace(arrivals=0.01 + more[report.received])
 
 

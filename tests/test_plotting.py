@@ -277,7 +277,7 @@ def test_vectors_are_drawn_around_the_circle(tmp_path):
     from fastgc.stability import circle_values
 
     code = ReedSolomon(32, stragglers=8)
-    ring = code.rings()[0]
+    ring = code.scheme.rings()[0]
     values = circle_values(code, [*ring[:3], *ring[10:12], ring[31]])
     ax = plotting.circle_curves(values)
     exact, near = (line for line in ax.lines if line.get_label().endswith("exact vector"))
@@ -700,7 +700,7 @@ def cells(ax):
 def test_assignment_shows_who_computes_what(code):
     ax = plotting.assignment(code)
     shown, _ = cells(ax)
-    held = np.zeros((code.n, code.shard_count), dtype=bool)
+    held = np.zeros((code.n, code.scheme.shard_count), dtype=bool)
     for worker in range(code.n):
         held[worker, code.partitions(worker)] = True
     np.testing.assert_array_equal(shown, held)
@@ -804,7 +804,7 @@ def test_timeline_shows_who_is_waited_for():
 def test_timeline_of_several_messages():
     """A worker whose later messages are not needed is at work until the round is over."""
     code = fastgc.Uncoded(2, 4, load=2)
-    assert list(code.message_counts) == [2, 2]
+    assert list(code.scheme.message_counts) == [2, 2]
     ax = plotting.timeline(report(0, [0, 2, 3], [1.0, 2.0, 3.0], 3.0, 0.0), code)
     used, unused = map(segments, ax.patches)
     assert used == [(0, 0, 1), (1, 0, 3)]

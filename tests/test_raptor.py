@@ -50,11 +50,11 @@ def test_peeling(seed):
     survivors = rng.permutation(n)[:f]
     vector, known = code.peel(survivors)
     B = code.matrix()
-    first = code._cuts[:-1]  # a partition of each batch
+    first = code.scheme.cuts[:-1]  # a partition of each batch
     sums = [np.flatnonzero(B[i, first]) for i in survivors.tolist()]
     assert known.tolist() == peeled(sums, code.batches)
     decoded = vector @ B[survivors]
-    np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code._cuts)), atol=1e-9)
+    np.testing.assert_allclose(decoded, np.repeat(known, np.diff(code.scheme.cuts)), atol=1e-9)
     # least squares are at least as good, and are what the rows ask for
     np.testing.assert_array_equal(code.decoding_vector(survivors, "peeling"), vector)
     best = np.linalg.lstsq(B[survivors].T, np.ones(code.k))[0]
@@ -80,14 +80,14 @@ def test_hardly_more_is_missing_than_was_asked_for():
             left.append(1 - code.peel(came)[1].mean())
         assert np.mean(left) < missing
         assert np.mean(np.array(left) > 2 * missing) <= 0.05
-        mean_load = code.loads.mean() / (400 // code.batches)
+        mean_load = code.scheme.loads.mean() / (400 // code.batches)
         assert mean_load < 2 * np.log(1 / missing)
 
 
 def test_rounds_end_with_as_many_messages_as_are_waited_for():
     code = RaptorCode(20, wait=12, seed=3)
     assert code.threshold == 12
-    few = [i for i in range(20) if code.loads[i] == code.loads.min()][:2]
+    few = [i for i in range(20) if code.scheme.loads[i] == code.scheme.loads.min()][:2]
     assert not code.decodable(few)
     for method in ("auto", "peeling"):
         with pytest.raises(NotDecodableError):

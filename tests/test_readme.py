@@ -54,6 +54,7 @@ def test_the_pytorch_script_runs(folder):
     assert run("python coded.py", folder) == "2\n"
 
 
+@pytest.mark.long
 def test_the_table_of_times_is_what_the_command_prints(tmp_path):
     """The calls, in that order, and times that are read as such; no times are compared here."""
     text = section("How fast?")
@@ -79,6 +80,7 @@ def test_the_table_of_times_is_what_the_command_prints(tmp_path):
         assert float(ours[4]) > 1
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("numba")
 def test_loop_that_numba_compiles():
     pytest.importorskip("numba")
@@ -106,6 +108,7 @@ def run(command, folder):
     return done.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", blocks("sh", section("Extending"))[0].splitlines())
 def test_own_code_on_the_command_line(command, folder):
     extra = {"python": "--engines simulated", "fastgc train": "--engine simulated"}
@@ -114,6 +117,7 @@ def test_own_code_on_the_command_line(command, folder):
     assert "RandomShifts(" in shown or "mycode:" in shown
 
 
+@pytest.mark.long
 def test_precision_is_as_the_command_says(tmp_path):
     """Each figure within a factor of ten: machines round differently. Times are not compared."""
     text = section("How precise?")

@@ -14,8 +14,8 @@ from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
-from fastgc.codes.clusters import DIRECT, Cluster
-from fastgc.codes.roots import stable_root
+from fastgc.codes.reed_solomon import ReedSolomonScheme
+from fastgc.coding.clusters import DIRECT, Cluster, stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
 
@@ -126,8 +126,8 @@ def test_matrix_of_large_codes_in_extended_precision(clusters):
     """Entries tau against 40 digits; the column weight is far beyond one run of factors."""
     code = ReedSolomon(150, stragglers=70, clusters=clusters)
     dense = code.matrix()
-    m = 150 // code.clusters
-    (q,) = {c.q for c in code._clusters}
+    m = 150 // code.scheme.clusters
+    (q,) = {c.q for c in code.scheme._clusters}
     with mpmath.workdps(40):
         factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / m) for t in range(m)]
         for j in (0, 74, 149):
@@ -151,12 +151,12 @@ def test_stable_root_is_the_best():
 
 def test_clusters_are_codes_of_their_own():
     code = ReedSolomon(23, 29, stragglers=3, clusters="auto")
-    assert code.clusters == 23 // 4
+    assert code.scheme.clusters == 23 // 4
     assert code.stragglers >= 3
     mask = code.matrix() != 0
     assert mask.sum(axis=1).max() == code.load
     # no partition is shared between clusters, and all clusters are nearly equal
-    sizes = [c.m for c in code._clusters]
+    sizes = [c.m for c in code.scheme._clusters]
     assert max(sizes) - min(sizes) <= 1
     ends = np.cumsum([0, *sizes])
     owner = np.array([[mask[a:b, j].any() for a, b in itertools.pairwise(ends)] for j in range(29)])
@@ -176,7 +176,7 @@ def test_every_number_of_clusters():
                     refused += 1
                     continue
                 made += 1
-                assert code.clusters == clusters
+                assert code.scheme.clusters == clusters
                 assert code.stragglers >= s
                 assert code.load <= whole.load
                 assert sorted(set(np.flatnonzero(code.matrix().any(axis=0)))) == list(range(k))
@@ -219,7 +219,7 @@ def test_every_survivor_set_decodes_or_says_what_is_missing(backend):
         assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
         # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. Where B has the rank f of
         # G, that is a_F B_F = 1; where columns coincide, smaller sets span by accident.
-        if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code._clusters):
+        if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code.scheme._clusters):
             assert good == spanning
             exact += 1
         for survivors in sets:
@@ -262,7 +262,7 @@ def test_random_codes(n, data, dtype, clusters, packed):
     size = data.draw(st.integers(code.threshold, n), "survivors")
     survivors = rng.permutation(n)[:size]
     messages = [code.encode(i, partials[code.partitions(i)]) for i in survivors]
-    assert {m.dtype for m in messages} == {code.message_dtype(dtype)}
+    assert {m.dtype for m in messages} == {code.scheme.format(1, dtype).message_dtype}
     assert {m.shape for m in messages} == {(code.message_size(p, dtype),)}
     gradient = code.decode(survivors, messages, p=p)
     assert gradient.dtype == dtype
@@ -282,9 +282,9 @@ def test_methods_agree(clusters):
         code = ReedSolomon(n, stragglers=s, clusters=clusters)
         for size in {code.threshold, (code.threshold + n) // 2, n}:
             survivors = rng.permutation(n)[:size]
-            methods = [m for m in code.methods if m != "natural" or size < 40]
+            methods = [m for m in code.scheme.methods if m != "natural" or size < 40]
             methods = [m for m in methods if m not in ("auto", "near-exact")]
-            if size > code.threshold or code.clusters > 1:  # then it has a choice
+            if size > code.threshold or code.scheme.clusters > 1:  # then it has a choice
                 methods.remove("spread")
             vectors = {m: code.decoding_vector(survivors, m) for m in methods}
             for method, vector in vectors.items():
@@ -427,7 +427,7 @@ def test_impossible_codes(arguments, error, says):
         ([], NotDecodableError, "at least 5 more"),
     ],
 )
-@pytest.mark.parametrize("method", ReedSolomon.methods)
+@pytest.mark.parametrize("method", ReedSolomonScheme.methods)
 def test_bad_survivors(survivors, error, says, method):
     code = ReedSolomon(8, stragglers=3)
     with pytest.raises(error, match=says):
@@ -469,7 +469,7 @@ def test_docstring_example():
 @pytest.mark.parametrize("direct", [0, DIRECT])
 def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
     """For every small cluster, term by term and by transforms; some larger, of two weights."""
-    monkeypatch.setattr("fastgc.codes.clusters.DIRECT", direct)
+    monkeypatch.setattr("fastgc.coding.clusters.DIRECT", direct)
     rng = np.random.default_rng(0)
     sizes = [(m, k, w) for m in range(1, 10) for k in range(1, 12) for w in range(1, k + 1)]
     for m, k, w in [*sizes, (96, 80, 33), (60, 77, 41), (100, 100, 40), (64, 64, 16)]:
@@ -491,18 +491,18 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
 def test_clusters_share_by_speed():
     """Six fast and six slow workers, s = 1: three to a cluster, of which two are waited for."""
     code = ReedSolomon(12, 60, stragglers=1, clusters=4, speeds=[4] * 6 + [1] * 6)
-    assert code.loads.tolist() == [16] * 6 + [4] * 6  # 24, 24, 6, 6 partitions, twice each
+    assert code.scheme.loads.tolist() == [16] * 6 + [4] * 6  # 24, 24, 6, 6 partitions, twice each
     assert code.stragglers == 1
     # one of a cluster straggles: it is the second of three that counts
     code = ReedSolomon(6, 36, stragglers=1, clusters=2, speeds=[1, 9, 5, 1, 2, 1])
-    assert code.loads.tolist() == [20] * 3 + [4] * 3
+    assert code.scheme.loads.tolist() == [20] * 3 + [4] * 3
     # of two, the faster
     code = ReedSolomon(4, 8, stragglers=1, clusters="auto", speeds=[1, 3, 1, 1])
-    assert (code.clusters, code.loads.tolist()) == (2, [6, 6, 2, 2])
+    assert (code.scheme.clusters, code.scheme.loads.tolist()) == (2, [6, 6, 2, 2])
     # no speeds are even ones
     for k in (12, 17):
         even = ReedSolomon(12, k, stragglers=2, clusters=3, speeds=[2.0] * 12)
-        assert np.ptp(even.loads) <= 1
+        assert np.ptp(even.scheme.loads) <= 1
 
 
 @pytest.mark.parametrize("n", range(1, 9))
@@ -516,7 +516,7 @@ def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
             assert code.stragglers >= s
             B = code.matrix()
             assert ((B != 0).sum(axis=0) >= s + 1).all()
-            np.testing.assert_array_equal((B != 0).sum(axis=1), code.loads)
+            np.testing.assert_array_equal((B != 0).sum(axis=1), code.scheme.loads)
             for F in itertools.combinations(range(n), n - s):
                 vector = code.decoding_vector(F)
                 np.testing.assert_allclose(vector @ B[list(F)], 1, atol=1e-9)
@@ -531,7 +531,7 @@ def test_clusters_of_like_speed_are_faster():
     fair = ReedSolomon(20, 100, stragglers=4, clusters=2, speeds=speeds.tolist())
 
     def mean(code):
-        each = (unit * code.loads).reshape(-1, 2, 10)
+        each = (unit * code.scheme.loads).reshape(-1, 2, 10)
         return np.sort(each, axis=2)[:, :, 5].max(axis=1).mean()
 
     assert fair.stragglers == even.stragglers == 4

@@ -19,7 +19,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.codes.draws import distinct_draws
+from fastgc.codes.random_assignment import distinct_draws
 from fastgc.delays import Exponential
 from fastgc.simulation import simulate
 
@@ -189,9 +189,9 @@ def test_workers_draw_independently():
 
 def test_a_million_workers():
     code = CouponCollector(10**6, load=10**4, seed=3)
-    assert code.loads.sum() == 10**10
-    assert code.stragglers == np.bincount(code._choices).min() - 1
-    holders = np.bincount(code._choices, minlength=100)
+    assert code.scheme.loads.sum() == 10**10
+    assert code.stragglers == np.bincount(code.scheme._choices).min() - 1
+    holders = np.bincount(code.scheme._choices, minlength=100)
     assert stats.chisquare(holders).pvalue > 1e-3
     assert code.partitions(10**6 - 1)[0] == 10**4 * picked_by(3, 10**6 - 1, 100, 1)[0]
 
@@ -244,11 +244,11 @@ def test_duplicates_are_dropped():
 def test_generalised_scheme_sends_each_partial_gradient():
     loads = [3, 1, 4, 4, 5]
     code = CouponCollector(5, 6, loads=loads, seed=3)
-    assert not code.sends_together.any()
-    np.testing.assert_array_equal(code.message_shares[:4], [1 / 3, 2 / 3, 1, 1])
-    assert code.loads.tolist() == code.message_counts == loads
-    assert code.messages_per_worker == 5
-    assert code.message_count == 17
+    assert not code.scheme.sends_together.any()
+    np.testing.assert_array_equal(code.scheme.message_shares[:4], [1 / 3, 2 / 3, 1, 1])
+    assert code.scheme.loads.tolist() == code.scheme.message_counts == loads
+    assert code.scheme.messages_per_worker == 5
+    assert code.scheme.message_count == 17
     assert all(code.partitions(i, t).size == 1 for i in range(5) for t in range(loads[i]))
     alike = RandomAssignment(5, 6, load=loads, seed=3)
     np.testing.assert_array_equal(code.matrix(), alike.matrix())
@@ -307,8 +307,8 @@ def test_impossible_coupon_collector(arguments, says):
 )
 def test_messages_sent_together(code):
     """Workers in every order: how many it takes until what they hold covers all, and what came."""
-    assert code.sends_together.all()
-    assert (code.message_shares == 1).all()
+    assert code.scheme.sends_together.all()
+    assert (code.scheme.message_shares == 1).all()
     np.testing.assert_array_equal(
         code.matrix(), RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3).matrix()
     )
@@ -344,8 +344,8 @@ def test_recovery_threshold_of_the_paper():
 def test_groups_send_as_their_codes_do():
     alone = RandomAssignment(3, load=2, send="together", seed=2)
     code = Grouped([alone, Uncoded(2, load=2)])
-    assert code.sends_together.tolist() == [True] * 3 + [False] * 2
-    assert code.message_shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
+    assert code.scheme.sends_together.tolist() == [True] * 3 + [False] * 2
+    assert code.scheme.message_shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
 
 
 # ------------------------------------------------------------------------------------- UC-MMC
@@ -372,7 +372,7 @@ def test_every_tolerance_of_uc_mmc(n):
             most = 0
             for sent in itertools.product(range(load + 1), repeat=n):
                 held = [(i * m + t) % k for i in range(n) for t in range(sent[i])]
-                F = [code.message_number(i, t) for i in range(n) for t in range(sent[i])]
+                F = [code.scheme.message_number(i, t) for i in range(n) for t in range(sent[i])]
                 ready = len(set(held)) >= need
                 assert code.decodable(F) == ready
                 if not ready:
@@ -397,7 +397,7 @@ def test_partial_gradients_are_summed_once(rescale):
     ]
     for _ in range(50):
         F = rng.permutation(18)[: rng.integers(1, 18)]
-        came = {int(code.partitions(*code.sender(m))[0]) for m in F}
+        came = {int(code.partitions(*code.scheme.sender(m))[0]) for m in F}
         if len(came) < 3:
             with pytest.raises(NotDecodableError) as caught:
                 code.decoding_vector(F)
@@ -413,28 +413,28 @@ def test_partial_gradients_are_summed_once(rescale):
 def test_trust_counts_what_is_left_out(rescale, load):
     code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
     rng = np.random.default_rng(0)
-    F = [code.message_number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
+    F = [code.scheme.message_number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
     errors, norms = [], []
     for _ in range(30):
         partials = rng.standard_normal((12, 50))
         received = code.round(50)
         for m in F:
-            i, t = code.sender(m)
+            i, t = code.scheme.sender(m)
             received.receive(i, code.encode(i, partials[code.partitions(i, t)], index=t))
         errors.append(np.sum((received.gradient() - partials.sum(axis=0)) ** 2))
         norms.append(np.sum(partials.sum(axis=0) ** 2))
     error = np.sqrt(np.mean(errors) / np.mean(norms))
     assert error == pytest.approx(code.trust(F).relative_error, rel=0.1)
     assert error == pytest.approx(received.trust().relative_error, rel=0.1)
-    everything = range(code.message_count)
+    everything = range(code.scheme.message_count)
     assert code.trust(everything).relative_error < 1e-15
 
 
 def test_five_percent_of_forty():
     """Section V: with 5% tolerance two gradient values are missing at N = 40."""
     exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
-    assert exact.rule.need == 40
-    assert tolerant.rule.need == 38
+    assert exact.scheme.rule.need == 40
+    assert tolerant.scheme.rule.need == 38
     assert tolerant.recovery(200).messages < exact.recovery(200).messages
 
 

@@ -1403,6 +1403,7 @@ def test_command_errors_are_one_line(arguments, says):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_command_runs_all_figures():
     """Every figure there is has a name, and computes with few rounds."""

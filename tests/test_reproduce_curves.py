@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastgc import BernoulliCode, GraphCode
+from fastgc.codes.graph import GraphScheme
 from fastgc.papers import FIGURES, approximate
 
 pytestmark = pytest.mark.any_backend
@@ -77,7 +78,7 @@ def test_so_many_straggle_and_take_whole_partitions(s):
 
 
 def test_a_wrong_decoder_is_seen(monkeypatch):
-    right = GraphCode.residual
-    monkeypatch.setattr(GraphCode, "residual", lambda code, came: 0.95 * right(code, came))
+    right = GraphScheme.residual
+    monkeypatch.setattr(GraphScheme, "residual", lambda scheme, *came: 0.95 * right(scheme, *came))
     small = GraphCode(24, 16, degree=3, wait=1)
     assert not any(row.ok for row in approximate._exhaustively(small))

@@ -19,8 +19,8 @@ from fastgc import (
     ReedSolomon,
     stability,
 )
-from fastgc.coding import ridge
-from fastgc.coding.ridge import near_exact_solution, near_exact_vector, row_sizes
+from fastgc.coding import solve
+from fastgc.coding.solve import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
     pytest.mark.any_backend,
@@ -146,7 +146,6 @@ class ByRows(Code):
         self.B = B
         self.n, self.k = B.shape
         self.stragglers = stragglers
-        self.is_complex = B.dtype.kind == "c"
 
     def row(self, worker):
         held = np.flatnonzero(self.B[worker])
@@ -217,7 +216,7 @@ def test_residuals_are_of_the_size_of_rounding():
         for _ in range(5):
             F = np.sort(rng.permutation(n)[s:])
             a = code.decoding_vector(F)
-            rounding = 2 * UNIT * math.sqrt(np.abs(a) ** 2 @ code.row_norms[F])
+            rounding = 2 * UNIT * math.sqrt(np.abs(a) ** 2 @ code.scheme.row_norms[F])
             assert code.residual(F) < 4 * rounding
 
 
@@ -229,7 +228,7 @@ def test_vectors_for_messages_of_less_precision(make):
     for _ in range(2):
         errors = {}
         for unit in (2.0**-53, 2.0**-24):
-            vector, left = code._shortest_solution(F, unit)
+            vector, left = code.scheme._shortest_solution(F, unit)
             assert left == pytest.approx(code.residual(F, vector), rel=1e-2)
             errors[unit] = [expected(B[F], vector, each) for each in (2.0**-53, 2.0**-24)]
         assert errors[2.0**-24][1] < 1.5 * least(B[F], 2.0**-24) < errors[2.0**-53][1] / 10
@@ -278,12 +277,13 @@ SPARSE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("code", SPARSE, ids=repr)
 def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
     """Without any decomposition, the same vector, the shortest by sizes of rows."""
     rng = np.random.default_rng(7)
-    sets = [np.sort(rng.permutation(code.n)[: code.wait - i]) for i in range(3)]
-    given = [code.equations(came) for came in sets]
+    sets = [np.sort(rng.permutation(code.n)[: code.scheme.wait - i]) for i in range(3)]
+    given = [code.scheme.equations(came) for came in sets]
     dense = []
     for rows, target, _ in given:
         sizes = row_sizes(rows)
@@ -313,9 +313,9 @@ def test_sparse_rows_that_are_nearly_dependent_are_decomposed():
 
 
 def test_sparse_rows_that_take_too_many_steps_are_decomposed(monkeypatch):
-    monkeypatch.setattr(ridge, "_STEPS", 3)
+    monkeypatch.setattr(solve, "_STEPS", 3)
     code = SPARSE[0]
-    rows, target, _ = code.equations(np.arange(code.wait))
+    rows, target, _ = code.scheme.equations(np.arange(code.scheme.wait))
     dense = np.linalg.lstsq(rows.T, target)[0]
     np.testing.assert_allclose(near_exact_solution(rows, target)[0], dense, rtol=0, atol=1e-10)
 

@@ -396,7 +396,7 @@ def test_processes_that_are_killed_leave_the_others_going():
         births = [1] * workers
         running = {i: start(i, 1) for i in range(workers)}
         try:
-            for round in range(much(5000, 40)):
+            for round in range(much(5000, 15)):
                 sides.newest[0, 0] = round
                 sides.master.hand(list(running), [0] * workers, [0.0] * workers, round, 0)
                 victim = int(chance.integers(workers))

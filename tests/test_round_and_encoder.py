@@ -62,7 +62,7 @@ def exact(code, partials, survivors):
 
 
 def fits(code, dtype):
-    return code.packed or np.dtype(dtype).kind == "f"
+    return code.scheme.packed or np.dtype(dtype).kind == "f"
 
 
 # ------------------------------------------------------------------------------------ encoder
@@ -81,7 +81,7 @@ def test_streaming_is_encoding(code, dtype, p):
         whole = code.encode(worker, partials[code.partitions(worker)])
         # the definition: row of B times partials, pairs taken for complex numbers
         wide = partials.astype(np.complex128)
-        if code.is_complex and code.packed and np.dtype(dtype).kind == "f":
+        if code.scheme.is_complex and code.scheme.packed and np.dtype(dtype).kind == "f":
             padded = np.zeros((code.k, p + p % 2))
             padded[:, :p] = partials
             wide = padded[:, ::2] + 1j * padded[:, 1::2]
@@ -560,14 +560,14 @@ def test_decoder_is_decoding_vector(code):
 def test_bound_decoder_is_decode(code):
     job, rng = Job(code), np.random.default_rng(5)
     size = job.messages[0].size
-    room = np.full((code.message_count, size + 3), np.nan, job.messages[0].dtype)
+    room = np.full((code.scheme.message_count, size + 3), np.nan, job.messages[0].dtype)
     messages, gradient = room[:, 1 : size + 1], np.empty(job.p)
     bound = code.bind(messages, gradient)
     new = code.bind(messages, p=job.p, check_finite=False)
     assert bound.gradient is gradient
     for _ in range(8):
-        survivors = rng.permutation(code.message_count)
-        survivors = survivors[: rng.integers(code.threshold, code.message_count + 1)]
+        survivors = rng.permutation(code.scheme.message_count)
+        survivors = survivors[: rng.integers(code.threshold, code.scheme.message_count + 1)]
         if not code.decodable(survivors):  # each worker's own messages would come in order
             continue
         messages[:] = np.nan
@@ -674,8 +674,8 @@ def test_out_in_the_memory_of_a_message(code):
     p = 12
     partials = rng.standard_normal((code.k, p))
     truth = partials.sum(axis=0)
-    chosen = np.arange(code.message_count)[: None if isinstance(code, Uncoded) else -1]
-    senders = [code.sender(m) for m in chosen.tolist()]
+    chosen = np.arange(code.scheme.message_count)[: None if isinstance(code, Uncoded) else -1]
+    senders = [code.scheme.sender(m) for m in chosen.tolist()]
     sent = [
         code.encode(worker, partials[code.partitions(worker, index)], index=index)
         for worker, index in senders
@@ -861,9 +861,11 @@ def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
             encoder = code.encoder(worker, 50, dtype)
             for j in code.partitions(worker).tolist():
                 encoder.add(j, partials[j])
-            squares = (np.abs(code.coefficients(worker)) ** 2).reshape(code.loads[worker], -1)
+            squares = (np.abs(code.coefficients(worker)) ** 2).reshape(
+                code.scheme.loads[worker], -1
+            )
             each = np.array([float(partials[j] @ partials[j]) for j in code.partitions(worker)])
-            if code.pieces == 1:
+            if code.scheme.pieces == 1:
                 assert encoder.energy == pytest.approx(squares[:, 0] @ each, rel=1e-5)
             received.receive(worker, encoder.message(), energy=encoder.energy)
             untold.receive(worker, encoder.message())
@@ -961,12 +963,12 @@ def test_trust_of_adding_up():
 @pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 def test_bound_encoder(code, dtype):
     rng, p = np.random.default_rng(0), 7
-    kind = code.partial_dtype(dtype)
+    kind = code.scheme.format(1, dtype).partial_dtype
     for worker in {0, code.n - 1}:
-        for index in range(code.message_counts[worker]):
+        for index in range(code.scheme.message_counts[worker]):
             shape = code.partitions(worker, index).size, p
             partials = np.zeros(shape, kind)
-            out = np.empty(code.message_size(p, dtype), code.message_dtype(dtype))
+            out = np.empty(code.message_size(p, dtype), code.scheme.format(1, dtype).message_dtype)
             bound = code.bind_encoder(worker, partials, out, index=index)
             unbound = code.bind_encoder(worker, partials, index=index)
             assert bound.worker == worker

@@ -139,6 +139,7 @@ def test_every_pattern_of_the_models_is_tolerated_and_every_job_done_in_time(nam
         assert tried > len(late) / 2
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", SCHEMES)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -204,7 +205,7 @@ def test_the_load_of_msgc_is_the_papers(n, burst, window, stragglers):
             n * (burst + (window - 1) * (stragglers + 1)),
         )
     # of mini-tasks, all of equal size, in exact numbers
-    size = {int(load) for code in scheme.parts for load in code.loads}
+    size = {int(load) for code in scheme.parts for load in code.scheme.loads}
     assert len(size) == 1
     assert Fraction(size.pop() * scheme.slots, scheme.k) == paper
     assert scheme.load == pytest.approx(float(n * paper), rel=1e-14)

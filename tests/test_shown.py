@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import _shown, delays, planning, simulation
-from fastgc.coding import picture
+from fastgc.coding import display
 
 pytestmark = pytest.mark.any_backend
 
@@ -89,15 +89,15 @@ def test_numbers_are_true_to_their_digits(value, digits):
 
 @given(st.complex_numbers(min_magnitude=1e-200, max_magnitude=1e200), st.integers(1, 8))
 def test_coefficients_are_true_to_their_digits(value, digits):
-    found = complex(picture.text_of(np.complex128(value), digits))
+    found = complex(display.text_of(np.complex128(value), digits))
     assert abs(found - value) <= 2 * 10.0 ** (1 - digits) * abs(value)
 
 
 def test_coefficients_show_no_rounding_errors():
-    assert picture.text_of(np.complex128(-2e-16 - 3.46j), 3) == "-3.46j"
-    assert picture.text_of(np.complex128(2 + 1e-16j), 3) == "2"
-    assert picture.text_of(np.complex128(1 + 0.001j), 3) == "1+0.001j"
-    assert picture.text_of(np.float64(-0.25), 3) == "-0.25"
+    assert display.text_of(np.complex128(-2e-16 - 3.46j), 3) == "-3.46j"
+    assert display.text_of(np.complex128(2 + 1e-16j), 3) == "2"
+    assert display.text_of(np.complex128(1 + 0.001j), 3) == "1+0.001j"
+    assert display.text_of(np.float64(-0.25), 3) == "-0.25"
 
 
 # ----------------------------------------------------------------------------------------- texts
@@ -169,7 +169,7 @@ def test_rounds_say_who_was_corrupt():
         lambda: planning.plan(8, LATE, codes=["rs", "binary", "lcc"], rounds=50, memory=3),
         lambda: planning.Recording(np.ones((50, 40)), 0.1, "here"),
         lambda: fastgc.SimulatedCluster(CODE, [0] * 8, lambda theta, shard, out: out.fill(1), 5),
-        lambda: fastgc.BinaryCode(8, stragglers=2).cache,
+        lambda: fastgc.BinaryCode(8, stragglers=2).scheme.cache,
     ],
 )
 def test_texts_are_short_and_name_no_address(make):
@@ -224,7 +224,7 @@ def test_a_table_of_many_partitions_names_them():
 
 def test_a_table_has_a_line_for_each_message_and_all_pieces():
     code = fastgc.Uncoded(3, 6, load=2)
-    assert len(code.table().splitlines()) == 2 + code.message_count
+    assert len(code.table().splitlines()) == 2 + code.scheme.message_count
     assert "2, message 1" in code.table()
     pieces = fastgc.YeAbbe(6, stragglers=1, reduce=2)
     assert ";" in pieces.table()
@@ -305,8 +305,8 @@ def test_nothing_large_is_imported_for_it():
 def test_rounds_that_are_followed_are_those_simulated(code, law, more):
     run = simulation.simulate(code, law, cost=2e-3, rounds=200, seed=5, **more)
     followed = simulation.follow(code, law, cost=2e-3, rounds=4, seed=5, **more)
-    assert followed.message_counts == tuple(code.message_counts)
-    senders = np.repeat(np.arange(code.n), code.message_counts)
+    assert followed.message_counts == tuple(code.scheme.message_counts)
+    senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
     for each, time, messages, workers in zip(
         followed.rounds, run.times, run.messages, run.workers, strict=False
     ):

@@ -56,7 +56,7 @@ def test_kernel_does_what_rounds_do(code, interrupted):
         ]
         assert_same(*by)
         assert (by[0].messages >= by[0].workers).all()
-        assert (by[0].computations <= code.loads.sum()).all()
+        assert (by[0].computations <= code.scheme.loads.sum()).all()
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 8, 15, 16, 17, 32, 33, 50, 70])

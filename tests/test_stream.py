@@ -9,7 +9,7 @@ from kernel_table import decoding_truth
 
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, kernels
-from fastgc.codes import reed_solomon, streaming
+from fastgc.codes import reed_solomon
 from fastgc.kernels import crossover
 from fastgc.stability import StabilityTracker
 
@@ -26,7 +26,7 @@ EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)
 
 def exact(code, survivors):
     """Products by definition, in extended precision."""
-    blocks = [(c.m, c.q, 0) for c in code._clusters]
+    blocks = [(c.m, c.q, 0) for c in code.scheme._clusters]
     return decoding_truth(blocks, survivors)
 
 
@@ -60,14 +60,16 @@ def test_every_set(code):
             assert stream.members.tolist() == sorted(there)
             assert stream.decodable == code.decodable(sorted(there))
             if not stream.decodable:
-                missing = code.rule.missing(stream.members)
+                missing = code.scheme.rule.missing(stream.members)
                 with pytest.raises(NotDecodableError) as caught:
                     stream.vector()
                 assert caught.value.missing == missing
                 continue
             vector = stream.vector()
             for i, entry in zip(stream.members.tolist(), vector.tolist(), strict=True):
-                c = next(c for c in code._clusters if c.first_worker <= i < c.first_worker + c.m)
+                c = next(
+                    c for c in code.scheme._clusters if c.first_worker <= i < c.first_worker + c.m
+                )
                 away = set(range(c.first_worker, c.first_worker + c.m)) - there
                 product = mpmath.fprod(
                     1 - mpmath.expjpi(mpmath.mpf(2 * c.q * (i - j)) / c.m) for j in away
@@ -151,14 +153,14 @@ def test_an_entry_beyond_float64():
 @EVERY_CODE
 @pytest.mark.any_backend
 def test_the_transform_computes_the_same_products(code):
-    rng, tables = np.random.default_rng(2), code._plan.tables
+    rng, tables = np.random.default_rng(2), code.scheme._plan.tables
     for share in (0.0, 0.3, 0.7, 1.0):
         away = rng.random(code.n) < share
         streams = [kernels.cyclic_stream(tables) for _ in range(2)]
         for stream in streams:
             stream.away[:] = away
-        kernels.bind_stream(code._plan, streams[0]).rebuild()
-        kernels.fourier_rebuild(code._plan, streams[1])
+        kernels.bind_stream(code.scheme._plan, streams[0]).rebuild()
+        kernels.fourier_rebuild(code.scheme._plan, streams[1])
         product, other = (np.ldexp(s.product[: code.n], s.exponent[: code.n]) for s in streams)
         np.testing.assert_allclose(other, product, rtol=1e-13)
         np.testing.assert_array_equal(streams[0].lost, streams[1].lost)
@@ -247,7 +249,7 @@ def test_a_stream_keeps_its_backend(backend):
 @pytest.fixture
 def every_size(monkeypatch):
     """Rounds of small codes, too, follow their vector."""
-    monkeypatch.setattr(reed_solomon, "worth_following", lambda code: code.clusters == 1)
+    monkeypatch.setattr(reed_solomon, "worth_following", lambda scheme: scheme.clusters == 1)
 
 
 def messages_of(code, p=3):
@@ -443,7 +445,7 @@ def test_products_are_computed_anew_now_and_then():
     code = ReedSolomon(40, stragglers=30)
     rng = np.random.default_rng(8)
     stream = code.stream(range(20))
-    for _ in range(streaming.REBUILD_AFTER):
+    for _ in range(reed_solomon.REBUILD_AFTER):
         worker = int(rng.integers(40))
         (stream.depart if worker in stream.members else stream.arrive)(worker)
     fresh = code.stream(stream.members)
@@ -454,7 +456,7 @@ def test_products_are_computed_anew_now_and_then():
 def test_a_declared_straggler_that_came_counts_no_more():
     code = ReedSolomon(12, stragglers=3)
     survivors, vector = np.empty(12, dtype=np.int64), np.empty(12, dtype=np.complex128)
-    follower = streaming.Follower(code, survivors, vector, 2.0**-53)
+    follower = reed_solomon.Follower(code.scheme, survivors, vector, 2.0**-53)
     heard = [0, 3, 4, 5, 6, 7, 8, 9, 10]
     survivors[:9] = heard
     follower.straggles(0)
@@ -472,5 +474,5 @@ def test_one_cluster_that_could_be_better_is_enough():
     for away, could in (([0, 5, 10], True), ([], False)):
         survivors = np.setdiff1d(np.arange(24), away)
         plain, spread = (code.decoding_vector(survivors, by) for by in ("locator", "spread"))
-        assert code._could_be_better(survivors, plain) == could
+        assert code.scheme._could_be_better(survivors, plain) == could
         assert (np.linalg.norm(spread) < 0.9 * np.linalg.norm(plain)) == could

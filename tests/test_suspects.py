@@ -80,7 +80,7 @@ class Lies:
         if how == "nonsense":
             return "what?"
         if how == "infinity":
-            return np.full((held.size, self.code.pieces + 1), np.inf)
+            return np.full((held.size, self.code.scheme.pieces + 1), np.inf)
         said = {"the truth": self.g[held], "another lie": self.g[held] + self.noise[held]}
         partials = said[how] if how in said else self.believed[i]
         return AskingRound.answer(self.code, i, partials, seed, dtype=self.dtype)
@@ -104,7 +104,7 @@ def test_every_round_is_exact():
         rounds = {np.float64: AskingRound(code, P, liars=e)}
         rounds[np.float32] = AskingRound(code, P, np.float32, liars=e)
         for number in range(much(1_200, 60)):
-            dtype = np.float32 if number % 4 == 0 and code.packed else np.float64
+            dtype = np.float32 if number % 4 == 0 and code.scheme.packed else np.float64
             rnd = rounds[dtype]
             rnd.reset()
             liars = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()

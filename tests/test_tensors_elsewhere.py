@@ -10,7 +10,7 @@ import pytest
 
 import fastgc
 from fastgc import _arrays
-from fastgc.coding import decoding, devices, tensors
+from fastgc.coding import plan
 
 torch = pytest.importorskip("torch")
 
@@ -35,7 +35,7 @@ MESSAGES = {
 @pytest.fixture
 def elsewhere(monkeypatch):
     """Takes all tensors for those of another device."""
-    for module in (_arrays, decoding, devices, tensors):
+    for module in (_arrays, plan):
         monkeypatch.setattr(
             module, "lies_elsewhere", lambda array: isinstance(array, torch.Tensor), raising=True
         )
@@ -49,12 +49,12 @@ def tensor(array):
 
 def messages_of(code, p, dtype=np.float64, message_dtype=None):
     rng = np.random.default_rng(3)
-    kind = code.partial_dtype(dtype)
-    partials = rng.standard_normal((code.shard_count, p)).astype(kind)
+    kind = code.scheme.format(1, dtype).partial_dtype
+    partials = rng.standard_normal((code.scheme.shard_count, p)).astype(kind)
     return [
         code.encode(i, partials[code.partitions(i, at)], index=at, message_dtype=message_dtype)
         for i in range(code.n)
-        for at in range(code.message_counts[i])
+        for at in range(code.scheme.message_counts[i])
     ]
 
 
@@ -93,14 +93,14 @@ def test_every_verb_gives_what_arrays_give(code, kind, p, elsewhere):
     out = torch.full((p,), 7.0, dtype=torch.from_numpy(expected).dtype)
     assert code.decode(survivors, lent, out) is out
     check(out)
-    rows = torch.full((code.message_count, len(given[0])), torch.nan).to(lent[0].dtype)
+    rows = torch.full((code.scheme.message_count, len(given[0])), torch.nan).to(lent[0].dtype)
     rows[torch.from_numpy(survivors)] = torch.stack(lent)
     out.fill_(7.0)
     bound = code.bind(rows, out)
     assert bound.messages is rows
     assert bound(survivors) is out
     check(out)
-    form = code.format(p, dtype, given[0].dtype)
+    form = code.scheme.format(p, dtype, given[0].dtype)
     vector = code.decoding_vector(survivors, message_dtype=form.message_dtype)
     check(code.combine(vector, survivors, lent, p=p))
     rnd = code.round(p, form.gradient_dtype, form.message_dtype, device="cpu")
@@ -108,8 +108,8 @@ def test_every_verb_gives_what_arrays_give(code, kind, p, elsewhere):
     for _ in range(2):
         rnd.reset(), same.reset()
         for m, array, there in zip(survivors, chosen, lent, strict=True):
-            worker, index = code.sender(int(m))
-            which = () if code.message_counts[worker] == 1 else (index,)  # as users call it
+            worker, index = code.scheme.sender(int(m))
+            which = () if code.scheme.message_counts[worker] == 1 else (index,)  # as users call it
             assert rnd.receive(worker, there, *which) == same.receive(worker, array, *which)
         known = same.gradient()
         to = torch.full((p,), 7.0, dtype=torch.from_numpy(known).dtype)

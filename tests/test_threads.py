@@ -116,7 +116,10 @@ def test_one_code(code):
     """A new one, so that threads find nothing prepared; some of the calls are refused meanwhile."""
     code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # by this backend
     job = Job(code)
-    sets = [np.random.default_rng(seed).permutation(code.message_count) for seed in range(THREADS)]
+    sets = [
+        np.random.default_rng(seed).permutation(code.scheme.message_count)
+        for seed in range(THREADS)
+    ]
     expected = [job.decode(survivors) for survivors in sets]
     trust = [code.trust(survivors) for survivors in sets]
 
@@ -131,7 +134,7 @@ def test_one_code(code):
             for m in sets[number]:
                 rnd.receive(*_sent(new, job, m))
             assert_same(rnd.gradient(), expected[number])
-            worker, index = new.sender(0)
+            worker, index = new.scheme.sender(0)
             partials = [job.partials[j] for j in new.partitions(worker, index)]
             assert_same(new.encode(worker, partials, index=index), job.messages[0])
 
@@ -139,7 +142,7 @@ def test_one_code(code):
 
 
 def _sent(code, job, m):
-    worker, index = code.sender(m)
+    worker, index = code.scheme.sender(m)
     return worker, job.messages[m], index
 
 

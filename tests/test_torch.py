@@ -64,7 +64,9 @@ class Job:
             assert encoder.message() is out
 
     def room(self, code):
-        kind = torch.from_numpy(np.empty(0, code.message_dtype(self.gradient.numpy().dtype))).dtype
+        kind = torch.from_numpy(
+            np.empty(0, code.scheme.format(1, self.gradient.numpy().dtype).message_dtype)
+        ).dtype
         return torch.empty(code.n, code.message_size(self.p), dtype=kind)
 
 

@@ -202,9 +202,9 @@ def test_arguments_are_checked():
 def test_json_lines(tmp_path):
     code = ReedSolomon(600, stragglers=400, root=1)
     tracker = StabilityTracker()
-    form = code.format(1, float)
-    tracker.record(code, np.arange(200), code.decoding_vector(np.arange(200)), form, 1e200)
-    tracker.record(code, np.arange(600), np.full(600, 1 / 600), form, math.inf)
+    form = code.scheme.format(1, float)
+    tracker.record(code.scheme, np.arange(200), code.decoding_vector(np.arange(200)), form, 1e200)
+    tracker.record(code.scheme, np.arange(600), np.full(600, 1 / 600), form, math.inf)
     tracker.measure(np.ones(2), np.ones((1, 2)))
     path = tmp_path / "rounds.jsonl"
     tracker.write_jsonl(path)
@@ -330,5 +330,5 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     survivors = np.array([0, 2])
     vector = 0.5 * code.decoding_vector(survivors)
     with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
-        tracker.record(code, survivors, vector, code.format(1, float), 1e-9)
+        tracker.record(code.scheme, survivors, vector, code.scheme.format(1, float), 1e-9)
     assert tracker.predicted.tolist() == [0.5]

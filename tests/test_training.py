@@ -76,7 +76,7 @@ def test_exact_codes_train_as_one_process_does(code, digits):
 )
 def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
     model = models.LeastSquares(digits.features, digits.classes)
-    named = None if code.codes_data else model  # of itself where it must be
+    named = None if code.scheme.codes_data else model  # of itself where it must be
     history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
     X, y = digits.X_train, digits.y_train
     optimizer = optimizers.Nesterov(lr=model.learning_rate(X))
@@ -225,7 +225,7 @@ def test_coded_mini_batches_train_as_one_process_does(code, engine):
     expected = with_batches(dataset, model, Nesterov(0.5), code.k, 4, 3, 12)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-12)
     assert max(tracker.measured) < 1e-13  # against partial gradients of the same mini-batches
-    assert {r.samples for r in history.rounds} == {4 * int(code.loads.sum())}
+    assert {r.samples for r in history.rounds} == {4 * int(code.scheme.loads.sum())}
     whole = fastgc.train(
         code, dataset, model=model, optimizer=Nesterov(0.5), rounds=12, engine="simulated"
     )
@@ -545,7 +545,7 @@ def test_coded_groups_train_as_repeated_ones(code, engine):
     for r in coded.rounds:
         # each of a selected group computes a mini-batch of each partition it holds
         asked = {code.group_of(i) for i in r.survivors}
-        loads = [int(code.loads[i]) for g in asked for i in code.members(g)]
+        loads = [int(code.scheme.loads[i]) for g in asked for i in code.members(g)]
         assert (r.downloads, r.samples) == (4 * len(asked), 3 * sum(loads))
 
 

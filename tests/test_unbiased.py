@@ -112,7 +112,7 @@ def test_of_coded_data_each_block_counts_once_on_average():
     code = LagrangeCode(7, load=2)
     F = [0, 1, 2]
     a, residual = code.best_vector(F, partial="unbiased")
-    lacking = code.deviation(np.array(F), a)
+    lacking = code.scheme.deviation(np.array(F), a)
     assert np.diagonal(lacking).mean() == pytest.approx(0, abs=1e-9)
     assert residual > code.best_vector(F)[1]
 
@@ -233,7 +233,7 @@ def test_residuals_of_unequal_shares_are_looked_at():
 
 
 def test_the_worst_is_known_where_no_round_can_end_worse():
-    from fastgc.costs import measure
+    from fastgc.planning.costs import measure
 
     # with several messages a worker, a round may end before whole workers are through
     several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)

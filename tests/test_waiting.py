@@ -19,12 +19,13 @@ from fastgc import (
     RaptorCode,
     Uncoded,
 )
+from fastgc.codes import Scheme
 from fastgc.coding.approximation import residual_of_each
 from fastgc.coding.rules import Blocks, Waiting
-from fastgc.costs import measure
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
+from fastgc.planning.costs import measure
 from fastgc.simulation import simulate
 from fastgc.testing.codes import check
 
@@ -43,10 +44,27 @@ class Shifts(fastgc.Code):
         return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
 
 
-class Chunks(Shifts):
-    """The same, in messages of one partition each."""
+class ShiftsScheme(Scheme):
+    """The same, as a scheme."""
 
+    def __init__(self, n, load, wait):
+        self.n = self.k = n
+        self.wait = wait
+        self._load = load
+
+    def row(self, worker):
+        return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
+
+
+class ChunksScheme(ShiftsScheme):
     message_counts = property(lambda self: [self._load] * self.n)
+
+
+class Chunks(fastgc.Code):
+    """In messages of one partition each."""
+
+    def __init__(self, n, *, load, wait):
+        super().__init__(ChunksScheme(n, load, wait))
 
 
 CODES = [
@@ -70,13 +88,13 @@ def optimum(code, F):
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_ready_when_exact_or_when_f_workers_are_complete(code):
     """Every set of messages, against what is meant."""
-    count = code.message_count
+    count = code.scheme.message_count
     for f in range(1, count + 1):
         for F in map(list, combinations(range(count), f)):
-            senders = [code.sender(m)[0] for m in F]
-            whole = sum(senders.count(w) == code.message_counts[w] for w in range(code.n))
+            senders = [code.scheme.sender(m)[0] for m in F]
+            whole = sum(senders.count(w) == code.scheme.message_counts[w] for w in range(code.n))
             left = optimum(code, F)
-            meant = left < 1e-9 or whole >= code.wait
+            meant = left < 1e-9 or whole >= code.scheme.wait
             assert code.decodable(F) == meant, F
             assert code.residual(F) == pytest.approx(left, abs=1e-9)
             vector, told = code.best_vector(F)
@@ -92,7 +110,7 @@ def test_ready_when_exact_or_when_f_workers_are_complete(code):
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_missing_is_the_least_number_to_come(code):
     """Of the rule alone: fewer messages than it says never make a set ready."""
-    rule, count = code.rule, code.message_count
+    rule, count = code.scheme.rule, code.scheme.message_count
     assert isinstance(rule, Waiting)
     ready = {
         F: not rule.missing(np.array(F, dtype=np.int64))
@@ -114,10 +132,12 @@ def test_a_round_ends_with_the_same_message(code):
     for _ in range(40):
         rnd.reset()
         heard, due = [], [0] * code.n
-        for worker in rng.permutation(np.repeat(np.arange(code.n), code.message_counts)).tolist():
+        for worker in rng.permutation(
+            np.repeat(np.arange(code.n), code.scheme.message_counts)
+        ).tolist():
             held = code.partitions(worker, due[worker])
             message = code.encode(worker, g[held], index=due[worker])
-            heard.append(code.message_number(worker, due[worker]))
+            heard.append(code.scheme.message_number(worker, due[worker]))
             due[worker] += 1
             ready = rnd.receive(worker, message)
             assert ready == code.decodable(heard) == rnd.decodable
@@ -133,7 +153,7 @@ def test_a_round_ends_with_the_same_message(code):
 
 def _by_hand(code, heard, a, g):
     B = code.matrix()[heard].reshape(len(heard), -1)
-    if not code.is_complex:
+    if not code.scheme.is_complex:
         return a @ B @ g
     packed = g[:, ::2] + 1j * g[:, 1::2]  # pairs, as messages carry them
     total = a @ B @ packed
@@ -145,17 +165,17 @@ def test_conformance(code, capsys):
     check(code, engines=["simulated"])
     said = capsys.readouterr().out.splitlines()
     (waits,) = [line for line in said if line.startswith("waiting ends in time")]
-    assert f"for {code.wait} of {code.n} workers" in waits
+    assert f"for {code.scheme.wait} of {code.n} workers" in waits
 
 
-class Greedy(Shifts):
+class Greedy(ShiftsScheme):
     """Its vector is none of least squares."""
 
     def vector(self, survivors):
         return np.ones(survivors.size)
 
 
-class Patient(Shifts):
+class Patient(ShiftsScheme):
     """Its rule forgets to wait no longer."""
 
     @property
@@ -166,8 +186,8 @@ class Patient(Shifts):
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        (Greedy(6, load=2, wait=3), "what `vector` leaves of messages"),
-        (Patient(6, load=2, wait=3), "it waits for 3 workers, but"),
+        (fastgc.Code(Greedy(6, 2, 3)), "what `vector` leaves of messages"),
+        (fastgc.Code(Patient(6, 2, 3)), "it waits for 3 workers, but"),
         (Shifts(6, load=2, wait=8), "wait must be in"),
     ],
     ids=["vector", "rule", "wait"],
@@ -188,13 +208,24 @@ def test_erasure_head_leaves_out_what_the_hypergeometric_law_says():
 
 def test_what_is_said_of_stragglers_and_waiting():
     code = FractionalRepetition(12, stragglers=2, wait=5)
-    assert (code.stragglers, code.wait, code.awaited, code.threshold, code.load) == (2, 5, 5, 5, 3)
-    assert not code.exact
+    assert (code.stragglers, code.scheme.wait, code.scheme.awaited, code.threshold, code.load) == (
+        2,
+        5,
+        5,
+        5,
+        3,
+    )
+    assert not code.scheme.exact
     assert FractionalRepetition(12, load=3, wait=5).stragglers == 2
     patient = FractionalRepetition(12, stragglers=2, wait=11)  # two stragglers never hurt
     assert patient.threshold == 10
     exact = FractionalRepetition(12, stragglers=2)
-    assert (exact.wait, exact.awaited, exact.threshold, exact.exact) == (None, 10, 10, True)
+    assert (exact.scheme.wait, exact.scheme.awaited, exact.threshold, exact.scheme.exact) == (
+        None,
+        10,
+        10,
+        True,
+    )
     assert Shifts(7, load=2, wait=4).stragglers == 0
     assert Shifts(40, load=9, wait=4).threshold == 4
     assert Chunks(4, load=2, wait=2).threshold == 6
@@ -302,11 +333,11 @@ def test_simulation_is_that_of_rounds(code, interrupted):
 def test_residuals_of_many_sets_are_those_of_each(code):
     """To rounding, and never less than least squares leave."""
     rng = np.random.default_rng(4)
-    masks = rng.random((40, code.message_count)) < rng.random((40, 1))
+    masks = rng.random((40, code.scheme.message_count)) < rng.random((40, 1))
     masks[:, 0] = True
-    found = residual_of_each(code, masks)
+    found = residual_of_each(code.scheme, masks)
     np.testing.assert_allclose(found, [code.residual(mask) for mask in masks], rtol=0, atol=1e-12)
-    if code.is_complex:  # the real part alone counts
+    if code.scheme.is_complex:  # the real part alone counts
         return
     rows = code.matrix()
     for mask, left in zip(masks, found, strict=True):
@@ -322,7 +353,7 @@ def test_vectors_of_dependent_rows_stay_short():
         rows = code.matrix()[came]
         sizes = np.linalg.norm(rows, axis=1)  # by which roundings of messages grow
         shortest = np.linalg.lstsq(rows.T / sizes, np.ones(10))[0] / sizes
-        np.testing.assert_allclose(code.vector(came), shortest, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(code.scheme.vector(came), shortest, rtol=0, atol=1e-9)
 
 
 def test_simulated_residuals_follow_the_hypergeometric_law():
@@ -343,7 +374,7 @@ def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
     with pytest.raises(ValueError, match="waits for all but 1 of the workers"):
         simulate(exact, late, rounds=10)
     assert simulate(FractionalRepetition(6, stragglers=1, wait=3), late, rounds=10).mean_exists
-    assert Shifts(9, load=2, wait=5).known_stragglers() == 4
+    assert Shifts(9, load=2, wait=5).scheme.known_stragglers() == 4
 
 
 def test_a_plan_is_not_won_by_leaving_out_half():

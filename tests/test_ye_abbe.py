@@ -9,6 +9,7 @@ import pytest
 
 import fastgc
 from fastgc import InstabilityWarning, NotDecodableError, YeAbbe
+from fastgc.codes.ye_abbe import YeAbbeScheme
 from fastgc.engines import LocalCluster
 
 pytestmark = pytest.mark.any_backend
@@ -29,7 +30,7 @@ def shapes():
 def test_every_set_of_survivors(n, s, m, clusters):
     """The gradient from all but s of each cluster and more; from fewer never, where B says so."""
     code = YeAbbe(n, stragglers=s, reduce=m, clusters=clusters)
-    assert (code.load, code.stragglers, code.threshold, code.pieces) == (s + m, s, n - s, m)
+    assert (code.load, code.stragglers, code.threshold, code.scheme.pieces) == (s + m, s, n - s, m)
     sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
     members = np.split(np.arange(n), np.cumsum(sizes)[:-1])
     for block in members:
@@ -117,7 +118,7 @@ def test_precise_at_80_workers(s, m, clusters):
     p = 30 * m
     g, messages = coded(code, p)
     exact = np.array([math.fsum(column) for column in g.T])
-    rng, circle = np.random.default_rng(m), np.concatenate(code.rings())
+    rng, circle = np.random.default_rng(m), np.concatenate(code.scheme.rings())
     assert sorted(circle) == list(range(80))
     windows = (np.arange(0, 80, 5)[:, None] + np.arange(s)) % 80
     random = [rng.permutation(80)[:s] for _ in range(40)]
@@ -133,7 +134,7 @@ def test_precise_at_80_workers(s, m, clusters):
 def error_to_expect(code, F, vector):
     """Of what is left out, and of two roundings of every message."""
     B = code.matrix()[F].reshape(len(F), -1)
-    left = np.linalg.norm(B.T @ vector - np.tile(np.eye(code.pieces), (code.k, 1)))
+    left = np.linalg.norm(B.T @ vector - np.tile(np.eye(code.scheme.pieces), (code.k, 1)))
     return np.hypot(left, 2**-52 * np.linalg.norm(np.linalg.norm(B, axis=1) * vector.T))
 
 
@@ -141,7 +142,7 @@ def error_to_expect(code, F, vector):
 def test_no_vector_is_much_better(n, s, m):
     """The least that linear algebra on all of B finds, for the stragglers that are worst."""
     code = YeAbbe(n, stragglers=s, reduce=m)
-    [circle] = code.rings()
+    [circle] = code.scheme.rings()
     for lost in (circle[:s], circle[: s // 2], circle[: 2 * s : 2]):
         F = np.setdiff1d(np.arange(n), lost)
         B = code.matrix()[F].reshape(n - lost.size, -1)
@@ -151,13 +152,13 @@ def test_no_vector_is_much_better(n, s, m):
         target[: n * m] = np.tile(np.eye(m), (n, 1))
         least = np.linalg.lstsq(system, target, rcond=0)[0] / sizes[:, None]
         best = error_to_expect(code, F, least)
-        assert error_to_expect(code, F, code.vector(F)) < 1.5 * best
+        assert error_to_expect(code, F, code.scheme.vector(F)) < 1.5 * best
 
 
 def test_messages_of_less_precision_leave_out_more():
     """Where a rounding is 2^-24, exact vectors that multiply it by millions are not worth it."""
     code = YeAbbe(40, stragglers=12, reduce=8)
-    [circle] = code.rings()
+    [circle] = code.scheme.rings()
     F = np.setdiff1d(np.arange(40), circle[:12])
     single = code.decoding_vector(F, message_dtype="float32")
     double = code.decoding_vector(F)
@@ -180,7 +181,7 @@ def test_messages_of_less_precision_leave_out_more():
 )
 def test_beyond_what_float64_carries(arguments, monkeypatch):
     if arguments["n"] == 6:
-        monkeypatch.setattr(YeAbbe, "typical_error", lambda self: 1e-6)
+        monkeypatch.setattr(YeAbbeScheme, "typical_error", lambda self: 1e-6)
     use = "use " if arguments["n"] == 300 else 'use clusters="auto", '
     with pytest.warns(InstabilityWarning, match=use + "a smaller reduce, or fewer stragglers"):
         YeAbbe(**arguments)
@@ -270,8 +271,8 @@ def test_a_third_of_the_bytes_goes_over_the_wire():
         cluster.step(np.ones(p), out)
         assert cluster._message_shape == (1000,)
     np.testing.assert_allclose(out, np.sum(shards, axis=0), atol=1e-12)
-    assert code.message_weight == pytest.approx(1 / 3)
-    assert code.communication_load == pytest.approx(5 / 3)
+    assert code.scheme.message_weight == pytest.approx(1 / 3)
+    assert code.scheme.communication_load == pytest.approx(5 / 3)
 
 
 @pytest.mark.parametrize(

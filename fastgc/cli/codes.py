@@ -26,7 +26,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..costs import Figures
+    from ..planning.costs import Figures
 
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
@@ -49,7 +49,7 @@ def codes(
     json_file: Json = None,
 ) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
-    from ..costs import measure
+    from ..planning.costs import measure
     from ..planning.plan import reasons
     from ..progress import markdown_table, rich_table, task_bar
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ..codes import LagrangeCode, catalogue
+from ..coding.arguments import arguments_of
 from ..delays.interface import check_per, described, sample
 from ..delays.text import FORMS
 from .common import (
@@ -116,7 +117,7 @@ def simulate(
     from ..progress import task_bar
     from ..simulation import follow
     from ..simulation import simulate as run
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     with clear_errors():
         check_figures(json_file, csv_file)
@@ -324,7 +325,7 @@ def plan(
     from ..delays import parse
     from ..history import json_ready
     from ..planning.plan import reasons
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     measured: dict[Choice, float] = {}
     with clear_errors():
@@ -434,7 +435,7 @@ def plan(
         ),
     )
     for choice in best:
-        if (assignment := choice.code.arguments.get("assignment")) is not None:
+        if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             typer.echo(f"{choice.name}: assignment={assignment}")
         if said := catalogue.remark(choice.name, choice.code):
             typer.echo(said)
@@ -474,7 +475,7 @@ def _shared(processors: Any) -> str:
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     """What it means that workers share processors, if they do."""
-    from ..simulation.shared import crowding
+    from ..simulation.processors import crowding
 
     crowd = float(crowding(workers, processors).max())
     if crowd == 1:

@@ -119,7 +119,7 @@ def stability(
         if circle is not None:
             n, s = pairs[0]
             code, _ = scheme_of(chosen[0], n, seed, s)
-            neighbours = code.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
+            neighbours = code.scheme.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
             around = circle_values(code, neighbours, kinds[0])
         rows: list[Any] = []
         asked: list[tuple[int, int]] = []  # the size that each row is of
@@ -259,13 +259,12 @@ def check_scheme(text: str) -> None:
     """Raise ValueError unless the text names a code, whatever its size, and perhaps a method."""
     name, _, method = text.partition("@")
     catalogue.check_name(name)
-    factory = catalogue.factory(name)
-    if isinstance(factory, type):  # what functions make says its methods when it is made
-        _check_method(name, method, factory)
+    methods = catalogue.methods(name)
+    if methods is not None:
+        _check_method(name, method, methods)
 
 
-def _check_method(name: str, method: str, code: Any) -> None:
-    methods = getattr(code, "methods", ("auto",))
+def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
     if (method or "auto") not in methods:
         raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
 
@@ -284,7 +283,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table will tell
         code = catalogue.make(name, n, None, s, seed)
-    _check_method(name, method, code)
+    _check_method(name, method, code.scheme.methods)
     return code, method or "auto"
 
 

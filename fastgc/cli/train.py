@@ -18,7 +18,7 @@ from rich.console import Console
 
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
-from ..coding.inspection import MOST_LIARS
+from ..coding.verify import MOST_LIARS
 from ..delays.text import FORMS
 from .common import (
     PRINTED,
@@ -481,7 +481,7 @@ def train(
             raise ValueError(
                 f'--model must be "auto", "softmax", "least-squares" or "mlp", not {model!r}'
             )
-        needed = any(each.code.codes_data for each in runs.values())
+        needed = any(each.code.scheme.codes_data for each in runs.values())
         if needed and model not in ("auto", "least-squares"):
             raise ValueError(
                 "Lagrange codes decode only gradients that are quadratic in the data: use "
@@ -517,12 +517,12 @@ def train(
         few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
         if few and task == "auto":
             typer.echo("if y are numbers to predict, say --task regression", err=True)
-        for name, (_, scheme, _) in runs.items():
+        for name, (_, made, _) in runs.items():
             typer.echo(
-                f"{_shown(name)}: any {scheme.threshold} of {scheme.message_count} messages"
-                f"{' for an approximation' if scheme.wait is not None else ''}, "
-                f"load {scheme.load} of {scheme.k} partitions"
-                + (f"; {scheme.groups} groups" if isinstance(scheme, Grouped) else ""),
+                f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
+                f"{' for an approximation' if made.scheme.wait is not None else ''}, "
+                f"load {made.load} of {made.k} partitions"
+                + (f"; {made.groups} groups" if isinstance(made, Grouped) else ""),
                 err=True,
             )
         workers_of = _engine(engine, cost)
@@ -552,7 +552,7 @@ def train(
                     survivors=earlier.get(name),
                 )
             )
-        waiting = any(each.code.wait is not None for each in runs.values())
+        waiting = any(each.code.scheme.wait is not None for each in runs.values())
         if PRINTED not in (json_file, csv_file):
             reached = equal_error(histories) if target is None else target
             Console().print(comparison_table(histories, reached))
@@ -683,7 +683,7 @@ def _runs(
         else:
             made = catalogue.make(text, n, k, tolerated(n, s), seed)
         unscaled = not (isinstance(made, Uncoded) and made.rescale)  # else unbiased as it is
-        if made.approximate and unscaled and len(partials) > 1:
+        if made.scheme.approximate and unscaled and len(partials) > 1:
             runs |= {f"{name} {each}": _Run(how, made, each) for each in partials}
         else:
             runs[name] = _Run(how, made, partials[0])

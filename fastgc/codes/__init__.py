@@ -1,11 +1,10 @@
 """Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
 from .._listing import listing
-from ..coding.approximation import Residuals
 from ..coding.code import Code, Recovery
-from ..coding.decoding import BoundDecoder, Decoder
-from ..coding.encoding import BoundEncoder, Encoder
+from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
 from ..coding.round import Round
+from ..coding.scheme import Residuals, Scheme
 from ..coding.sums import Request, SumRound
 from ..coding.suspects import AskingRound, Costs
 from ..coding.trust import Approximation, Trust
@@ -24,8 +23,7 @@ from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .raptor import RaptorCode
-from .reed_solomon import ReedSolomon
-from .streaming import Stream
+from .reed_solomon import ReedSolomon, Stream
 from .uncoded import Uncoded
 from .ye_abbe import YeAbbe
 
@@ -58,6 +56,7 @@ __all__ = [
     "Request",
     "Residuals",
     "Round",
+    "Scheme",
     "Stream",
     "SumRound",
     "Trust",

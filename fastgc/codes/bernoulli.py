@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding.arguments import check_sizes
+from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.span import SOLVED
+from ..coding.solve import SOLVED
 from .random_assignment import check_seed
 
 __all__ = ["BernoulliCode"]
@@ -55,11 +56,9 @@ class BernoulliCode(Code):
     --------
     >>> import fastgc
     >>> code = fastgc.BernoulliCode(20, load=4, wait=15)
-    >>> code.loads.tolist()[:8], round(code.residual(range(15)), 3)
+    >>> code.scheme.loads.tolist()[:8], round(code.residual(range(15)), 3)
     ([5, 3, 4, 4, 3, 5, 1, 6], 0.371)
     """
-
-    is_complex = False
 
     def __init__(
         self,
@@ -72,11 +71,8 @@ class BernoulliCode(Code):
         wait: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
+        n, k = check_sizes(n, k)
         w, groups = check_integer("load", load), check_integer("groups", groups)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         if not 1 <= w <= k:
             raise ValueError(f"load must be in 1 .. k = {k}, not {w}")
         if not 1 <= groups <= min(n, k):
@@ -85,8 +81,8 @@ class BernoulliCode(Code):
             )
         if not 0 <= within <= 1:
             raise ValueError(f"within must be in 0 .. 1, a part of the load, not {within}")
-        self.n, self.k, self.seed = n, k, check_seed(seed)
-        rng = np.random.default_rng(self.seed)
+        seed = check_seed(seed)
+        rng = np.random.default_rng(seed)
         group = np.arange(k) * groups // k
         own = group == (np.arange(n) * groups // n)[:, None]
         inside = own.sum(axis=1, keepdims=True)
@@ -104,15 +100,11 @@ class BernoulliCode(Code):
             held[worker, lost] = False
         for worker in np.flatnonzero(~held.any(axis=1)):
             held[worker, rng.choice(k, p=chance[worker] / chance[worker].sum())] = True
-        self._held = held
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-        elif self._solve_by_rows(np.arange(n))[1] > SOLVED:
+        rows = [np.flatnonzero(row) for row in held]
+        scheme = IncidenceScheme(np.arange(k + 1), rows, check_wait(wait, n))
+        if wait is None and scheme.solution(np.arange(n))[1] > SOLVED:
             raise ValueError(
-                f"with seed={self.seed} not even all messages give the gradient: say how many "
+                f"with seed={seed} not even all messages give the gradient: say how many "
                 "workers are waited for, by wait=, or take another seed or a larger load"
             )
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        held = np.flatnonzero(self._held[check_index("worker", worker, self.n)])
-        return held, np.ones(held.size)
+        super().__init__(scheme)

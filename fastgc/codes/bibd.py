@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, check_index, check_integer
-from ..coding.approximation import Residuals
+from .._arrays import as_array, check_integer
+from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
+from ..coding.graphs import Field, complete, prime_power
 from ..coding.rules import Blocks, Rule, check_wait
-from .fields import Field, prime_power
-from .graphs import complete
+from ..coding.scheme import Residuals
 
 __all__ = ["DESIGNS", "BIBDCode", "design_for"]
 
@@ -88,7 +88,6 @@ class BIBDCode(Code):
     (4, 'projective', 0.231)
     """
 
-    is_complex = False
     stragglers: int
 
     def __init__(
@@ -107,24 +106,23 @@ class BIBDCode(Code):
             self.design, incidence = _named(design, n)
         else:
             incidence = _checked(design, n)
-        self._held = incidence
         b = incidence.shape[1]
         k = b if k is None else check_integer("k", k)
         if k < 1 or k % b:
             raise ValueError(f"k must be a multiple of the design's {b} blocks, not {k}")
-        self.n, self.k, self._size = n, k, k // b
+        super().__init__(_DesignScheme(incidence, k // b, check_wait(wait, n)))
+
+
+class _DesignScheme(IncidenceScheme):
+    stragglers = 0
+
+    def __init__(self, incidence: Incidence, size: int, wait: int | None) -> None:
+        blocks = incidence.shape[1]
+        cuts = np.arange(blocks + 1) * size
+        super().__init__(cuts, [np.flatnonzero(row) for row in incidence], wait)
         # r and lambda
         self._copies = int(incidence[0].sum())
         self._common = int((incidence[0] & incidence[1]).sum())
-        self.load = self._copies * self._size
-        self.stragglers = 0
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        blocks = np.flatnonzero(self._held[check_index("worker", worker, self.n)])
-        held = (blocks[:, None] * self._size + np.arange(self._size)).ravel()
-        return held, np.ones(held.size)
 
     @cached_property
     def rule(self) -> Rule:
@@ -137,12 +135,12 @@ class BIBDCode(Code):
         r, common = self._copies, self._common
         return np.full(f, r / (r - common + common * f))
 
-    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
+    def known_residuals(self, workers: int) -> Residuals:
         # Any f rows have the same Gram matrix, and so the same distance from 1.
-        r, common, b = self._copies, self._common, self._held.shape[1]
-        whole = b * (r - common + common * f)
-        left = math.sqrt((whole - f * r * r) / whole)
-        return Residuals(f, left, left, 0, True)
+        r, common, b = self._copies, self._common, self.sizes.size
+        whole = b * (r - common + common * workers)
+        left = math.sqrt((whole - workers * r * r) / whole)
+        return Residuals(workers, left, left, 0, True)
 
 
 class _Design(NamedTuple):

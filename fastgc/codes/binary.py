@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index, check_integer
+from ..coding.arguments import check_stragglers
 from ..coding.cache import VectorFunction, filling
+from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
 from ..coding.parity import Parity
 from ..coding.rules import Tiling
+from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
-from .apportion import apportion, check_speeds
 
-__all__ = ["ASSIGNMENTS", "BinaryCode"]
+__all__ = ["ASSIGNMENTS", "BinaryCode", "BinaryScheme", "classes_by_speed"]
 
 BySpeed = Literal["spread", "aligned", "classes", "uniform"]
 ASSIGNMENTS: tuple[BySpeed, ...] = get_args(BySpeed)
@@ -83,20 +85,18 @@ class BinaryCode(Code):
     --------
     >>> import fastgc
     >>> code = fastgc.BinaryCode(11, stragglers=3)
-    >>> code.loads.tolist()
+    >>> code.scheme.loads.tolist()
     [4, 4, 4, 6, 4, 4, 4, 5, 3, 3, 3]
     >>> code.decoding_vector([0, 4, 7, 8, 9]).tolist()
     [1.0, 1.0, 0.0, 1.0, 0.0]
     >>> speeds = [4, 3, 2, 2, 1, 1]
-    >>> fastgc.BinaryCode(6, 12, stragglers=1, speeds=speeds).loads.tolist()
+    >>> fastgc.BinaryCode(6, 12, stragglers=1, speeds=speeds).scheme.loads.tolist()
     [5, 4, 3, 5, 4, 3]
-    >>> fastgc.BinaryCode(6, 12, stragglers=1, speeds=speeds, assignment="classes").loads.tolist()
+    >>> code = fastgc.BinaryCode(6, 12, stragglers=1, speeds=speeds, assignment="classes")
+    >>> code.scheme.loads.tolist()
     [7, 6, 4, 3, 2, 2]
     """
 
-    exact = True
-    is_complex = False
-    integral = True
     stragglers: int
 
     def __init__(
@@ -111,97 +111,47 @@ class BinaryCode(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = check_integer("stragglers", stragglers)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if k < -(-n // (s + 1)):
             raise ValueError(
                 f"k must be at least ceil(n / (s + 1)) = {-(-n // (s + 1))}, not {k}: the members "
                 "of a class share the partitions"
             )
-        self.n, self.k, self.stragglers = n, k, s
         if assignment is not None and assignment not in ASSIGNMENTS:
             raise ValueError(
                 f"assignment must be one of {', '.join(ASSIGNMENTS)}, not {assignment!r}"
             )
-        self._class: NDArray[np.int64] | None = None  # where workers are in classes
         if speeds is None:
             if assignment is not None:
                 raise ValueError(f"assignment={assignment!r} needs speeds=, which it goes by")
-            self._even()
+            blocks = _even(n, k, s)
         else:
             speed = check_speeds(speeds, n)
             assignment = assignment or "spread"
             if assignment == "uniform":
-                self._even()
+                blocks = _even(n, k, s)
             elif assignment == "classes":
-                self._by_classes(speed)
+                blocks = _by_classes(k, s, speed)
             else:
-                self._by_blocks(speed, together=assignment == "aligned")
-        self.speeds, self.assignment = None if speeds is None else speed.tolist(), assignment
-        self.load = int((self._stop - self._start).max())
+                blocks = _by_blocks(k, s, speed, together=assignment == "aligned")
+        self.assignment = assignment
+        super().__init__(BinaryScheme(k, s, *blocks))
 
-    def _even(self) -> None:
-        """Class i mod (s + 1), each cut evenly."""
-        place, self._class = np.divmod(np.arange(self.n), self.stragglers + 1)
-        self._size = np.bincount(self._class)
-        least, more = np.divmod(self.k, self._size[self._class])
-        self._start = place * least + np.minimum(place, more)
-        self._stop = self._start + least + (place < more)
 
-    def _by_classes(self, speed: NDArray[np.float64]) -> None:
-        """Classes about equally fast, each cut in proportion to its workers' speeds.
+class BinaryScheme(Scheme):
+    """What `BinaryCode` says of itself: contiguous blocks of partitions, start .. stop - 1."""
 
-        In turn the next s + 1 workers, the faster of them to the classes that are slower so far.
-        Where s + 1 divides n, the sums of two classes then differ by no more than the speeds of two
-        workers who were dealt in one turn.
-        """
-        each = self.stragglers + 1
-        by_speed = np.argsort(-speed, kind="stable")
-        mine = np.empty(self.n, dtype=np.int64)
-        total = np.zeros(each)
-        share = speed / speed.max()
-        for at in range(0, self.n, each):
-            dealt = by_speed[at : at + each]
-            slowest = np.argsort(total, kind="stable")[: dealt.size]
-            mine[dealt] = slowest
-            total[slowest] += share[dealt]
-        self._class, self._size = mine, np.bincount(mine)
-        self._start, self._stop = np.empty((2, self.n), dtype=np.int64)
-        for members in np.split(
-            by_speed[np.argsort(mine[by_speed], kind="stable")], np.cumsum(self._size)[:-1]
-        ):
-            ends = np.cumsum(apportion(self.k, speed[members]))
-            self._start[members] = np.append(0, ends[:-1])
-            self._stop[members] = ends
+    exact = True
+    is_complex = False
+    integral = True
+    stragglers: int
 
-    def _by_blocks(self, speed: NDArray[np.float64], together: bool) -> None:
-        """Blocks common to all, as long as their fastest holder is fast.
-
-        Any s workers may straggle: the messages hold s + 1 sets, no two with a worker in common,
-        that each add up to the gradient. Of a pair of blocks that some hold both, a set takes one
-        of these workers or one of each block, and there are s + 1 choices.
-        """
-        n, s = self.n, self.stragglers
-        blocks = -(-n // (s + 1))
-        if blocks == 3 and 6 * (n - 2 * (s + 1)) < s + 1:  # most would hold the same two of them
-            blocks = 2
-        pairs = blocks // 2
-        double = max(blocks * (s + 1) - n, 0)
-        pair = np.arange(double) % (1 if together else max(pairs, 1))
-        holders = np.full(blocks, s + 1)
-        holders[: 2 * pairs] -= np.repeat(np.bincount(pair, minlength=pairs), 2)
-        holders += np.bincount(np.arange(n - double - holders.sum()) % blocks, minlength=blocks)
-
-        block = np.repeat(np.arange(blocks), holders)
-        nth = np.arange(block.size) - np.repeat(np.cumsum(holders) - holders, holders)
-        block = block[np.lexsort((nth, -block) if together else (-block, nth))]
-        fast, slow = np.split(np.argsort(-speed, kind="stable"), [n - double])
-        fastest = np.zeros(blocks)
-        np.maximum.at(fastest, block, speed[fast])
-        ends = np.append(0, np.cumsum(apportion(self.k, fastest)))
-        self._start, self._stop = np.empty((2, n), dtype=np.int64)
-        self._start[fast], self._stop[fast] = ends[block], ends[block + 1]
-        self._start[slow], self._stop[slow] = ends[2 * pair], ends[2 * pair + 2]
+    def __init__(
+        self, k: int, stragglers: int, start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> None:
+        self.n, self.k, self.stragglers = start.size, k, stragglers
+        self._start, self._stop = start, stop
+        self.load = int((stop - start).max())
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
@@ -237,7 +187,7 @@ class BinaryCode(Code):
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)
-        BinaryCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        BinaryScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
@@ -250,3 +200,79 @@ class BinaryCode(Code):
             np.array([sign for cycle in cycles for sign in cycle.values()], dtype=np.float64),
             np.zeros(sizes.size),
         )
+
+
+# Where the block of each worker begins, and ends.
+Blocks = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _even(n: int, k: int, s: int) -> Blocks:
+    """Class i mod (s + 1), each cut evenly."""
+    place, mine = np.divmod(np.arange(n), s + 1)
+    least, more = np.divmod(k, np.bincount(mine)[mine])
+    start = place * least + np.minimum(place, more)
+    return start, start + least + (place < more)
+
+
+def classes_by_speed(stragglers: int, speed: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The class of each of the workers, so that classes are about equally fast.
+
+    In turn the next s + 1 workers, the faster of them to the classes that are slower so far.
+    Where s + 1 divides n, the sums of two classes then differ by no more than the speeds of two
+    workers who were dealt in one turn.
+    """
+    each = stragglers + 1
+    by_speed = np.argsort(-speed, kind="stable")
+    mine = np.empty(speed.size, dtype=np.int64)
+    total = np.zeros(each)
+    share = speed / speed.max()
+    for at in range(0, speed.size, each):
+        dealt = by_speed[at : at + each]
+        slowest = np.argsort(total, kind="stable")[: dealt.size]
+        mine[dealt] = slowest
+        total[slowest] += share[dealt]
+    return mine
+
+
+def _by_classes(k: int, s: int, speed: NDArray[np.float64]) -> Blocks:
+    """Each class cut in proportion to its workers' speeds, the fastest first."""
+    mine = classes_by_speed(s, speed)
+    start, stop = np.empty((2, speed.size), dtype=np.int64)
+    for c in range(s + 1):
+        members = np.flatnonzero(mine == c)
+        members = members[np.argsort(-speed[members], kind="stable")]
+        ends = np.cumsum(apportion(k, speed[members]))
+        start[members] = np.append(0, ends[:-1])
+        stop[members] = ends
+    return start, stop
+
+
+def _by_blocks(k: int, s: int, speed: NDArray[np.float64], together: bool) -> Blocks:
+    """Blocks common to all, as long as their fastest holder is fast.
+
+    Any s workers may straggle: the messages hold s + 1 sets, no two with a worker in common,
+    that each add up to the gradient. Of a pair of blocks that some hold both, a set takes one
+    of these workers or one of each block, and there are s + 1 choices.
+    """
+    n = speed.size
+    blocks = -(-n // (s + 1))
+    if blocks == 3 and 6 * (n - 2 * (s + 1)) < s + 1:  # most would hold the same two of them
+        blocks = 2
+    pairs = blocks // 2
+    double = max(blocks * (s + 1) - n, 0)
+    pair = np.arange(double) % (1 if together else max(pairs, 1))
+    holders = np.full(blocks, s + 1)
+    holders[: 2 * pairs] -= np.repeat(np.bincount(pair, minlength=pairs), 2)
+    holders += np.bincount(np.arange(n - double - holders.sum()) % blocks, minlength=blocks)
+
+    block = np.repeat(np.arange(blocks), holders)
+    nth = np.arange(block.size) - np.repeat(np.cumsum(holders) - holders, holders)
+    block = block[np.lexsort((nth, -block) if together else (-block, nth))]
+    fast, slow = np.split(np.argsort(-speed, kind="stable"), [n - double])
+    fastest = np.zeros(blocks)
+    np.maximum.at(fastest, block, speed[fast])
+    ends = np.append(0, np.cumsum(apportion(k, fastest)))
+    start, stop = np.empty((2, n), dtype=np.int64)
+    start[fast], stop[fast] = ends[block], ends[block + 1]
+    start[slow], stop[slow] = ends[2 * pair], ends[2 * pair + 2]
+    return start, stop

@@ -11,7 +11,9 @@ import numpy as np
 
 from .._arrays import at_least, check_integer
 from .._registry import Found, Registry, read_value, split_arguments
+from ..coding.arguments import arguments_of
 from ..coding.code import Code
+from ..coding.graphs import max_degree
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode, design_for
 from .binary import BinaryCode
@@ -20,7 +22,6 @@ from .cyclic_repetition import CyclicRepetition
 from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
-from .graphs import max_degree
 from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
@@ -36,6 +37,7 @@ __all__ = [
     "describe",
     "factory",
     "make",
+    "methods",
     "names",
     "register",
     "remark",
@@ -259,9 +261,9 @@ def describe(text: str) -> str:
 
 def remark(text: str, code: Code) -> str | None:
     """What a reader of a table should know of a code made by this name, or None."""
-    if not isinstance(code, ReedSolomon | YeAbbe) or code.arguments.get("clusters") != "auto":
+    if not isinstance(code, ReedSolomon | YeAbbe) or arguments_of(code).get("clusters") != "auto":
         return None
-    if code.clusters > 1:
+    if code.scheme.clusters > 1:
         return None
     return (
         f"{text}, n={code.n}, s={code.stragglers}: one cluster, the same code as without clusters; "
@@ -272,6 +274,14 @@ def remark(text: str, code: Code) -> str | None:
 def factory(text: str) -> Callable[..., Code]:
     """What makes the code that a text names, or ValueError."""
     return _REGISTRY.resolve(text).factory
+
+
+def methods(text: str) -> tuple[str, ...] | None:
+    """Methods for decoding vectors of what a text names; None if a function makes it."""
+    made_by = factory(text)
+    if isinstance(made_by, type) and issubclass(made_by, Code):
+        return made_by._known_methods
+    return None
 
 
 def check_name(text: str) -> None:

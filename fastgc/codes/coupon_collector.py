@@ -8,13 +8,15 @@ from typing import Literal
 import numpy as np
 
 from .._arrays import check_integer
-from ..coding.cells import CellCode
+from ..coding.arguments import check_sizes
+from ..coding.cells import CellScheme
+from ..coding.code import Code
 from .random_assignment import check_loads, check_seed, check_send, choose
 
 __all__ = ["CouponCollector"]
 
 
-class CouponCollector(CellCode):
+class CouponCollector(Code):
     """Each worker picks one batch of partitions at random and sends the sum over it.
 
     No worker needs to know of another: what worker i picks is a function of (seed, i). The master
@@ -47,6 +49,8 @@ class CouponCollector(CellCode):
         probability of that is at most b (1 - 1/b)^n.
     """
 
+    stragglers: int
+
     def __init__(
         self,
         n: int,
@@ -57,22 +61,18 @@ class CouponCollector(CellCode):
         send: Literal["each", "together"] = "each",
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+        n, k = check_sizes(n, k)
         if (load is None) == (loads is None):
             raise ValueError("give load= (partitions in a batch) or loads= (of each worker)")
-        self.n, self.k, self.seed = n, k, check_seed(seed)
-        self._together = check_send(send)
+        together = check_send(send)
         if load is not None:
             size = int(check_loads(check_integer("load", load), n, k)[0])
-            self._cuts = np.append(np.arange(0, k, size), k)
-            self._sizes, what = np.ones(n, dtype=np.int64), "batch"
+            cuts = np.append(np.arange(0, k, size), k)
+            sizes, what = np.ones(n, dtype=np.int64), "batch"
         else:
             assert loads is not None
-            self._cuts = np.arange(k + 1)
-            self._sizes, what = check_loads(loads, n, k), "partition"
-        self._choices, holders = choose(self.seed, self._cuts.size - 1, self._sizes, what)
-        self.load = int(self.loads.max())
-        self.stragglers = holders - 1
+            cuts, sizes, what = np.arange(k + 1), check_loads(loads, n, k), "partition"
+        choices, holders = choose(check_seed(seed), cuts.size - 1, sizes, what)
+        super().__init__(
+            CellScheme(cuts, sizes, choices, stragglers=holders - 1, together=together)
+        )

@@ -8,14 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_stragglers
+from ..coding.cells import even_cuts
+from ..coding.code import Code
+from ..coding.precision import check_stability
 from ..coding.rules import Blocks
-from .linear import LinearCode
+from .linear import LinearScheme, check_matrix
 from .random_assignment import check_seed
 
 __all__ = ["CyclicRepetition"]
 
 
-class CyclicRepetition(LinearCode):
+class CyclicRepetition(Code):
     """Random coefficients on s + 1 consecutive partitions: any n - s messages suffice.
 
     The rows of B lie in the null space of a random s x n matrix H with H 1 = 0, which any n - s of
@@ -63,15 +67,23 @@ class CyclicRepetition(LinearCode):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = check_integer("stragglers", stragglers)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
-        self.seed = check_seed(seed)
-        group = np.repeat(np.arange(n), k // n + (np.arange(n) < k % n))
-        self._set_matrix(_matrix(n, s, self.seed)[:, group], cache)
-        self.stragglers = s
-        self.check_stability(strict, 'use BinaryCode, or ReedSolomon with clusters="auto"')
+        group = np.repeat(np.arange(n), np.diff(even_cuts(k, n)))
+        scheme = _CyclicScheme(check_matrix(_matrix(n, s, check_seed(seed))[:, group]), cache, s)
+        super().__init__(scheme)
+        remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'
+        check_stability(scheme, strict, remedy)
+        scheme.cache.clear()  # of sets that nobody asked for
+
+
+class _CyclicScheme(LinearScheme):
+    stragglers: int
+
+    def __init__(self, B: NDArray[np.float64], cache: int, stragglers: int) -> None:
+        super().__init__(B, cache)
+        self.stragglers = stragglers
 
     def _rank(self, singular: NDArray[np.float64]) -> int:
         return self.n - self.stragglers

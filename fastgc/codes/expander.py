@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding import graphs
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from . import graphs
 from .random_assignment import check_seed
 
 __all__ = ["ExpanderCode"]
@@ -65,8 +66,6 @@ class ExpanderCode(Code):
     (2.303, 0.139)
     """
 
-    is_complex = False
-
     def __init__(
         self,
         n: int,
@@ -78,14 +77,14 @@ class ExpanderCode(Code):
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
-        self.seed = check_seed(seed)
+        seed = check_seed(seed)
         if isinstance(graph, str):
             degree = {"complete": n - 1, "paley": (n - 1) // 2}.get(graph)
             if load is not None:
                 degree = check_integer("load", load)
             if degree is None:
                 raise ValueError("give load=, the degree of the graph")
-            self.edges = graphs.regular(graph, n, degree, self.seed)
+            self.edges = graphs.regular(graph, n, degree, seed)
         else:
             self.edges = graphs.check_edges(graph)
             if load is not None:
@@ -103,18 +102,8 @@ class ExpanderCode(Code):
         k = n if k is None else check_integer("k", k)
         if k < n:
             raise ValueError(f"k must be at least n={n}, not {k}")
-        self.n, self.k = n, k
-        self._degree = int(degrees[0])
-        self._neighbours = np.nonzero(A)[1].reshape(n, self._degree)
-        sizes = k // n + (np.arange(n) < k % n)
-        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        near = self._neighbours[check_index("worker", worker, self.n)]
-        held = np.concatenate([np.arange(self._cuts[v], self._cuts[v + 1]) for v in near])
-        return held, np.ones(held.size)
+        neighbours = list(np.nonzero(A)[1].reshape(n, int(degrees[0])))
+        super().__init__(IncidenceScheme(even_cuts(k, n), neighbours, check_wait(wait, n)))
 
     @cached_property
     def second(self) -> float:

@@ -7,14 +7,16 @@ import math
 import numpy as np
 
 from .._arrays import check_integer
-from ..coding.approximation import Residuals
-from ..coding.cells import CellCode
+from ..coding.arguments import check_stragglers
+from ..coding.cells import CellScheme, even_cuts
+from ..coding.code import Code
 from ..coding.rules import check_wait
+from ..coding.scheme import Residuals
 
 __all__ = ["FractionalRepetition"]
 
 
-class FractionalRepetition(CellCode):
+class FractionalRepetition(Code):
     """s + 1 copies of an uncoded scheme on n / (s + 1) workers each.
 
     Worker i sums block i mod g of g = n / (s + 1) blocks of partitions. The gradient is the sum of
@@ -45,6 +47,8 @@ class FractionalRepetition(CellCode):
         If no code has these parameters; says why.
     """
 
+    stragglers: int
+
     def __init__(
         self,
         n: int,
@@ -57,8 +61,7 @@ class FractionalRepetition(CellCode):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s = _tolerated(n, k, stragglers, load)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if n % (s + 1):
             raise ValueError(
                 f"fractional repetition needs n to be a multiple of s + 1 = {s + 1}, not {n}; "
@@ -67,21 +70,18 @@ class FractionalRepetition(CellCode):
         blocks = n // (s + 1)
         if k < blocks:
             raise ValueError(f"k must be at least n / (s + 1) = {blocks}, not {k}")
-        self.n, self.k, self.stragglers = n, k, s
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-            self.exact = False
-        sizes = k // blocks + (np.arange(blocks) < k % blocks)
-        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-        self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n) % blocks
-        self.load = int(sizes.max())
+        cuts, once, choices = even_cuts(k, blocks), np.ones(n, np.int64), np.arange(n) % blocks
+        wait = check_wait(wait, n)
+        super().__init__(_RepetitionScheme(cuts, once, choices, stragglers=s, wait=wait))
 
-    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
+
+class _RepetitionScheme(CellScheme):
+    def known_residuals(self, workers: int) -> Residuals:
         # A block is missing if its s + 1 workers are among the n - f; these can make so many miss.
         copies = self.stragglers + 1
-        mean = math.comb(self.n - copies, f) / math.comb(self.n, f)
-        lost = np.sort(np.diff(self._cuts))[::-1][: (self.n - f) // copies].sum()
-        return Residuals(f, math.sqrt(mean), math.sqrt(lost / self.k), 0, True)
+        mean = math.comb(self.n - copies, workers) / math.comb(self.n, workers)
+        lost = np.sort(np.diff(self._cuts))[::-1][: (self.n - workers) // copies].sum()
+        return Residuals(workers, math.sqrt(mean), math.sqrt(lost / self.k), 0, True)
 
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:

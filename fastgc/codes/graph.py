@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding import graphs
 from ..coding.cache import VectorFunction, filling
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
-from ..coding.rules import Rule, Tally, check_wait
-from ..coding.span import tolerated
+from ..coding.rules import Rule, Tally, check_wait, tolerated
 from ..coding.trust import DOUBLE
-from . import graphs
 from .random_assignment import check_seed
 
 __all__ = ["GraphCode", "Parts"]
@@ -56,7 +56,7 @@ class GraphCode(Code):
 
         - ``"random"``: degrees differ by one where 2 n / degree is no integer;
         - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
-        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.codes.graphs`;
+        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.coding.graphs`;
         - ``"complete"``: all pairs of blocks;
 
         or the edges themselves: pairs of numbers of blocks, without loops.
@@ -87,14 +87,12 @@ class GraphCode(Code):
     --------
     >>> import fastgc
     >>> code = fastgc.GraphCode(10, degree=4, graph="complete")  # 5 blocks of 2 partitions
-    >>> code.stragglers, code.loads.tolist()[:3]
+    >>> code.stragglers, code.scheme.loads.tolist()[:3]
     (3, [4, 4, 4])
     >>> code = fastgc.GraphCode(10, degree=4, graph="complete", wait=5)
     >>> round(code.residual([0, 1, 2, 3, 4]), 3)  # those of block 0, and blocks 1 and 2
     0.0
     """
-
-    is_complex = False
 
     def __init__(
         self,
@@ -107,11 +105,11 @@ class GraphCode(Code):
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
-        self.seed = check_seed(seed)
+        seed = check_seed(seed)
         if degree is not None:
             degree = check_integer("degree", degree)
         if isinstance(graph, str):
-            self.ends = graphs.with_edges(graph, n, degree, self.seed)
+            self.ends = graphs.with_edges(graph, n, degree, seed)
         else:
             self.ends = graphs.check_edges(graph)
             if degree is not None:
@@ -122,43 +120,30 @@ class GraphCode(Code):
         k = max(n, self.blocks) if k is None else check_integer("k", k)
         if k < self.blocks:
             raise ValueError(f"k must be at least the number of blocks, {self.blocks}, not {k}")
-        self.n, self.k = n, k
-        sizes = k // self.blocks + (np.arange(self.blocks) < k % self.blocks)
-        self._cuts = np.concatenate([[0], np.cumsum(sizes)])
-        self._sizes = sizes
-        if wait is not None:
-            self.wait = check_wait(wait, n)
-        elif self._exactly.missing(np.arange(n)):
+        wait = check_wait(wait, n)
+        if wait is None and Parts(self.ends, self.blocks).missing(np.arange(n)):
             raise ValueError(
                 "not even all messages give the gradient, for a component of the graph is "
                 "bipartite with sides of different sizes: say how many workers are waited for, by "
                 "wait=, or add an edge within a side"
             )
+        super().__init__(GraphScheme(self.ends, self.blocks, k, wait))
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        worker = check_index("worker", worker, self.n)
-        held = np.concatenate(
-            [np.arange(self._cuts[v], self._cuts[v + 1]) for v in self.ends[worker]]
-        )
-        return held, np.ones(held.size)
 
-    @property
-    def loads(self) -> NDArray[np.int64]:
-        return self._sizes[self.ends].sum(axis=1)  # type: ignore[no-any-return]
+class GraphScheme(IncidenceScheme):
+    """What `GraphCode` says of itself."""
+
+    def __init__(self, ends: NDArray[np.int64], blocks: int, k: int, wait: int | None) -> None:
+        super().__init__(even_cuts(k, blocks), list(ends), wait)
+        self._ends, self._blocks = ends, blocks
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
-        return self.loads.astype(np.float64)
-
-    @property
-    def row_norms(self) -> NDArray[np.float64]:
-        return self.row_sums / self.wanted
-
-    # ------------------------------------------------------------------------------ decoding
+    def _known_loads(self) -> NDArray[np.int64]:
+        return self.sizes[self._ends].sum(axis=1)  # type: ignore[no-any-return]
 
     @property
     def _exactly(self) -> Parts:
-        return Parts(self.ends, self.blocks)
+        return Parts(self._ends, self._blocks)
 
     @cached_property
     def rule(self) -> Rule:
@@ -171,9 +156,9 @@ class GraphCode(Code):
         One less than the least degree, where that is proved by eigenvalues and the graph's edge
         connectivity; else by trying all sets, of small codes.
         """
-        degrees = np.bincount(self.ends.ravel())
+        degrees = np.bincount(self._ends.ravel())
         least = int(degrees.min())
-        if self.blocks <= BLOCKS_SOLVED and self._tolerates(least - 1, degrees):
+        if self._blocks <= BLOCKS_SOLVED and self._tolerates(least - 1, degrees):
             return least - 1
         if self.n > WORKERS_TRIED:
             return None
@@ -187,12 +172,12 @@ class GraphCode(Code):
         that s + 1 stragglers or more lie within one. Otherwise it is not bipartite: whatever the
         sides, ``blocks / 4`` times the lowest eigenvalue of D + A, or more, edges lie within them.
         """
-        A, D = graphs.adjacency(self.ends, self.blocks), np.diag(degrees)
+        A, D = graphs.adjacency(self._ends, self._blocks), np.diag(degrees)
         if not (self._is_connected_without(s, A, D)):
             return False
-        if self.blocks % 2 == 0 and (degrees == s + 1).all():
+        if self._blocks % 2 == 0 and (degrees == s + 1).all():
             return True
-        return self.blocks / 4 * float(np.linalg.eigvalsh(D + A)[0]) > s + 1e-6
+        return self._blocks / 4 * float(np.linalg.eigvalsh(D + A)[0]) > s + 1e-6
 
     def _is_connected_without(self, s: int, A: NDArray[np.float64], D: NDArray[np.int64]) -> bool:
         """Whether it is proved that the graph stays connected without any s edges.
@@ -202,18 +187,18 @@ class GraphCode(Code):
         more.
         """
         if s == 0:
-            return graphs.components(self.ends, self.blocks) == 1
-        larger = (s + 2) * (self.blocks - s - 2) / self.blocks
+            return graphs.components(self._ends, self._blocks) == 1
+        larger = (s + 2) * (self._blocks - s - 2) / self._blocks
         if A.max() <= 1 and larger * float(np.linalg.eigvalsh(D - A)[1]) > s + 1e-6:
             return True
-        if self.blocks > BLOCKS_CUT:
+        if self._blocks > BLOCKS_CUT:
             return False
-        return graphs.edge_connectivity(self.ends, self.blocks) > s
+        return graphs.edge_connectivity(self._ends, self._blocks) > s
 
     @cached_property
     def _plan(self) -> kernels.EdgesPlan:
         need = self.n if self.wait is None else self.wait
-        return kernels.EdgesPlan(self.ends, self._sizes.astype(np.float64), need)
+        return kernels.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
 
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE

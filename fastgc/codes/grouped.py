@@ -18,6 +18,7 @@ from ..coding.code import Code
 from ..coding.parity import Parity
 from ..coding.round import Round
 from ..coding.rules import Rule, side_by_side
+from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
 from .fractional_repetition import FractionalRepetition
 
@@ -57,6 +58,8 @@ class Grouped(Code):
     (12, 6, 1, 1)
     """
 
+    scheme: GroupedScheme
+
     def __init__(self, codes: Sequence[Code]) -> None:
         if not isinstance(codes, Sequence):
             raise TypeError(f"codes must be a sequence of codes, one a group, not {codes!r}")
@@ -66,28 +69,18 @@ class Grouped(Code):
         for g, code in enumerate(self.codes):
             if not isinstance(code, Code):
                 raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
-            if code.pieces != self.codes[0].pieces:
+            if code.scheme.pieces != self.codes[0].scheme.pieces:
                 raise ValueError(
-                    f"codes[{g}], {code!r}, cuts gradients into {code.pieces} pieces, but codes[0] "
-                    f"into {self.codes[0].pieces}: all must do alike"
+                    f"codes[{g}], {code!r}, cuts gradients into {code.scheme.pieces} pieces, but "
+                    f"codes[0] into {self.codes[0].scheme.pieces}: all must do alike"
                 )
-            if code.codes_data or (code.is_complex and not code.packed):
+            if _unfit(code.scheme):
                 raise ValueError(
                     f"codes[{g}], {code!r}, does not go into a group: its messages are no "
                     "combinations of real gradients, or are expanded to complex numbers"
                 )
         self.groups = len(self.codes)
-        self._first_worker = [0, *accumulate(code.n for code in self.codes)]
-        self._first_partition = [0, *accumulate(code.k for code in self.codes)]
-        self.n, self.k = self._first_worker[-1], self._first_partition[-1]
-        self.load = max(code.load for code in self.codes)
-        tolerated = [code.stragglers for code in self.codes]
-        known = [s for s in tolerated if s is not None]
-        self.stragglers = min(known) if len(known) == len(tolerated) else None
-        self.pieces = self.codes[0].pieces
-        self.exact = all(code.exact for code in self.codes)
-        self.integral = all(code.integral for code in self.codes)
-        self.is_complex = any(code.is_complex for code in self.codes)
+        super().__init__(GroupedScheme([code.scheme for code in self.codes]))
 
     @classmethod
     def repetition(cls, n: int, groups: int, k: int | None = None) -> Grouped:
@@ -118,18 +111,15 @@ class Grouped(Code):
 
     def members(self, group: int) -> range:
         """Workers of a group."""
-        group = check_index("group", group, self.groups)
-        return range(self._first_worker[group], self._first_worker[group + 1])
+        return self.scheme.members(group)
 
     def partitions_of(self, group: int) -> range:
         """Partitions of a group."""
-        group = check_index("group", group, self.groups)
-        return range(self._first_partition[group], self._first_partition[group + 1])
+        return self.scheme.partitions_of(group)
 
     def group_of(self, worker: int) -> int:
         """Group of a worker."""
-        worker = check_index("worker", worker, self.n)
-        return bisect_right(self._first_worker, worker) - 1
+        return self.scheme.group_of(worker)
 
     def group_round(
         self,
@@ -143,87 +133,130 @@ class Grouped(Code):
         return GroupedRound(self, p, dtype, message_dtype, verify=verify)
 
     def __repr__(self) -> str:
-        names = [repr(code) for code in self.codes]
+        return repr(self.scheme)
+
+
+def _unfit(scheme: Scheme) -> bool:
+    """Whether messages are no combinations of real gradients, or expanded to complex numbers."""
+    return scheme.codes_data or (scheme.is_complex and not scheme.packed)
+
+
+class GroupedScheme(Scheme):
+    """What `Grouped` says of itself."""
+
+    def __init__(self, schemes: Sequence[Scheme]) -> None:
+        self.schemes, self.groups = schemes, len(schemes)
+        self.first_worker = [0, *accumulate(scheme.n for scheme in schemes)]
+        self.first_partition = [0, *accumulate(scheme.k for scheme in schemes)]
+        self.n, self.k = self.first_worker[-1], self.first_partition[-1]
+        self.load = max(scheme.load for scheme in schemes)
+        tolerated = [scheme.stragglers for scheme in schemes]
+        known = [s for s in tolerated if s is not None]
+        self.stragglers = min(known) if len(known) == len(tolerated) else None
+        self.pieces = schemes[0].pieces
+        self.exact = all(scheme.exact for scheme in schemes)
+        self.integral = all(scheme.integral for scheme in schemes)
+        self.is_complex = any(scheme.is_complex for scheme in schemes)
+
+    def __repr__(self) -> str:
+        names = [repr(scheme) for scheme in self.schemes]
         if len(set(names)) == 1:
             return f"Grouped([{names[0]}] * {self.groups})"
         return f"Grouped([{', '.join(names)}])"
 
+    def members(self, group: int) -> range:
+        """Workers of a group."""
+        group = check_index("group", group, self.groups)
+        return range(self.first_worker[group], self.first_worker[group + 1])
+
+    def partitions_of(self, group: int) -> range:
+        """Partitions of a group."""
+        group = check_index("group", group, self.groups)
+        return range(self.first_partition[group], self.first_partition[group + 1])
+
+    def group_of(self, worker: int) -> int:
+        """Group of a worker."""
+        worker = check_index("worker", worker, self.n)
+        return bisect_right(self.first_worker, worker) - 1
+
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         g = self.group_of(worker)
-        held, values = self.codes[g]._whole_row(worker - self._first_worker[g])
+        held, values = self.schemes[g]._whole_row(worker - self.first_worker[g])
         # One kind of coefficients for all groups: kernels of packed messages take complex ones.
-        return held + self._first_partition[g], values + 0j if self.is_complex else values
+        return held + self.first_partition[g], values + 0j if self.is_complex else values
 
     @property
     def loads(self) -> NDArray[np.int64]:
-        return np.concatenate([code.loads for code in self.codes])
+        return np.concatenate([scheme.loads for scheme in self.schemes])
 
     @cached_property
     def message_counts(self) -> list[int]:
-        return list(chain.from_iterable(code.message_counts for code in self.codes))
+        return list(chain.from_iterable(scheme.message_counts for scheme in self.schemes))
 
     @property
     def sends_together(self) -> NDArray[np.bool_]:
-        return np.concatenate([code.sends_together for code in self.codes])
+        return np.concatenate([scheme.sends_together for scheme in self.schemes])
 
     @cached_property
-    def _cuts(self) -> NDArray[np.int64]:
+    def cuts(self) -> NDArray[np.int64]:
         """First message of each group, and the end."""
-        return np.cumsum([0, *(code.message_count for code in self.codes)])
+        return np.cumsum([0, *(scheme.message_count for scheme in self.schemes)])
 
     @property
     def threshold(self) -> int | None:
         # The most that can be missing is what one group can miss.
-        enough = [(code.message_count, code.threshold) for code in self.codes]
+        enough = [(scheme.message_count, scheme.threshold) for scheme in self.schemes]
         spare = [count - least for count, least in enough if least is not None]
         return None if len(spare) < self.groups else self.message_count - min(spare)
 
     @cached_property
     def rule(self) -> Rule:
-        return side_by_side([code.rule for code in self.codes], self._cuts.tolist())
+        return side_by_side([scheme.rule for scheme in self.schemes], self.cuts.tolist())
 
     @property
     def approximate(self) -> bool:
-        return any(code.approximate for code in self.codes)
+        return any(scheme.approximate for scheme in self.schemes)
 
     def _parts(self, survivors: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Positions of each group's messages among the survivors."""
-        group = np.searchsorted(self._cuts, survivors, side="right") - 1
+        group = np.searchsorted(self.cuts, survivors, side="right") - 1
         return [np.flatnonzero(group == g) for g in range(self.groups)]
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
-        return self._vector_for(survivors, DOUBLE)
+        return self.vector_for(survivors, DOUBLE)
 
-    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         vector = self._empty_vector(survivors.size)
-        for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
-            vector[at] = code._vector_by(survivors[at] - first, unit=unit)
+        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
+            vector[at] = scheme._vector_by(survivors[at] - first, unit=unit)
         return vector
 
     def parity(self, survivors: NDArray[np.int64]) -> Parity:
         return Parity.beside(
-            (code.parity(survivors[at] - first), at)
-            for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False)
+            (scheme.parity(survivors[at] - first), at)
+            for scheme, first, at in zip(
+                self.schemes, self.cuts, self._parts(survivors), strict=False
+            )
         )
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         squares = 0.0
-        for code, first, at in zip(self.codes, self._cuts, self._parts(survivors), strict=False):
-            mine = vector[at] if code.is_complex else vector[at].real
-            squares += code.k * code.left_out(survivors[at] - first, mine) ** 2
+        for scheme, first, at in zip(self.schemes, self.cuts, self._parts(survivors), strict=False):
+            mine = vector[at] if scheme.is_complex else vector[at].real
+            squares += scheme.k * scheme.left_out(survivors[at] - first, mine) ** 2
         return math.sqrt(squares / self.k)
 
     @property
     def message_roundings(self) -> float:
-        return max(code.message_roundings for code in self.codes)
+        return max(scheme.message_roundings for scheme in self.schemes)
 
     def rings(self) -> list[NDArray[np.int64]]:
         return [
             ring + first
-            for code, first in zip(self.codes, self._first_worker, strict=False)
-            for ring in code.rings()
+            for scheme, first in zip(self.schemes, self.first_worker, strict=False)
+            for ring in scheme.rings()
         ]
 
 
@@ -253,11 +286,11 @@ class GroupedRound:
         *,
         verify: bool | int = False,
     ) -> None:
-        self.code = code
-        self.form = code.format(p, dtype, message_dtype)
+        self.code, self.scheme = code, code.scheme
+        self.form = self.scheme.format(p, dtype, message_dtype)
         self._rounds = [
             Round(inner, p, dtype, message_dtype, verify=verify, first_worker=first)
-            for inner, first in zip(code.codes, code._first_worker, strict=False)
+            for inner, first in zip(code.codes, self.scheme.first_worker, strict=False)
         ]
         self.reset([])
 
@@ -269,7 +302,7 @@ class GroupedRound:
         TypeError, ValueError
             If a group does not exist or is named twice; nothing has changed then.
         """
-        chosen = [check_index("group", g, self.code.groups) for g in groups]
+        chosen = [check_index("group", g, self.scheme.groups) for g in groups]
         if len(set(chosen)) < len(chosen):
             raise ValueError(f"groups must be named once each, not {chosen}")
         for inner in self._rounds:
@@ -281,12 +314,12 @@ class GroupedRound:
     def __repr__(self) -> str:
         groups = listed(self.groups) if self.groups else "none"
         missing = f"{len(self._missing)} of them lack messages" if self._missing else "all ready"
-        return f"<GroupedRound of {self.code!r}, groups that take part: {groups}; {missing}>"
+        return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
 
     @property
     def workers(self) -> list[int]:
         """The workers of the groups that take part."""
-        return [worker for g in self.groups for worker in self.code.members(g)]
+        return [worker for g in self.groups for worker in self.scheme.members(g)]
 
     @property
     def ready(self) -> bool:
@@ -302,7 +335,7 @@ class GroupedRound:
     def corrupt(self) -> list[int]:
         """Workers whose messages were found to be corrupt in this round, and dropped."""
         return [
-            self.code._first_worker[g] + i for g in self.groups for i in self._rounds[g].corrupt
+            self.scheme.first_worker[g] + i for g in self.groups for i in self._rounds[g].corrupt
         ]
 
     @property
@@ -317,8 +350,8 @@ class GroupedRound:
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use."""
-        g = self.code.group_of(worker)
-        return g in self._missing and self._rounds[g].wants(worker - self.code._first_worker[g])
+        g = self.scheme.group_of(worker)
+        return g in self._missing and self._rounds[g].wants(worker - self.scheme.first_worker[g])
 
     def lapse(self, why: str) -> None:
         """As of `Round`."""
@@ -327,8 +360,8 @@ class GroupedRound:
 
     def straggles(self, worker: int) -> None:
         """As `Round.straggles`, in the worker's group."""
-        g = self.code.group_of(worker)
-        self._rounds[g].straggles(worker - self.code._first_worker[g])
+        g = self.scheme.group_of(worker)
+        self._rounds[g].straggles(worker - self.scheme.first_worker[g])
 
     def receive(
         self,
@@ -343,16 +376,16 @@ class GroupedRound:
         Parameters and errors as of `Round.receive`; ValueError also if the worker's group takes no
         part.
         """
-        g = self.code.group_of(worker)
+        g = self.scheme.group_of(worker)
         if g not in self.groups:
             raise ValueError(
                 f"worker {worker} is of group {g}, which takes no part: {self.groups} do"
             )
         if g in self._missing:
             if index is not None:
-                self.code.message_number(worker, index)
+                self.scheme.message_number(worker, index)
             inner, form = self._rounds[g], self.form
-            member = worker - self.code._first_worker[g]
+            member = worker - self.scheme.first_worker[g]
             sent = inner._due(member) if index is None else index
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
@@ -363,9 +396,9 @@ class GroupedRound:
             dropped = len(inner.corrupt)
             if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)
-            self._received.append(self.code.first_messages[worker] + sent)
+            self._received.append(self.scheme.first_messages[worker] + sent)
             if len(inner.corrupt) > dropped:
-                lost = set(self.code.messages_of(self.corrupt).tolist())
+                lost = set(self.scheme.messages_of(self.corrupt).tolist())
                 self._received = [number for number in self._received if number not in lost]
         return self.ready
 
@@ -387,18 +420,18 @@ class GroupedRound:
 
     def left_out(self) -> float:
         """As `Round.left_out`, of all groups that take part."""
-        parts = [(self.code.codes[g].k, self._rounds[g].left_out()) for g in self.groups]
+        parts = [(self.scheme.schemes[g].k, self._rounds[g].left_out()) for g in self.groups]
         whole = sum(k for k, _ in parts)
         return math.sqrt(sum(k * part**2 for k, part in parts) / whole) if whole else 0.0
 
     def of(self, group: int) -> Round:
         """The round of one group, whose workers and messages count from 0: for `Round.trust`."""
-        return self._rounds[check_index("group", group, self.code.groups)]
+        return self._rounds[check_index("group", group, self.scheme.groups)]
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages would make the round ready."""
-        code = self.code
-        messages = check_workers("messages", messages, code.message_count)
+        scheme = self.scheme
+        messages = check_workers("messages", messages, scheme.message_count)
         for g in self.groups:
-            mine = messages[(messages >= code._cuts[g]) & (messages < code._cuts[g + 1])]
-            self._rounds[g].require(mine - code._cuts[g])
+            mine = messages[(messages >= scheme.cuts[g]) & (messages < scheme.cuts[g + 1])]
+            self._rounds[g].require(mine - scheme.cuts[g])

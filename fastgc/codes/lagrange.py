@@ -19,15 +19,17 @@ from .._arrays import (
     check_real,
     unit_roundoff,
 )
+from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
-from ..coding.decoding import trust_by_rows
 from ..coding.format import Format, Layout
 from ..coding.parity import CHECKS, Parity
-from ..coding.precision import UNSTABLE
+from ..coding.precision import UNSTABLE, check_stability
+from ..coding.rounding import DOUBLE, ROUNDING
 from ..coding.rules import Blocks
-from ..coding.span import Equations
-from ..coding.trust import DOUBLE, ROUNDING
+from ..coding.scheme import Scheme
+from ..coding.solve import Equations
+from ..coding.trust import expected_trust, trust_by_rows
 from ..kernels import Status
 from ..models import least_squares_gradient
 
@@ -120,8 +122,7 @@ class LagrangeCode(Code):
     (array([-60., -72.]), array([-60., -72.]))
     """
 
-    codes_data = True
-    exact = True
+    scheme: LagrangeScheme
     stragglers: int
 
     def __init__(
@@ -136,54 +137,110 @@ class LagrangeCode(Code):
         margin: int | float = 0,
         strict: bool = False,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
+        n, k = check_sizes(n, k)
         load, sent = check_integer("load", load), check_integer("messages", messages)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
         if load < 1 or sent < 1 or load % sent:
             raise ValueError(
                 f"messages must divide load, not load={load}, messages={sent}: every message is "
                 "the sum over load / messages polynomials"
             )
-        self._limit = None if limit is None else check_real("limit", limit, positive=True)
-        self.n, self.k, self.load = n, k, load
-        self._sent, self._polynomials = sent, load // sent
-        self._points = -(-k // self._polynomials)
-        needed = 2 * self._points - 1
+        limit = None if limit is None else check_real("limit", limit, positive=True)
+        points = -(-k // (load // sent))
+        needed = 2 * points - 1
         if needed > n * sent:
             raise ValueError(
                 f"{needed} messages are needed, but {n} workers send {n * sent}: use a larger load "
                 f"or fewer blocks (threshold 2 ceil(k messages / load) - 1)"
             )
-        self._margin = _spare(margin, needed, n, sent)
-        self._alpha, self._beta = _nodes(nodes, self._points, n, sent)
-        self._alpha.flags.writeable = self._beta.flags.writeable = False
-        self.is_complex = self._beta.dtype.kind == "c"
-        self.stragglers = n - -(-needed // sent)
+        scheme = LagrangeScheme(
+            k,
+            load // sent,
+            *_nodes(nodes, points, n, sent),
+            messages=sent,
+            limit=limit,
+            margin=_spare(margin, needed, n, sent),
+        )
+        super().__init__(scheme)
         remedy = 'use nodes="roots", a larger load or fewer messages per worker'
         if sent == 1:
-            self.check_stability(strict, remedy)
+            check_stability(scheme, strict, remedy)
         else:
-            when, enough = "in one round of a thousand", max(UNSTABLE, self._limit or 0.0)
-            self.check_stability(strict, remedy, when=when, limit=enough)
+            when, enough = "in one round of a thousand", max(UNSTABLE, limit or 0.0)
+            check_stability(scheme, strict, remedy, when=when, limit=enough)
+
+    @property
+    def alpha(self) -> NDArray[Any]:
+        """Points at which the polynomials are the data, (K,) array."""
+        return self.scheme.alpha
+
+    @property
+    def beta(self) -> NDArray[Any]:
+        """Points of the messages, (message_count,) array."""
+        return self.scheme.beta
+
+    def compute(
+        self,
+        shard: tuple[ArrayLike, ArrayLike],
+        theta: ArrayLike,
+        out: Output | None = None,
+    ) -> NDArray[Any]:
+        """A worker's computation on one coded block: X~'(X~ theta - y~).
+
+        Parameters
+        ----------
+        shard : pair of arrays
+            One of `Code.encode_data`.
+        theta : (features,) or (features, outputs) array
+            Or a flat (features * outputs,) one.
+        out : (theta.size,) array, optional
+
+        Returns
+        -------
+        (theta.size,) array
+        """
+        return least_squares_gradient(theta, *shard, out=out)
+
+
+class LagrangeScheme(Scheme):
+    """What `LagrangeCode` says of itself.
+
+    Parameters
+    ----------
+    k : int
+    polynomials : int
+        P, those that a message is a sum over.
+    alpha, beta : (K,) and (n * messages,) arrays
+    messages, limit, margin
+        As of `LagrangeCode`, checked; `margin` in messages.
+    """
+
+    codes_data = True
+    exact = True
+    stragglers: int
+
+    def __init__(
+        self,
+        k: int,
+        polynomials: int,
+        alpha: NDArray[Any],
+        beta: NDArray[Any],
+        *,
+        messages: int,
+        limit: float | None,
+        margin: int,
+    ) -> None:
+        self.n, self.k, self.load = beta.size // messages, k, polynomials * messages
+        self._sent, self._polynomials, self._points = messages, polynomials, alpha.size
+        self._limit, self._margin = limit, margin
+        self.alpha, self.beta = alpha, beta
+        alpha.flags.writeable = beta.flags.writeable = False
+        self.is_complex = beta.dtype.kind == "c"
+        self.stragglers = self.n - -(-self.threshold // messages)
 
     @property
     def threshold(self) -> int:
         """Messages that always suffice, 2 K - 1, whichever they are."""
         return 2 * self._points - 1
-
-    @property
-    def alpha(self) -> NDArray[Any]:
-        """Points at which the polynomials are the data, (K,) array."""
-        return self._alpha
-
-    @property
-    def beta(self) -> NDArray[Any]:
-        """Points of the messages, (message_count,) array."""
-        return self._beta
-
-    # ------------------------------------------------------------------------- what workers do
 
     @property
     def shard_count(self) -> int:
@@ -206,11 +263,11 @@ class LagrangeCode(Code):
     @cached_property
     def _basis(self) -> NDArray[Any]:
         """l_j(beta_i), a row for each message."""
-        return interpolation.basis(self._alpha, self._beta)
+        return interpolation.basis(self.alpha, self.beta)
 
     @cached_property
     def _functionals(self) -> interpolation.Functionals:
-        return interpolation.Functionals(self._beta, self._alpha)
+        return interpolation.Functionals(self.beta, self.alpha)
 
     def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Coded blocks: eqs. (4) and (10), with the labels coded like one more column.
@@ -258,28 +315,6 @@ class LagrangeCode(Code):
             coded = np.matmul(basis, blocks)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
-    def compute(
-        self,
-        shard: tuple[ArrayLike, ArrayLike],
-        theta: ArrayLike,
-        out: Output | None = None,
-    ) -> NDArray[Any]:
-        """A worker's computation on one coded block: X~'(X~ theta - y~).
-
-        Parameters
-        ----------
-        shard : pair of arrays
-            One of `encode_data`.
-        theta : (features,) or (features, outputs) array
-            Or a flat (features * outputs,) one.
-        out : (theta.size,) array, optional
-
-        Returns
-        -------
-        (theta.size,) array
-        """
-        return least_squares_gradient(theta, *shard, out=out)
-
     # ------------------------------------------------------------------------------- decoding
 
     @cached_property
@@ -305,7 +340,7 @@ class LagrangeCode(Code):
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
         found = self._empty_vector(survivors.size)
-        LagrangeCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+        LagrangeScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
         return found
 
     def _vector_of_some(self, survivors: NDArray[np.int64]) -> NDArray[Any]:
@@ -314,8 +349,8 @@ class LagrangeCode(Code):
         More points raise the degree, and with gaps among them the error: at n = 256, 32 neighbours
         silent, from 1e-15 to 1e+50. The first in Leja order are well spread.
         """
-        chosen = vandermonde.leja_order(self._beta[survivors])[: self.threshold]
-        vector = np.zeros(survivors.size, dtype=self._beta.dtype)
+        chosen = vandermonde.leja_order(self.beta[survivors])[: self.threshold]
+        vector = np.zeros(survivors.size, dtype=self.beta.dtype)
         vector[chosen] = used = self._functionals(survivors[chosen])
         if not np.isfinite(used).all():
             self._raise_overflow(survivors[chosen], used)
@@ -353,14 +388,13 @@ class LagrangeCode(Code):
         limit = max(self._limit, math.sqrt(unit_roundoff(form.message_dtype)))
         return 0.0 if error <= limit else error
 
-    def typical_error(self) -> float:
-        """Relative error to expect in float64.
+    def typical_error(self) -> float | None:
+        """Where workers send several messages, that of one round in a thousand.
 
-        Where workers send one message, as many of them straggling as may; else that of one round in
-        a thousand, messages coming in random order: partial sets differ by many decades.
+        Messages come in random order: partial sets differ by many decades.
         """
         if self._sent == 1:
-            return super().typical_error()
+            return None
         trials = min(ROUNDS_TRIED, max(30, int(ROUNDS_TRIED * (64 / self._points) ** 2)))
         rng, senders = np.random.default_rng(0), np.repeat(np.arange(self.n), self._sent)
         orders = []
@@ -386,7 +420,7 @@ class LagrangeCode(Code):
         while f < order.size and self.awaits_more(order[:f]):
             f += 1
         try:
-            return self.trust(order[:f]).relative_error
+            return expected_trust(self, order[:f], np.float64, None).relative_error
         except OverflowError:
             return math.inf
 
@@ -395,7 +429,7 @@ class LagrangeCode(Code):
         f = survivors.size
         if f <= self.threshold:
             return Parity.none()
-        nodes = self._beta[survivors]
+        nodes = self.beta[survivors]
         order = vandermonde.leja_order(nodes)
         chosen, spare = (
             order[: self.threshold],
@@ -425,7 +459,7 @@ class LagrangeCode(Code):
         # A coefficient is the sum of l_k(alpha_j) over j, in which much may cancel; each is a
         # product of 2 f differences, all rounded.
         used = np.flatnonzero(vector)
-        values = np.abs(interpolation.basis(self._beta[survivors[used]], self._alpha))
+        values = np.abs(interpolation.basis(self.beta[survivors[used]], self.alpha))
         errors = np.zeros(survivors.size)
         with np.errstate(over="ignore"):
             errors[used] = 4 * used.size * ROUNDING * 2.0**-106 * (values**2).sum(axis=0)
@@ -448,7 +482,7 @@ class LagrangeCode(Code):
         return total.real if self.is_complex else total
 
     def rings(self) -> list[NDArray[np.int64]]:
-        beta = self._beta.reshape(self.n, -1)[:, 0]
+        beta = self.beta.reshape(self.n, -1)[:, 0]
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
     def computation_roundings(self, terms: int) -> int:

@@ -13,9 +13,10 @@ from .._arrays import as_array, check_index, check_integer
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.parity import Parity
-from ..coding.ridge import near_exact_vector, row_sizes
+from ..coding.precision import check_stability
 from ..coding.rules import check_wait
-from ..coding.span import SOLVED
+from ..coding.scheme import Scheme
+from ..coding.solve import SOLVED, near_exact_vector, row_sizes
 from ..coding.trust import DOUBLE
 
 __all__ = ["LinearCode"]
@@ -64,8 +65,6 @@ class LinearCode(Code):
         If the code is unstable, and `strict`.
     """
 
-    cache: SurvivorCache[tuple[NDArray[Any], float]]
-
     def __init__(
         self,
         B: ArrayLike,
@@ -76,39 +75,50 @@ class LinearCode(Code):
         cache: int = 256,
         strict: bool = False,
     ) -> None:
-        self._set_matrix(as_array("B", B), cache)
-        self.packed = bool(packed)
-        if wait is not None:
-            self.wait = check_wait(wait, self.n)
-        elif self._solve_by_rows(np.arange(self.n))[1] > SOLVED:
+        matrix = check_matrix(B)
+        wait = check_wait(wait, len(matrix))
+        scheme = LinearScheme(matrix, cache, bool(packed), wait)
+        if wait is None and scheme.solution(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(
                 "not even the messages of all workers determine the gradient: for a code that is "
                 "to approximate it, say how many workers are waited for, by wait="
             )
         if stragglers is not None:
             s = check_integer("stragglers", stragglers)
-            if not 0 <= s < self.n:
-                raise ValueError(f"stragglers must be in 0 .. n-1 = {self.n - 1}, not {stragglers}")
-            self.stragglers = s
+            if not 0 <= s < scheme.n:
+                raise ValueError(
+                    f"stragglers must be in 0 .. n-1 = {scheme.n - 1}, not {stragglers}"
+                )
+            scheme.stragglers = s
+        super().__init__(scheme)
         if wait is None:
-            self.check_stability(strict, "use a matrix whose rows are better conditioned")
+            check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
+            scheme.cache.clear()  # of sets that nobody asked for
 
-    def _set_matrix(self, B: NDArray[Any], cache: int) -> None:
-        if B.ndim != 2 or 0 in B.shape:
-            raise ValueError(f"B must be a matrix with a row for each worker, not {B.shape}")
-        if B.dtype.kind not in "biufc":
-            raise TypeError(f"B must be real or complex, not {B.dtype}")
-        B = B.astype(np.complex128 if B.dtype.kind == "c" else np.float64)
-        if not np.isfinite(B).all():
-            raise ValueError("B holds NaN or Inf")
-        for what, axis in (("row", 1), ("column", 0)):
-            zero = np.flatnonzero(~B.any(axis=axis))
-            if zero.size:
-                raise ValueError(f"{what} {zero[0]} of B is zero")
+
+class LinearScheme(Scheme):
+    """What `LinearCode` says of itself.
+
+    Parameters
+    ----------
+    B : (n, k) array
+        Checked by `check_matrix`.
+    cache : int
+        Survivor sets whose vectors are kept.
+    packed, wait
+        As of `Scheme`.
+    """
+
+    cache: SurvivorCache[tuple[NDArray[Any], float]]
+
+    def __init__(
+        self, B: NDArray[Any], cache: int, packed: bool = True, wait: int | None = None
+    ) -> None:
         self._B = B
         self._sizes = row_sizes(B)
         self.n, self.k = B.shape
         self.is_complex = B.dtype.kind == "c"
+        self.packed, self.wait = packed, wait
         self.load = int((B != 0).sum(axis=1).max())
         if check_integer("cache", cache) < 0:
             raise ValueError(f"cache must not be negative, but is {cache}")
@@ -118,11 +128,6 @@ class LinearCode(Code):
         row = self._B[check_index("worker", worker, self.n)]
         held = np.flatnonzero(row)
         return held, row[held]
-
-    def typical_error(self) -> float:
-        error = super().typical_error()
-        self.cache.clear()  # of sets that nobody asked for
-        return error
 
     # ------------------------------------------------------------------------------ decoding
 
@@ -146,11 +151,11 @@ class LinearCode(Code):
         least = singular[0] * (max(self.n, self.k) * np.finfo(np.float64).eps)
         return int((singular > least).sum())
 
-    def _solve_by_rows(
+    def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
         if self.wait is not None:  # what follows is for sets that determine the gradient
-            return super()._solve_by_rows(survivors, unit)
+            return super().solution(survivors, unit)
         inverse, null = self._null
         lost = np.ones(self.n, dtype=bool)
         lost[survivors] = False
@@ -175,3 +180,20 @@ class LinearCode(Code):
         H[np.abs(H) < self.n * np.finfo(np.float64).eps] = 0
         H /= self._sizes[survivors]
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
+
+
+def check_matrix(matrix: ArrayLike) -> NDArray[Any]:
+    """An encoding matrix as float64 or complex128, or an error."""
+    B = as_array("B", matrix)
+    if B.ndim != 2 or 0 in B.shape:
+        raise ValueError(f"B must be a matrix with a row for each worker, not {B.shape}")
+    if B.dtype.kind not in "biufc":
+        raise TypeError(f"B must be real or complex, not {B.dtype}")
+    B = B.astype(np.complex128 if B.dtype.kind == "c" else np.float64)
+    if not np.isfinite(B).all():
+        raise ValueError("B holds NaN or Inf")
+    for what, axis in (("row", 1), ("column", 0)):
+        zero = np.flatnonzero(~B.any(axis=axis))
+        if zero.size:
+            raise ValueError(f"{what} {zero[0]} of B is zero")
+    return B

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_index, check_integer
+from .._arrays import check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
+from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.span import Equations
 from ..coding.trust import DOUBLE
 from .random_assignment import check_seed
 
 __all__ = ["RaptorCode", "degrees"]
 
-Batches = list[NDArray[np.int64]]
+
+METHODS = ("auto", "peeling")
 
 
 class RaptorCode(Code):
@@ -72,7 +73,8 @@ class RaptorCode(Code):
     (20, True)
     """
 
-    is_complex = False
+    scheme: RaptorScheme
+    _known_methods = METHODS
 
     def __init__(
         self,
@@ -84,47 +86,46 @@ class RaptorCode(Code):
         batches: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
-        k = n if k is None else check_integer("k", k)
-        if n < 1 or k < 1:
-            raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
-        self.wait = check_wait(wait, n)
+        n, k = check_sizes(n, k)
+        if wait is None:
+            raise TypeError("wait must be a number of workers, not None")
+        wait = check_wait(wait, n)
         chances = degrees(missing)
         if batches is None:
-            s = n - self.wait
+            s = n - wait
             count = n // (math.ceil(1 / math.log(n / s)) + 1 if s else 1)
             count = max(min(count, k), 1)
         else:
             count = check_integer("batches", batches)
             if not 1 <= count <= k:
                 raise ValueError(f"batches must be in 1 .. k = {k}, not {count}")
-        self.n, self.k, self.batches, self.seed = n, k, count, check_seed(seed)
-        rng = np.random.default_rng(self.seed)
+        self.batches = count
+        rng = np.random.default_rng(check_seed(seed))
         drawn = np.minimum(1 + rng.choice(chances.size, size=n, p=chances), count)
-        self._batches: Batches = [
-            np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()
-        ]
-        self._sizes = k // count + (np.arange(count) < k % count)
-        self._cuts = np.concatenate([[0], np.cumsum(self._sizes)])
+        held = [np.sort(rng.choice(count, size=size, replace=False)) for size in drawn.tolist()]
+        super().__init__(RaptorScheme(even_cuts(k, count), held, wait))
 
-    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        chosen = self._batches[check_index("worker", worker, self.n)]
-        held = np.concatenate([np.arange(self._cuts[b], self._cuts[b + 1]) for b in chosen])
-        return held, np.ones(held.size)
+    def peel(self, survivors: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """A vector by peeling, and which batches it gives; in time linear in their number.
 
-    @cached_property
-    def load(self) -> int:
-        return int(max(self._sizes[chosen].sum() for chosen in self._batches))
+        Parameters
+        ----------
+        survivors : (f,) integer array
+            Workers whose messages came.
 
-    # ------------------------------------------------------------------------------ decoding
+        Returns
+        -------
+        (f,) float64 array
+            Of those batches, each counts once, and of the others none.
+        (batches,) bool array
+        """
+        return self.scheme.peel(self.scheme.check_survivors(survivors))
 
-    def equations(self, survivors: NDArray[np.int64]) -> Equations:
-        # a column for each batch, as long as its partitions' columns are together
-        weight = np.sqrt(self._sizes)
-        rows = np.zeros((survivors.size, self.batches))
-        for row, worker in zip(rows, survivors.tolist(), strict=True):
-            row[self._batches[worker]] = weight[self._batches[worker]]
-        return Equations(rows, weight)
+
+class RaptorScheme(IncidenceScheme):
+    """What `RaptorCode` says of itself."""
+
+    methods = METHODS
 
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
@@ -143,27 +144,14 @@ class RaptorCode(Code):
         return fill
 
     def peel(self, survivors: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """A vector by peeling, and which batches it gives; in time linear in their number.
-
-        Parameters
-        ----------
-        survivors : (f,) integer array
-            Workers whose messages came.
-
-        Returns
-        -------
-        (f,) float64 array
-            Of those batches, each counts once, and of the others none.
-        (batches,) bool array
-        """
-        checked = self.check_survivors(survivors)
-        sums = [self._batches[worker].tolist() for worker in checked.tolist()]
-        holders: list[list[int]] = [[] for _ in range(self.batches)]
+        """See `RaptorCode.peel`."""
+        sums = [self.held[worker].tolist() for worker in survivors.tolist()]
+        holders: list[list[int]] = [[] for _ in range(self.sizes.size)]
         for at, batches in enumerate(sums):
             for batch in batches:
                 holders[batch].append(at)
         unknown = [len(batches) for batches in sums]
-        known = np.zeros(self.batches, dtype=np.bool_)
+        known = np.zeros(self.sizes.size, dtype=np.bool_)
         ready = [at for at, count in enumerate(unknown) if count == 1]
         order: list[tuple[int, int]] = []
         for at in ready:  # which grows
@@ -178,7 +166,7 @@ class RaptorCode(Code):
                     ready.append(other)
         # Each batch is to count once. The last ones first: what a message brings of those before
         # it, is taken away by theirs.
-        due, vector = np.ones(self.batches), np.zeros(checked.size)
+        due, vector = np.ones(self.sizes.size), np.zeros(survivors.size)
         for at, batch in reversed(order):
             vector[at] = factor = due[batch]
             for other in sums[at]:

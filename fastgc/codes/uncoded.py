@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
-from ..coding.approximation import Residuals
-from ..coding.cells import CellCode
+from ..coding.cells import CellScheme
+from ..coding.code import Code
+from ..coding.scheme import Residuals
 
 __all__ = ["Uncoded"]
 
 
-class Uncoded(CellCode):
+class Uncoded(Code):
     """No code: wait for all, ignore stragglers, or take every partial gradient as it comes.
 
     Without `load` every partition is on one worker, which sends its sum. With `load`, r, workers
@@ -43,6 +44,8 @@ class Uncoded(CellCode):
         estimates the full sum.
     """
 
+    stragglers: int
+
     def __init__(
         self,
         n: int,
@@ -59,32 +62,43 @@ class Uncoded(CellCode):
         tolerance = float(tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
-        self.n, self.k, self.tolerance, self.rescale = n, k, tolerance, bool(rescale)
-        # rounded, so that tolerance=s/n means s workers
-        self._need: int = max(1, math.ceil(round((1 - self.tolerance) * k, 9)))
-        self.exact = self._need == k
-        self.integral = self.exact or not self.rescale
-        self._whole = float(k) if self.rescale else 0.0
+        self.tolerance, self.rescale = tolerance, bool(rescale)
+        need = max(1, math.ceil(round((1 - tolerance) * k, 9)))  # so that tolerance=s/n means s
         starts = np.arange(n + 1) * k // n
-        self._single = load is None
         if load is None:
-            self._cuts = starts
-            self._sizes, self._choices = np.ones(n, dtype=np.int64), np.arange(n)
-            self.load = int(np.diff(starts).max())
+            sizes, choices = np.ones(n, dtype=np.int64), np.arange(n)
             heaviest_lost = np.cumsum(np.sort(np.diff(starts))[::-1])
-            self.stragglers = int(np.searchsorted(heaviest_lost, k - self._need, side="right"))
+            s = int(np.searchsorted(heaviest_lost, k - need, side="right"))
         else:
             load = check_integer("load", load)
             if k % n:
                 raise ValueError(f"with load=, k must be a multiple of n={n}, not {k}")
             if not k // n <= load <= k:
                 raise ValueError(f"load must be in k/n = {k // n} .. k = {k}, not {load}")
-            self._cuts = np.arange(k + 1)
-            self._sizes = np.full(n, load)
-            self._choices = ((starts[:-1, np.newaxis] + np.arange(load)) % k).ravel()
-            self.load = load
+            sizes = np.full(n, load)
+            choices = ((starts[:-1, np.newaxis] + np.arange(load)) % k).ravel()
             # t neighbours alone hold (t + 1) k/n - load partitions
-            self.stragglers = min((k - self._need + load) // (k // n) - 1, n - 1)
+            s = min((k - need + load) // (k // n) - 1, n - 1)
+        cuts = starts if load is None else np.arange(k + 1)
+        single, rescaled = load is None, self.rescale
+        super().__init__(UncodedScheme(cuts, sizes, choices, s, single, need, rescaled))
+
+
+class UncodedScheme(CellScheme):
+    """What `Uncoded` says of itself."""
+
+    def __init__(
+        self,
+        cuts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        choices: NDArray[np.int64],
+        stragglers: int,
+        single: bool,
+        need: int,
+        rescale: bool,
+    ) -> None:
+        super().__init__(cuts, sizes, choices, stragglers=stragglers, need=need, rescale=rescale)
+        self._single = single  # each partition is on one worker
 
     @property
     def approximate(self) -> bool:
@@ -93,14 +107,14 @@ class Uncoded(CellCode):
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         came = int(self.cells.weight @ self.cells.came(survivors))
         # rescaled, what came is wrong by k / came - 1 each, what did not by 1
-        return math.sqrt((self.k - came) / (came if self.rescale else self.k))
+        return math.sqrt((self.k - came) / (came if self._rescale else self.k))
 
-    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
-        came, rest = divmod(f * self.k, self.n)
+    def known_residuals(self, workers: int) -> Residuals | None:
+        came, rest = divmod(workers * self.k, self.n)
         if not self._single or rest or self.k % self.n or came < self._need:
-            return super()._residuals_of(f, sets, seed)
-        left = math.sqrt((self.k - came) / (came if self.rescale else self.k))
-        return Residuals(f, left, left, 0, True)
+            return None
+        left = math.sqrt((self.k - came) / (came if self._rescale else self.k))
+        return Residuals(workers, left, left, 0, True)
 
     @cached_property
     def threshold(self) -> int:

@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import check_integer
+from ..coding.arguments import check_stragglers
+from ..coding.cells import even_cuts
+from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
+from ..coding.precision import check_stability
 from ..coding.rules import Blocks
+from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
 from ..kernels.cyclic import circle, sines
-from .roots import roots, stable_root, tau
 
 __all__ = ["YeAbbe"]
 
@@ -81,7 +85,7 @@ class YeAbbe(Code):
     array([60., 66., 72., 78.])
     """
 
-    is_complex = True
+    scheme: YeAbbeScheme
     stragglers: int
 
     def __init__(
@@ -98,8 +102,7 @@ class YeAbbe(Code):
         n = check_integer("n", n)
         k = n if k is None else check_integer("k", k)
         s, m = check_integer("stragglers", stragglers), check_integer("reduce", reduce)
-        if n < 1 or not 0 <= s < n:
-            raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+        check_stragglers(s, n)
         if not 1 <= m <= n - s:
             raise ValueError(f"reduce must be in 1 .. n - s = {n - s}, not {m}")
         if k < n:
@@ -111,18 +114,30 @@ class YeAbbe(Code):
                 f'clusters must be "auto" or in 1 .. floor(n / (stragglers + reduce)) = {most}, '
                 f"not {clusters!r}"
             )
-        self.n, self.k, self.stragglers, self.pieces, self.packed = n, k, s, m, bool(packed)
-        self.clusters = count
-        sizes = n // count + (np.arange(count) < n % count)
+        super().__init__(YeAbbeScheme(n, k, s, m, count, bool(packed)))
+        remedy = "use a smaller reduce, or fewer stragglers"
+        check_stability(
+            self.scheme, strict, f'use clusters="auto", {remedy[4:]}' if count < most else remedy
+        )
+
+
+class YeAbbeScheme(Scheme):
+    """What `YeAbbe` says of itself."""
+
+    is_complex = True
+    stragglers: int
+
+    def __init__(
+        self, n: int, k: int, stragglers: int, pieces: int, clusters: int, packed: bool
+    ) -> None:
+        self.n, self.k, self.packed, self.clusters = n, k, packed, clusters
+        self.stragglers, self.pieces = s, m = stragglers, pieces
+        sizes = n // clusters + (np.arange(clusters) < n % clusters)
         self._ends = np.cumsum(sizes)
         self._circles = [
             _Circle(size, s + m, m, stable_root(size, s + m)) for size in sizes.tolist()
         ]
         self._cuts = _cuts(sizes, self._ends * k // n)
-        remedy = "use a smaller reduce, or fewer stragglers"
-        self.check_stability(
-            strict, f'use clusters="auto", {remedy[4:]}' if count < most else remedy
-        )
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.complex128]]:
         """Of its cluster, groups worker to worker + s + m - 1: the last holder of the first."""
@@ -144,9 +159,9 @@ class YeAbbe(Code):
 
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.complex128]:
         """Near-exact vectors, in each cluster of its own: O(s^3 + n s)."""
-        return self._vector_for(survivors, DOUBLE)
+        return self.vector_for(survivors, DOUBLE)
 
-    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.complex128]:
+    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[np.complex128]:
         if self.rule.missing(survivors):
             self.raise_too_few(survivors)
         lost = np.ones(self.n, dtype=np.bool_)
@@ -242,7 +257,7 @@ def _table(ring: _Circle) -> NDArray[np.complex128]:
 def _cuts(sizes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where groups of partitions begin and end: as many in each cluster as it has workers."""
     lengths = [
-        k // n + (np.arange(n) < k % n)
+        np.diff(even_cuts(k, n))
         for n, k in zip(sizes.tolist(), np.diff(ends, prepend=0).tolist(), strict=True)
     ]
     return np.concatenate([[0], np.cumsum(np.concatenate(lengths))])

@@ -21,24 +21,20 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from .._arrays import at_least, check_integer
 from ..errors import NotDecodableError
-from .format import unit_of
-from .rules import Waiting
-from .scheme import Scheme
-from .span import SOLVED, least_squares
-from .trust import DOUBLE
+from .rounding import DOUBLE
+from .scheme import Residuals, Scheme
+from .solve import SOLVED, least_squares
 
 __all__ = [
-    "Approximate",
     "Nearest",
     "Partial",
-    "Residuals",
     "check_partial",
     "nearest_vector",
     "residual_of_each",
+    "residuals",
 ]
 
 Partial = Literal["best", "unbiased"]
@@ -64,30 +60,6 @@ class Nearest(NamedTuple):
     mean: float
 
 
-class Residuals(NamedTuple):
-    """What gradients leave out that are decoded from any so many workers.
-
-    Attributes
-    ----------
-    workers : int
-        Whose messages came, all of them.
-    mean : float
-        Root of the mean square of `Approximation.residual`, over the sets.
-    worst : float
-        The largest: of all sets there are, or of those that were drawn.
-    sets : int
-        Sets that were looked at; 0 where a formula knows all.
-    exhaustive : bool
-        Whether these are all there are. Otherwise the worst may be worse.
-    """
-
-    workers: int
-    mean: float
-    worst: float
-    sets: int
-    exhaustive: bool
-
-
 def check_partial(partial: str | None, *others: str | None) -> None:
     """Raise ValueError unless it is a way to approximate, or one of what else may be said."""
     known = [*others, *get_args(Partial)]
@@ -98,7 +70,7 @@ def check_partial(partial: str | None, *others: str | None) -> None:
 
 
 def nearest_vector(
-    code: Scheme, survivors: NDArray[np.int64], unit: float, partial: Partial
+    scheme: Scheme, survivors: NDArray[np.int64], unit: float, partial: Partial
 ) -> Nearest:
     """The vector nearest to a decoding vector, of checked survivors.
 
@@ -106,38 +78,38 @@ def nearest_vector(
     """
     check_partial(partial)
     pairs = False
-    if code.wait is not None:
-        vector = code._vector_for(survivors, unit)
-    elif code.rule.missing(survivors):
-        vector, pairs = least_squares(code.equations(survivors))[0], unit < DOUBLE
+    if scheme.wait is not None:
+        vector = scheme.vector_for(survivors, unit)
+    elif scheme.rule.missing(survivors):
+        vector, pairs = least_squares(scheme.equations(survivors))[0], unit < DOUBLE
     else:
-        vector = code._vector_by(survivors, unit=unit)
-    residual, means = _assess(code, survivors, vector)
+        vector = scheme._vector_by(survivors, unit=unit)
+    residual, means = _assess(scheme, survivors, vector)
     if partial == "unbiased" and residual > SOLVED:
         if not means.min() > _NOTHING:
             raise NotDecodableError(
                 f"no combination of these {survivors.size} messages is unbiased: they hold nothing "
                 "of the gradient",
-                max(1, code.rule.missing(survivors)),
+                max(1, scheme.rule.missing(survivors)),
             )
-        vector = vector / (means if code.pieces > 1 else means[0])
-        residual, means = _assess(code, survivors, vector)
+        vector = vector / (means if scheme.pieces > 1 else means[0])
+        residual, means = _assess(scheme, survivors, vector)
     if pairs:
         vector = np.stack([vector, np.zeros_like(vector)], axis=-1)
     return Nearest(vector, residual, float(means.mean()))
 
 
 def _assess(
-    code: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any]
+    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any]
 ) -> tuple[float, NDArray[np.float64]]:
     """Residual of a vector, and the mean coefficient that it gives each piece of the gradient."""
-    lacking = code.deviation(survivors, vector)
+    lacking = scheme.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
-        residual = float(np.linalg.norm(lacking.astype(kind))) / math.sqrt(code.wanted)
+        residual = float(np.linalg.norm(lacking.astype(kind))) / math.sqrt(scheme.wanted)
         # Of coded data: partitions are pairs of a block with itself. Of pieces: each in its place.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
-        means = own.real.astype(np.float64).reshape(-1, code.pieces).mean(axis=0) + 1
+        means = own.real.astype(np.float64).reshape(-1, scheme.pieces).mean(axis=0) + 1
     return residual, means
 
 
@@ -148,12 +120,12 @@ _DENSE, _TOGETHER = 1 << 20, 1 << 20
 _SMALL = 1 << 13  # entries of a set's rows, at most, where many sets are solved together
 
 
-def residual_of_each(code: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def residual_of_each(scheme: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     """`Scheme.residual` of many sets of messages of a code that waits for some.
 
     Parameters
     ----------
-    code : Scheme
+    scheme : Scheme
         Of which `wait` is set.
     masks : (sets, messages) bool array
         True for messages that came.
@@ -163,34 +135,34 @@ def residual_of_each(code: Scheme, masks: NDArray[np.bool_]) -> NDArray[np.float
     (sets,) float64 array
     """
     if (
-        code.is_complex
-        or code.pieces > 1
-        or code.codes_data
-        or code.message_count * code.k > _DENSE
+        scheme.is_complex
+        or scheme.pieces > 1
+        or scheme.codes_data
+        or scheme.message_count * scheme.k > _DENSE
     ):
-        return np.array([code.residual(mask) for mask in masks])
+        return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
-    if type(code).vector is not Scheme.vector:
-        enough = code.fill_vectors(masks, "auto", vectors)
+    if type(scheme).vector is not Scheme.vector:
+        enough = scheme.fill_vectors(masks, "auto", vectors)
     else:
         enough = np.ones(len(masks), dtype=np.bool_)
-        _fill_shortest(code, masks, vectors)
-    lacking = np.linalg.norm(vectors @ code.matrix() - 1, axis=1)
-    left: NDArray[np.float64] = lacking / math.sqrt(code.wanted)
-    left[~enough] = [code.residual(mask) for mask in masks[~enough]]
+        _fill_shortest(scheme, masks, vectors)
+    lacking = np.linalg.norm(vectors @ scheme.matrix() - 1, axis=1)
+    left: NDArray[np.float64] = lacking / math.sqrt(scheme.wanted)
+    left[~enough] = [scheme.residual(mask) for mask in masks[~enough]]
     return left
 
 
-def _fill_shortest(code: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
+def _fill_shortest(scheme: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
     """The shortest vectors of least residual, of all sets of one size together."""
-    rows, target, _ = code.equations(np.arange(code.message_count))
+    rows, target, _ = scheme.equations(np.arange(scheme.message_count))
     sizes = masks.sum(axis=1)
     for f in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == f)
         if f * target.size > _SMALL:  # what is sparse is solved sooner one by one
             for at in alike.tolist():
                 those = np.flatnonzero(masks[at])
-                out[at, those] = code.vector(those)
+                out[at, those] = scheme.vector(those)
             continue
         step = max(1, _TOGETHER // max(1, f * target.size))
         for at in range(0, alike.size, step):
@@ -200,84 +172,16 @@ def _fill_shortest(code: Scheme, masks: NDArray[np.bool_], out: NDArray[np.float
             out[some[:, None], came] = target @ np.linalg.pinv(rows[came], rcond=cut)
 
 
-class Approximate(Scheme):
-    """A scheme that says what comes nearest to the gradient, and what is usually left out."""
-
-    @property
-    def approximate(self) -> bool:
-        """Whether a round may end before the gradient is exact: of codes that wait for some only.
-
-        `wait` says so, or stragglers that are declared of a code known by its rows alone.
-        """
-        return not self.exact and isinstance(self.rule, Waiting)
-
-    def best_vector(
-        self,
-        survivors: ArrayLike,
-        *,
-        partial: Partial = "best",
-        message_dtype: DTypeLike = np.float64,
-    ) -> tuple[NDArray[Any], float]:
-        """The vector nearest to a decoding vector, when too few messages came.
-
-        Parameters
-        ----------
-        survivors, message_dtype
-            As in `decoding_vector`.
-        partial : "best" or "unbiased"
-            The shortest a_F that minimises ``||a_F B_F - 1||``; or that divided by the mean of its
-            a_F B_F, which is then 1.
-
-        Returns
-        -------
-        (f,) complex128 or float64 array
-            A decoding vector if there is one.
-        float
-            The residual, as in `Approximation`, computed from the rows.
-
-        Raises
-        ------
-        NotDecodableError
-            If it is to be unbiased, and the messages hold nothing of the gradient.
-        """
-        unit = unit_of(self, message_dtype)
-        return nearest_vector(self, self.check_survivors(survivors), unit, partial)[:2]
-
-    def residuals(
-        self, workers: int | None = None, *, sets: int = 2000, seed: int = 0
-    ) -> Residuals:
-        """What gradients leave out that are decoded from all messages of any so many workers.
-
-        Parameters
-        ----------
-        workers : int, optional
-            Default: those that are `awaited`; all, where that is unknown.
-        sets : int, default 2000
-            Look at all sets of workers if there are no more than these, else at so many random
-            ones.
-        seed : int
-            Of these.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there are not so many workers.
-        """
-        if workers is None:
-            workers = self.n if self.awaited is None else self.awaited
-        f = check_integer("workers", workers)
-        if not 1 <= f <= self.n:
-            raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
-        sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-        return self._residuals_of(f, sets, seed)
-
-    def _residuals_of(self, f: int, sets: int, seed: int) -> Residuals:
-        """The same, of checked arguments. For schemes that know a formula."""
-        exhaustive = math.comb(self.n, f) <= sets
-        rng = np.random.default_rng(seed)
-        drawn: Any = (rng.permutation(self.n)[:f] for _ in range(sets))
-        if exhaustive:
-            drawn = map(np.array, combinations(range(self.n), f))
-        left = np.array([self.residual(self.messages_of(heard)) for heard in drawn])
-        mean = float(np.sqrt(np.mean(left**2)))
-        return Residuals(f, mean, float(left.max()), left.size, exhaustive)
+def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
+    """`fastgc.Code.residuals`, of checked arguments."""
+    known = scheme.known_residuals(workers)
+    if known is not None:
+        return known
+    exhaustive = math.comb(scheme.n, workers) <= sets
+    rng = np.random.default_rng(seed)
+    drawn: Any = (rng.permutation(scheme.n)[:workers] for _ in range(sets))
+    if exhaustive:
+        drawn = map(np.array, combinations(range(scheme.n), workers))
+    left = np.array([scheme.residual(scheme.messages_of(heard)) for heard in drawn])
+    mean = float(np.sqrt(np.mean(left**2)))
+    return Residuals(workers, mean, float(left.max()), left.size, exhaustive)

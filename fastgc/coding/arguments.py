@@ -1,4 +1,4 @@
-"""What an object was made with: its text, equality, hash, copies and pickles follow from that."""
+"""Arguments of codes: checks, and objects that remember what they were made with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-__all__ = ["Recorded", "made_before", "nobody_asks", "unasked"]
+from .._arrays import check_integer
+
+__all__ = [
+    "Recorded",
+    "arguments_of",
+    "check_sizes",
+    "check_stragglers",
+    "made_before",
+    "nobody_asks",
+    "unasked",
+]
 
 # Entries, at most, of a list or array that a text shows.
 SHOWN = 12
@@ -20,14 +30,29 @@ _made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
 _unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
 
 
+def check_sizes(n: int, k: int | None) -> tuple[int, int]:
+    """Workers and partitions, n by default, or an error."""
+    n = check_integer("n", n)
+    k = n if k is None else check_integer("k", k)
+    if n < 1 or k < 1:
+        raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    return n, k
+
+
+def check_stragglers(s: int, n: int) -> None:
+    """Raise ValueError unless s of n workers may straggle."""
+    if n < 1 or not 0 <= s < n:
+        raise ValueError(f"0 <= stragglers < n is needed, not n={n}, stragglers={s}")
+
+
 def made_before() -> bool:
-    """Whether what is being made is a copy: of what was warned about was warned then."""
+    """True while unpickling or copying: the original has already warned."""
     return _made_before.get()
 
 
 @contextmanager
 def unasked() -> Iterator[None]:
-    """Codes made meanwhile do not look how precise they are to warn of it: their maker will ask."""
+    """Codes made meanwhile do not warn that they are imprecise: their maker looks at that."""
     token = _unasked.set(True)
     try:
         yield
@@ -36,21 +61,19 @@ def unasked() -> Iterator[None]:
 
 
 def nobody_asks() -> bool:
-    """Whether what is being made need not warn of itself."""
+    """Whether codes are made by someone who looks himself how precise they are."""
     return _unasked.get()
+
+
+# Arguments by position, and by keyword.
+_Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Recorded:
     """Remembers the arguments it was made with, so that no class writes its own repr or pickle.
 
     Two are equal if they are of one class and were made with equal arguments, those left out
-    standing for their defaults. Arrays and lists are copied as they come: what happens to the
-    caller's later changes nothing.
-
-    Attributes
-    ----------
-    given : tuple
-        Arguments by position, and a dict of those by keyword.
+    standing for their defaults. Arrays and lists are copied: the caller may change his.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -61,39 +84,45 @@ class Recorded:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made.given = _kept(args), _kept(kwargs)
+        made._made_as(cls, (_kept(args), _kept(kwargs)))
         return made
 
     __signature__: ClassVar[inspect.Signature]
-    given: tuple[tuple[Any, ...], dict[str, Any]]
 
-    @cached_property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments it was made with, by name, without those left out."""
-        args, kwargs = self.given
-        return dict(inspect.signature(type(self)).bind(*args, **kwargs).arguments)
+    def _made_as(self, kind: type[Any], given: _Given) -> None:
+        """Stand for what this class makes of these arguments."""
+        self._made_by, self._made_with = kind, given
+
+    def _bound_arguments(self) -> inspect.BoundArguments:
+        args, kwargs = self._made_with
+        return inspect.signature(self._made_by).bind(*args, **kwargs)
 
     @cached_property
     def _key_of_arguments(self) -> Any:
-        args, kwargs = self.given
-        bound = inspect.signature(type(self)).bind(*args, **kwargs)
+        bound = self._bound_arguments()
         bound.apply_defaults()
         return _comparable(dict(bound.arguments))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recorded):
             return NotImplemented
-        return type(self) is type(other) and bool(self._key_of_arguments == other._key_of_arguments)
+        same = type(self) is type(other) and self._made_by is other._made_by
+        return same and bool(self._key_of_arguments == other._key_of_arguments)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key_of_arguments))
+        return hash((self._made_by, self._key_of_arguments))
 
     def __repr__(self) -> str:
-        listed = ", ".join(f"{name}={shown(value)}" for name, value in self.arguments.items())
-        return f"{type(self).__name__}({listed})"
+        listed = ", ".join(f"{name}={shown(value)}" for name, value in arguments_of(self).items())
+        return f"{self._made_by.__name__}({listed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (type(self), *self.given)
+        return _make, (self._made_by, *self._made_with)
+
+
+def arguments_of(made: Recorded) -> dict[str, Any]:
+    """Arguments that it was made with, by name, without those left out."""
+    return dict(made._bound_arguments().arguments)
 
 
 def _make(kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -171,6 +171,8 @@ def key_of(n: int, survivors: Numbers) -> bytes:
 
 
 class _Checks(Protocol):
+    _made_by: type[Any]
+
     def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]: ...
     def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn: ...
 
@@ -182,7 +184,7 @@ def filling(
 
     def fill(f: int, method: str) -> None:
         if method != "auto":
-            raise ValueError(f'{type(code).__name__} knows the method "auto", not {method!r}')
+            raise ValueError(f'{code._made_by.__name__} knows the method "auto", not {method!r}')
         if run(f):
             code.raise_too_few(code.check_survivors(survivors[:f]))
 

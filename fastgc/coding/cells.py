@@ -1,7 +1,8 @@
-"""What schemes share whose messages are sums over cells of partitions, without coefficients."""
+"""Schemes whose messages are sums over cells of partitions: of one each, or of several."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,48 +11,75 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._arrays import check_index
 from .cache import VectorFunction, filling
-from .code import Code
 from .parity import Parity
+from .rounding import DOUBLE
 from .rules import Cells, Rule
-from .trust import DOUBLE
+from .scheme import Scheme
+from .solve import Equations
 
-__all__ = ["CellCode"]
+__all__ = ["CellScheme", "IncidenceScheme", "even_cuts"]
 
 
-class CellCode(Code):
+def even_cuts(k: int, cells: int) -> NDArray[np.int64]:
+    """Where so many cells of k partitions begin, and the end: even, the larger ones first."""
+    sizes = k // cells + (np.arange(cells) < k % cells)
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _partitions_of(cuts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
+
+
+class CellScheme(Scheme):
     """Every message is the sum over one cell of the partitions, which other workers may sum too.
 
-    The master adds up one message of each cell and drops the others. A scheme says what the cells
-    are and, for each worker, which ones its messages sum.
+    The master adds up one message of each cell and drops the others.
 
-    Attributes
+    Parameters
     ----------
-    _cuts : (cells + 1,) int64 array
-        Cell c is the partitions ``_cuts[c] .. _cuts[c + 1] - 1``.
-    _sizes : (n,) int64 array
+    cuts : (cells + 1,) int64 array
+        Cell c is the partitions ``cuts[c] .. cuts[c + 1] - 1``.
+    sizes : (n,) int64 array
         Messages of each worker.
-    _choices : (messages,) int64 array
+    choices : (messages,) int64 array
         The cell of each message: worker by worker, and each worker's in order.
-    _together : bool
+    stragglers : int
+    wait : int, optional
+        As of `Scheme`.
+    together : bool
         Whether workers send their messages only when all of their work is done.
+    need : int, optional
+        Partitions that must have come. Default: all.
+    rescale : bool
+        Whether what came of them is multiplied by k over their number.
     """
 
     is_complex = False
-    integral = True
     stragglers: int
-    exact = True  # but where partitions may be missing
-    _need: int | None = None  # partitions that must have come; None: all
-    _whole = 0.0  # what came is multiplied by this over its partitions; 0: it is not
-    _cuts: NDArray[np.int64]
-    _sizes: NDArray[np.int64]
-    _choices: NDArray[np.int64]
-    _together = False
+
+    def __init__(
+        self,
+        cuts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        choices: NDArray[np.int64],
+        *,
+        stragglers: int,
+        wait: int | None = None,
+        together: bool = False,
+        need: int | None = None,
+        rescale: bool = False,
+    ) -> None:
+        self.n, self.k = sizes.size, int(cuts[-1])
+        self.stragglers, self.wait = stragglers, wait
+        self._cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
+        self._need, self._rescale = self.k if need is None else need, rescale
+        self.exact = self._need == self.k and wait is None
+        self.integral = self.exact or not rescale
 
     def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         worker = check_index("worker", worker, self.n)
         first, end = self.first_messages[worker : worker + 2]
-        cells = self._choices[first:end]
-        partitions = np.concatenate([np.arange(self._cuts[c], self._cuts[c + 1]) for c in cells])
+        partitions = _partitions_of(self._cuts, self._choices[first:end])
         return partitions, np.ones(partitions.size)
 
     @cached_property
@@ -65,8 +93,7 @@ class CellCode(Code):
     @cached_property
     def cells(self) -> Cells:
         """The cell of each message, and what all of them weigh."""
-        need = self.k if self._need is None else self._need
-        return Cells(self._choices, np.diff(self._cuts), need)
+        return Cells(self._choices, np.diff(self._cuts), self._need)
 
     @cached_property
     def rule(self) -> Rule:
@@ -90,7 +117,7 @@ class CellCode(Code):
     def bind_vector(
         self, survivors: NDArray[np.int64], vector: NDArray[np.float64], unit: float = DOUBLE
     ) -> VectorFunction:
-        plan = kernels.CellsPlan(*self.cells, self._whole)
+        plan = kernels.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
         if self.wait is None:
             return filling(self, kernels.bind_cells(plan, survivors, vector), survivors)
         # One message of each cell that came: no other sum of messages is nearer to the gradient.
@@ -107,7 +134,7 @@ class CellCode(Code):
     def vector(self, survivors: NDArray[np.int64]) -> NDArray[np.float64]:
         found = self._empty_vector(survivors.size)
         if self.wait is None:
-            CellCode.bind_vector(self, survivors, found)(survivors.size, "auto")
+            CellScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
             return found
         first = self.cells.first(survivors)
         found[:] = 0
@@ -134,3 +161,49 @@ class CellCode(Code):
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
         enough = self.message_count - int(lost.min()) + 1
         return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+
+
+class IncidenceScheme(Scheme):
+    """Every worker sends one message, the sum over the cells of partitions that it holds.
+
+    Parameters
+    ----------
+    cuts : (cells + 1,) int64 array
+        As of `CellScheme`.
+    held : sequence of n integer arrays
+        The cells of each worker.
+    wait : int, optional
+        As of `Scheme`.
+    """
+
+    is_complex = False
+
+    def __init__(
+        self, cuts: NDArray[np.int64], held: Sequence[NDArray[np.int64]], wait: int | None
+    ) -> None:
+        self.n, self.k, self.wait = len(held), int(cuts[-1]), wait
+        self.cuts, self.held, self.sizes = cuts, held, np.diff(cuts)
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        held = _partitions_of(self.cuts, self.held[check_index("worker", worker, self.n)])
+        return held, np.ones(held.size)
+
+    @cached_property
+    def _known_loads(self) -> NDArray[np.int64]:
+        return np.array([self.sizes[cells].sum() for cells in self.held], dtype=np.int64)
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        return self._known_loads.astype(np.float64)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        return self.row_sums / self.wanted
+
+    def equations(self, survivors: NDArray[np.int64]) -> Equations:
+        # A column for each cell, as long as its partitions' columns are together.
+        weight = np.sqrt(self.sizes)
+        rows = np.zeros((survivors.size, weight.size))
+        for row, worker in zip(rows, survivors.tolist(), strict=True):
+            row[self.held[worker]] = weight[self.held[worker]]
+        return Equations(rows, weight)

@@ -1,49 +1,93 @@
-"""The verbs of every scheme: encode, decode, and what is prepared for hot loops."""
+"""A gradient code as users see it: the verbs, the same for every scheme."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import (
     Output,
-    as_array,
-    as_rows,
+    at_least,
+    check_integer,
     check_output,
     check_workers,
-    kind_of,
     view_of,
 )
 from ..errors import NotDecodableError
-from .approximation import Approximate, Partial, check_partial, nearest_vector
-from .decoding import BoundDecoder, Decoder, combine, message_format, warn_of_doubt
-from .devices import DeviceRound, bind_rows
-from .direct import decode_directly
-from .encoding import BoundEncoder, Encoder, encode
-from .format import unit_of
-from .precision import Precise, Watch
-from .recovery import Recoverable, Recovery
-from .round import Round
-from .shown import ShownCode
-from .trust import DOUBLE, Approximation
+from . import approximation, display
+from .approximation import Partial, nearest_vector
+from .arguments import Recorded
+from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
+from .precision import Watch, warn_of_precision
+from .round import DeviceRound, Round
+from .rounding import DOUBLE
+from .scheme import Residuals, Scheme
+from .trust import Approximation, Trust, expected_trust
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Code", "Recovery"]
 
 
-class Code(Precise, Recoverable, Approximate, ShownCode):
-    """A gradient code: what its scheme says, and the verbs that are the same for all.
+class Recovery(NamedTuple):
+    """What a round takes on average, when messages arrive in random order.
 
-    To add one, subclass this and write `row`; see `fastgc.coding.scheme.Scheme` for all that a
-    scheme may say of itself, and `fastgc.testing.codes.check` to hold it to that.
+    Attributes
+    ----------
+    workers : float
+        Workers heard from before the gradient could be decoded.
+    messages : float
+        Messages received by then, with all that came together with the last one.
+    communication_load : float
+        Their size in gradients.
+    """
+
+    workers: float
+    messages: float
+    communication_load: float
+
+
+class Code(Recorded):
+    """A gradient code: a scheme, and the verbs that are the same for all.
 
     Arrays, `out` among them, are NumPy's or others whose memory NumPy can view: tensors of PyTorch
     on the CPU, memoryviews, or whatever speaks DLPack. They are read and written where they are,
     and what is returned is the `out` that was given.
 
     Survivors are the numbers of the messages that came, or one boolean for each of all messages,
-    True where it came, which stand for their numbers in ascending order.
+    True where it came, which stand for their numbers in ascending order. Where every worker sends
+    one message, a message has its worker's number; else see `fastgc.codes.Scheme.message_number`.
+
+    Parameters
+    ----------
+    scheme : Scheme, optional
+        What the code says of itself. A subclass may do without, and write one method, ``row``, as
+        of `fastgc.codes.Scheme`. Its constructor then sets `n` and `k`, and may set `stragglers`,
+        `wait` and `load`.
+
+    Attributes
+    ----------
+    scheme : Scheme
+        What the code says of itself, and what follows from that.
+    n, k : int
+        Workers and partitions.
+    load : int
+        Partitions per worker, w (the largest, where workers differ).
+    stragglers : int or None
+        Workers of which nothing need come in the worst case, s; None if it is not known.
+    threshold : int or None
+        Messages with which a round is ready in any case, if each worker's come in order; None if it
+        is not known.
+
+    Raises
+    ------
+    TypeError
+        If `scheme` is none; if a class with one writes ``row``, or neither is there.
 
     Examples
     --------
@@ -60,6 +104,108 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
     (Ring(n=6, load=3), 2, True)
     """
 
+    # Those of its schemes, to be known before one is made.
+    _known_methods: ClassVar[tuple[str, ...]] = Scheme.methods
+
+    def __init__(self, scheme: Scheme) -> None:
+        if not isinstance(scheme, Scheme):
+            raise TypeError(f"scheme must be a fastgc.codes.Scheme, not {scheme!r}")
+        if hasattr(type(self), "row"):
+            raise TypeError(
+                f"{type(self).__name__} has a row of its own and is made with a scheme, "
+                f"{scheme!r}: the scheme says what rows are"
+            )
+        self.scheme = scheme
+        if type(self) is not Code:
+            scheme._made_as(self._made_by, self._made_with)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hooks = sorted(name for name in vars(cls) if name in _HOOKS)
+        if hooks:
+            raise TypeError(
+                f"{cls.__name__} defines {', '.join(hooks)}: a subclass of Code writes row, and no "
+                "other hook of its scheme; to say more, write a subclass of fastgc.codes.Scheme, "
+                "and make the code by Code(scheme)"
+            )
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        return _RowScheme(self)
+
+    @cached_property
+    def n(self) -> int:
+        return self.scheme.n
+
+    @cached_property
+    def k(self) -> int:
+        return self.scheme.k
+
+    @cached_property
+    def load(self) -> int:
+        return self.scheme.load
+
+    @cached_property
+    def stragglers(self) -> int | None:
+        return self.scheme.stragglers
+
+    @property
+    def threshold(self) -> int | None:
+        return self.scheme.threshold
+
+    # --------------------------------------------------------------------- who computes what
+
+    def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
+        """Partitions of a worker, in the order of computation.
+
+        Parameters
+        ----------
+        worker : int
+        index : int, optional
+            Only those of this message, where the worker sends several.
+
+        Returns
+        -------
+        (w,) int64 array
+        """
+        return self.scheme.partitions(worker, index)
+
+    def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
+        """Coefficients of ``partitions(worker, index)`` in the worker's messages.
+
+        Returns
+        -------
+        (w,) or (w, pieces) float64 or complex128 array
+        """
+        return self.scheme.coefficients(worker, index)
+
+    def matrix(self) -> NDArray[Any]:
+        """B as a dense array, a row for each message: for small n, and for tests.
+
+        For codes of the data it says which coded blocks a message sums. With `pieces` it has three
+        dimensions: messages, partitions, pieces.
+        """
+        return self.scheme.matrix()
+
+    def encode_data(self, X: Any, y: Any) -> list[tuple[Any, Any]]:
+        """What the workers compute on: samples and labels of each partition.
+
+        Of `LagrangeCode` those of each coded block.
+
+        Parameters
+        ----------
+        X : (N, features) array
+        y : (N,) or (N, outputs) array
+
+        Returns
+        -------
+        list of pairs (X_j, y_j)
+            Of which worker i computes on those that ``partitions(i)`` names.
+        """
+        return self.scheme.encode_data(X, y)
+
+    # ---------------------------------------------------------------------------- encoding
+
     def message_size(
         self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
     ) -> int:
@@ -68,15 +214,7 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         Messages of float16 (`message_dtype`, or the gradients' own) have one more than others, for
         the power of two that they are scaled by.
         """
-        return self.format(p, dtype, message_dtype).message_size
-
-    def message_dtype(self, dtype: DTypeLike = np.float64) -> np.dtype[Any]:
-        """Dtype of a message's elements for gradients of this dtype."""
-        return self.format(1, dtype).message_dtype
-
-    def partial_dtype(self, dtype: DTypeLike = np.float64) -> np.dtype[Any]:
-        """Dtype of the partial gradients that workers compute, for gradients of this dtype."""
-        return self.format(1, dtype).partial_dtype
+        return self.scheme.format(p, dtype, message_dtype).message_size
 
     def encode(
         self,
@@ -89,18 +227,18 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
     ) -> NDArray[Any]:
         """Message of a worker: its combination of its partial gradients.
 
-        Codes of integer coefficients (`integral`) also take integers, here and wherever gradients
-        or messages are given. Messages and gradients are then of the same dtype and never rounded.
-        Sums wrap around as NumPy's do, without a warning: the gradient is exact if it fits in the
-        dtype, whatever overflowed on the way, and else modulo 2^bits.
+        Codes of integer coefficients (`Scheme.integral`) also take integers, here and wherever
+        gradients or messages are given. Messages and gradients are then of the same dtype and never
+        rounded. Sums wrap around as NumPy's do, without a warning: the gradient is exact if it fits
+        in the dtype, whatever overflowed on the way, and else modulo 2^bits.
 
         Parameters
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
             Partial gradients on ``partitions(worker, index)``, in that order; float32, float64, or
-            complex of either precision; float16 or bfloat16; integers where the code is
-            `integral`. Separate arrays are not stacked.
+            complex of either precision; float16 or bfloat16; integers where coefficients
+            are. Separate arrays are not stacked.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0
@@ -121,7 +259,8 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
-        return encode(self, worker, partials, out, index, message_dtype)
+        found: NDArray[Any] = encode(self.scheme, worker, partials, out, index, message_dtype)
+        return found
 
     def encoder(
         self,
@@ -137,7 +276,7 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
 
         `dtype` is that of the partial gradients; the rest as in `encode`.
         """
-        return Encoder(self, worker, p, dtype, out, index, message_dtype)
+        return Encoder(self.scheme, worker, p, dtype, out, index, message_dtype)
 
     def bind_encoder(
         self,
@@ -172,11 +311,13 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         >>> encode()
         array([36., 49.])
         """
-        return BoundEncoder(self, worker, partials, out, index, message_dtype)
+        return BoundEncoder(self.scheme, worker, partials, out, index, message_dtype)
+
+    # ---------------------------------------------------------------------------- decoding
 
     def decodable(self, survivors: ArrayLike) -> bool:
-        """Whether these messages, numbers or booleans, suffice: see `rule`."""
-        return not self.rule.missing(self.check_survivors(survivors))
+        """Whether these messages, numbers or booleans, suffice: see `Scheme.rule`."""
+        return not self.scheme.rule.missing(self.scheme.check_survivors(survivors))
 
     def decoding_vector(
         self,
@@ -224,14 +365,14 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         if log:
             if out is not None or method != "auto":
                 raise ValueError("log=True takes neither out nor a method")
-            return self.log_vector(self.check_survivors(survivors))
-        survivors = check_workers("survivors", survivors, self.message_count)
+            return self.scheme.log_vector(self.scheme.check_survivors(survivors))
+        survivors = check_workers("survivors", survivors, self.scheme.message_count)
         target = None
-        unit = DOUBLE if message_dtype is np.float64 else unit_of(self, message_dtype)
+        unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)
         if out is not None:
-            wanted = self._empty_vector(survivors.size, unit)
+            wanted = self.scheme._empty_vector(survivors.size, unit)
             target = check_output("out", out, wanted.dtype, wanted.shape)
-        found = self._vector_by(survivors, method, unit)
+        found = self.scheme._vector_by(survivors, method, unit)
         if out is None or target is None:
             return found
         target[:] = found
@@ -276,31 +417,64 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         given = view_of("masks", masks)
         if given.dtype != np.bool_:
             raise TypeError(f"masks must be boolean, not {given.dtype}: give came == 1, say")
-        if given.ndim != 2 or given.shape[1] != self.message_count:
+        if given.ndim != 2 or given.shape[1] != self.scheme.message_count:
             raise ValueError(
-                f"masks must be of shape (rounds, {self.message_count}), not {given.shape}"
+                f"masks must be of shape (rounds, {self.scheme.message_count}), not {given.shape}"
             )
-        unit = unit_of(self, message_dtype)
-        one = self._empty_vector(1, unit)
+        unit = self.scheme.unit_of(message_dtype)
+        one = self.scheme._empty_vector(1, unit)
         vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
-        good = self.fill_vectors(given, method, vectors, unit)
+        good = self.scheme.fill_vectors(given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
             if undecodable == "nan":
                 vectors[r] = np.nan
                 continue
             try:
-                self._vector_by(np.flatnonzero(given[r]), method, unit)
+                self.scheme._vector_by(np.flatnonzero(given[r]), method, unit)
             except (NotDecodableError, OverflowError) as error:
                 error.add_note(f"round {r} of {len(given)}")
                 raise
         return vectors
+
+    def best_vector(
+        self,
+        survivors: ArrayLike,
+        *,
+        partial: Partial = "best",
+        message_dtype: DTypeLike = np.float64,
+    ) -> tuple[NDArray[Any], float]:
+        """The vector nearest to a decoding vector, when too few messages came.
+
+        Parameters
+        ----------
+        survivors, message_dtype
+            As in `decoding_vector`.
+        partial : "best" or "unbiased"
+            The shortest a_F that minimises ``||a_F B_F - 1||``; or that divided by the mean of its
+            a_F B_F, which is then 1.
+
+        Returns
+        -------
+        (f,) complex128 or float64 array
+            A decoding vector if there is one.
+        float
+            The residual, as in `Approximation`, computed from the rows.
+
+        Raises
+        ------
+        NotDecodableError
+            If it is to be unbiased, and the messages hold nothing of the gradient.
+        """
+        unit = self.scheme.unit_of(message_dtype)
+        checked = self.scheme.check_survivors(survivors)
+        return nearest_vector(self.scheme, checked, unit, partial)[:2]
 
     def decoder(self, message_dtype: DTypeLike = np.float64) -> Decoder:
         """A plan for decoding vectors in hot loops: buffers and pointers are made once.
 
         `message_dtype` as in `decoding_vector`.
         """
-        return Decoder(self, unit_of(self, message_dtype))
+        return Decoder(self.scheme, self.scheme.unit_of(message_dtype))
 
     @overload
     def decode(
@@ -386,36 +560,10 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
-        survivors = check_workers("survivors", survivors, self.message_count)
-        if partial is None and tracker is None:
-            found = decode_directly(self, survivors, messages, out, p, method, check_finite)
-            if found is not None:
-                return found
-        given = as_rows("the messages", messages)
-        if len(given) != survivors.size:
-            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-        check_partial(partial, None)
-        if survivors.size == 0:
-            if partial is None:
-                self._vector_by(survivors, method)  # says how many are needed
-            raise ValueError("there is no approximation without any message")
-        form = message_format(self, kind_of("a message", given[0]), out, p)
-        residual, mean = 0.0, 1.0
-        if partial is None:
-            vector = self._vector_by(survivors, method, form.unit)
-        else:
-            checked = self.check_survivors(survivors)
-            vector, residual, mean = nearest_vector(self, checked, form.unit, partial)
-        if tracker is not None:
-            predicted = residual
-            if self.decodable(survivors):
-                kinds = form.gradient_dtype, form.message_dtype
-                predicted = self.trust(survivors, *kinds).relative_error
-            tracker.record(self, survivors, vector, form, predicted)
-        if self.gated and partial is None:
-            warn_of_doubt(self, survivors, vector, form)
-        gradient = combine(self, vector, survivors, given, out, form, check_finite)
-        return gradient if partial is None else Approximation(gradient, residual, mean)
+        found: NDArray[Any] | Approximation = decode(
+            self.scheme, survivors, messages, out, p, method, partial, check_finite, tracker
+        )
+        return found
 
     def combine(
         self,
@@ -441,20 +589,11 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         NonFiniteMessageError, TypeError, ValueError
             As `decode`.
         """
-        checked = self.check_survivors(survivors)
-        given = as_rows("the messages", messages)
-        if len(given) != checked.size or not checked.size:
-            raise ValueError(f"{checked.size} survivors, but {len(given)} messages")
-        form = message_format(self, kind_of("a message", given[0]), out, p)
-        wanted = self._empty_vector(checked.size, form.unit)
-        coef = as_array("vector", vector)
-        if coef.shape != wanted.shape or coef.dtype != wanted.dtype:
-            raise ValueError(
-                f"vector must be {wanted.dtype} of shape {wanted.shape}, not {coef.dtype} of shape "
-                f"{coef.shape}"
-            )
-        wanted[:] = coef
-        return combine(self, wanted, checked, given, out, form, check_finite)
+        checked = self.scheme.check_survivors(survivors)
+        plan, given = Plan.of_thread(self.scheme, checked, messages, out, p, check_finite)
+        coef = plan.checked_vector(vector, checked.size)
+        found: NDArray[Any] = plan.combine(coef, checked, given, out)
+        return found
 
     def bind(
         self,
@@ -498,8 +637,8 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        bound = bind_rows(self, messages, out, p, check_finite)
-        self.warn_of_precision(bound.form)
+        bound = BoundDecoder(self.scheme, messages, out, p, check_finite)
+        warn_of_precision(self.scheme, bound.form)
         return bound
 
     def round(
@@ -538,5 +677,182 @@ class Code(Precise, Recoverable, Approximate, ShownCode):
             found: Round = DeviceRound(self, p, dtype, message_dtype, device=device, **named)
         else:
             found = Round(self, p, dtype, message_dtype, **named)
-        self.warn_of_precision(found.form)
+        warn_of_precision(self.scheme, found.form)
         return found
+
+    # ----------------------------------------------------------------------- what to expect
+
+    def trust(
+        self,
+        survivors: ArrayLike,
+        dtype: DTypeLike = np.float64,
+        message_dtype: DTypeLike | None = None,
+    ) -> Trust:
+        """How far to trust a gradient decoded from these survivors, before any message is there.
+
+        For partial gradients of `dtype`, of equal norm in random directions, and messages of
+        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
+        """
+        checked = self.scheme.check_survivors(survivors)
+        return expected_trust(self.scheme, checked, dtype, message_dtype)
+
+    def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
+        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array, or (N,) bool array
+            As in `decoding_vector`.
+        vector : (f,) or (f, pieces) array, optional
+            Default: the decoding vector, or the best there is where they do not suffice.
+
+        Returns
+        -------
+        float
+            ``||a_F B_F - 1|| / sqrt(k)``: the expected error over the gradient's expected norm, for
+            partial gradients of equal norm in random directions.
+        """
+        return self.scheme.residual(survivors, vector)
+
+    def residuals(
+        self, workers: int | None = None, *, sets: int = 2000, seed: int = 0
+    ) -> Residuals:
+        """What gradients leave out that are decoded from all messages of any so many workers.
+
+        Parameters
+        ----------
+        workers : int, optional
+            Default: those that are `Scheme.awaited`; all, where that is unknown.
+        sets : int, default 2000
+            Look at all sets of workers if there are no more than these, else at so many random
+            ones.
+        seed : int
+            Of these.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are not so many workers.
+        """
+        if workers is None:
+            workers = self.n if self.scheme.awaited is None else self.scheme.awaited
+        f = check_integer("workers", workers)
+        if not 1 <= f <= self.n:
+            raise ValueError(f"workers must be in 1 .. n = {self.n}, not {f}")
+        sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
+        return approximation.residuals(self.scheme, f, sets, seed)
+
+    def recovery(self, trials: int = 1000, seed: int = 0) -> Recovery:
+        """What a round takes on average when messages arrive in random order.
+
+        Every order in which each worker's own messages keep theirs is equally likely.
+
+        Parameters
+        ----------
+        trials : int
+            Rounds to average over.
+        seed : int
+        """
+        trials, seed = at_least("trials", trials, 1), at_least("seed", seed, 0)
+        workers = messages = 0
+        for heard in self.scheme.random_arrivals(trials, seed):
+            messages += len(heard)
+            workers += len({self.scheme.sender(m)[0] for m in heard})
+        load = messages * self.scheme.message_weight / trials
+        return Recovery(workers / trials, messages / trials, load)
+
+    # ------------------------------------------------------------------------------ to look at
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw who computes what, with which coefficients: `fastgc.plotting.assignment`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import fastgc
+        >>> ax = fastgc.BinaryCode(12, stragglers=3).draw()
+        >>> ax.figure.savefig("code.png")  # doctest: +SKIP
+        """
+        from ..plotting.rounds import assignment
+
+        return assignment(self, ax)
+
+    def table(self, workers: Iterable[int] | None = None, digits: int = 3) -> str:
+        """The encoding matrix B as a text to print: what each worker computes and sends.
+
+        Numbers are rounded, and what is too small to be seen beside the rest of its number is left
+        out: `matrix` has what the kernels use, rounding errors and all.
+
+        Parameters
+        ----------
+        workers : iterable of int, optional
+            Default: the first 20.
+        digits : int
+            Significant digits of the coefficients.
+
+        Returns
+        -------
+        str
+            A line for each message, of up to 16 partitions with a column for each.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such worker, or `digits` is below 1.
+
+        Examples
+        --------
+        >>> import fastgc
+        >>> print(fastgc.ReedSolomon(4, stragglers=1).table())
+        ReedSolomon(n=4, stragglers=1): coefficients of partitions in messages
+        worker     0     1     2     3
+             0  2-2j     ·  2-2j     ·
+             1  2+2j     ·  2+2j     ·
+             2     ·  2-2j     ·  2-2j
+             3     ·  2+2j     ·  2+2j
+        """
+        return display.table(self.scheme, workers, digits)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: parameters, and who computes what."""
+        return display.html_of(self.scheme)
+
+
+class _RowScheme(Scheme):
+    """The scheme of a code that is a `row`, and some numbers."""
+
+    def __init__(self, code: Code) -> None:
+        kind = type(code)
+        if not hasattr(kind, "row"):
+            raise TypeError(f"{kind.__name__} has neither a row nor a scheme")
+        if strange := sorted(_HOOKS & vars(code).keys()):
+            raise TypeError(
+                f"{kind.__name__} sets {', '.join(strange)}: to say more than rows, write a "
+                "subclass of fastgc.codes.Scheme, and make the code by Code(scheme)"
+            )
+        self._made_as(code._made_by, code._made_with)
+        for name in ("n", "k", "load", "stragglers", "wait"):
+            # what the code's class or constructor sets; a name of the base's own is not set
+            if name in vars(code) or getattr(kind, name, None) is not getattr(Code, name, None):
+                setattr(self, name, getattr(code, name))
+        self._row = code.row  # type: ignore[attr-defined]
+
+    def row(self, worker: int) -> tuple[ArrayLike, ArrayLike]:
+        return self._row(worker)  # type: ignore[no-any-return]
+
+
+# Names by which a scheme says something that a code says by its scheme alone.
+_HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code), "row", "wait"}

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from .. import kernels
 from .._arrays import (
     PAIRS,
+    Output,
     check_dtype,
     check_integer,
     check_vector,
@@ -25,10 +26,9 @@ from .._arrays import (
 )
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
-from .assignment import Assignment
-from .trust import DOUBLE
+from .rounding import DOUBLE
 
-__all__ = ["Format", "Layout", "real_of", "rescale", "scaled_vector", "square_norm", "unit_of"]
+__all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square_norm"]
 
 Layout = Literal["integer", "real", "packed", "complex", "complex data"]
 
@@ -309,9 +309,24 @@ class Format:
             checked = [self.reals(array, mode) for array in checked]
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
+    def matrix(self, messages: NDArray[Any]) -> kernels.Rows:
+        """The rows of a matrix of messages, one for each message of a round, as they lie there."""
+        if messages.strides[1] != messages.itemsize or not messages.flags.aligned:
+            raise ValueError(
+                "the rows of messages must be contiguous and aligned: strides are "
+                f"{messages.strides} bytes"
+            )
+        reals = self.reals(messages[:, :-1] if self.scaled else messages, self.decode_mode)
+        return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
+
+    def ends(self, messages: Any, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """The last elements of these rows of a matrix of messages: their scales."""
+        found: NDArray[Any] = messages[numbers, -1]
+        return found
+
     def messages(
-        self, numbers: Iterable[int], arrays: Iterable[NDArray[Any]], vector: NDArray[Any]
-    ) -> tuple[kernels.Rows, list[float] | None]:
+        self, numbers: Iterable[int], arrays: Any, vector: NDArray[Any]
+    ) -> tuple[Any, list[float] | None]:
         """Checked messages of these workers as rows to combine, and their scales if they have any.
 
         Scales of messages whose coefficients are 0, which are not read, are 0.
@@ -329,11 +344,17 @@ class Format:
         scales = self.scales(rows.last(), vector, numbers.__getitem__)
         return rows.shortened(self.length), scales
 
+    def output(self, out: Output | None) -> Any:
+        """`out`, checked, or a new array for a gradient."""
+        if out is None:
+            return self.empty(self.gradient_size, self.gradient_dtype)
+        return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
+
     def combine(
         self,
-        rows: kernels.Rows,
+        rows: Any,
         vector: NDArray[Any],
-        out: NDArray[Any],
+        out: Any,
         check: bool = False,
         scales: Sequence[float] | None = None,
     ) -> bool:
@@ -341,42 +362,72 @@ class Format:
 
         What is multiplied by zero is not read. `scales` are those of the rows.
         """
+        if is_integer(self.message_dtype) and (vector != np.rint(vector)).any():
+            raise TypeError(
+                f"{self.message_dtype} messages are combined with integers only, not with "
+                f"{vector.tolist()}"
+            )
+        unit = 1.0
         if scales is not None:
             vector, unit = scaled_vector(vector, scales)
-            if unit != 1.0:
-                good = self.combine(rows, vector, out, check)
-                rescale(out, unit)
-                return good
-        if is_integer(out.dtype) and (vector != np.rint(vector)).any():
-            raise TypeError(
-                f"{out.dtype} messages are combined with integers only, not with {vector.tolist()}"
-            )
-        if out.dtype != self.decoded_dtype:
-            wide = np.empty(self.gradient_size, self.decoded_dtype)
-            good = self.combine(rows, vector, wide, check)
-            store(wide, out)
-            return good
-        mode = self.decode_mode
         if np.count_nonzero(vector) < vector.size:
             (used,) = np.nonzero(vector if vector.ndim == 1 else vector.any(axis=1))
             if used.size < len(vector):
                 vector, rows = vector[used], rows.select(used)
-        if self.paired:
-            return kernels.combine_pairs(rows, vector, out, paired=True, rounded=True, check=check)
+        sums = out
+        if self.decoded_dtype != self.gradient_dtype:
+            sums = self.empty(self.gradient_size, self.decoded_dtype)
         if self.pieces == 1:
-            return kernels.combine(mode, rows, vector, self.reals(out, mode), check=check)
-        good, size = True, self.length
-        for at, coef in enumerate(np.ascontiguousarray(vector.T)):
-            piece = out[at * size : (at + 1) * size]
-            whole = piece if piece.size == size else np.empty(size, dtype=out.dtype)
-            good &= kernels.combine(mode, rows, coef, self.reals(whole, mode), check=check)
-            if whole is not piece:
-                piece[:] = whole[: piece.size]
+            good = self.add_up(rows, vector, sums, check)
+        else:
+            good, size = True, self.length
+            for at, coef in enumerate(np.ascontiguousarray(vector.T)):
+                piece = sums[at * size : (at + 1) * size]
+                whole = piece if len(piece) == size else self.empty(size, self.decoded_dtype)
+                good &= self.add_up(rows, coef, whole, check)
+                if whole is not piece:
+                    piece[:] = whole[: len(piece)]
+        if unit != 1.0:
+            self.rescale(sums, unit)
+        if sums is not out:
+            self.store(sums, out)
         return good
 
-    def elements(self, row: NDArray[Any]) -> NDArray[Any]:
-        """A row of messages as it was before `reals`."""
-        return row.view(self.message_dtype) if self.paired else row
+    def shared(self, out: Any, messages: Any) -> bool:
+        """Whether a gradient shares memory with a matrix of messages."""
+        return np.shares_memory(out, messages)
+
+    # What the above does with arrays; of tensors on another device, `TensorFormat` does it.
+
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Any:
+        """A new vector."""
+        return np.empty(size, dtype)
+
+    def add_up(self, rows: Any, coef: NDArray[Any], out: Any, check: bool) -> bool:
+        """One piece of `combine`."""
+        if self.paired:
+            return kernels.combine_pairs(rows, coef, out, paired=True, rounded=True, check=check)
+        mode = self.decode_mode
+        return kernels.combine(mode, rows, coef, self.reals(out, mode), check=check)
+
+    def rescale(self, array: Any, unit: float) -> None:
+        """Multiply by a power of two that may be beyond float32."""
+        with np.errstate(over="ignore"):
+            np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
+
+    def store(self, array: Any, out: Any) -> None:
+        """Copy, rounding to what `out` is of."""
+        store(array, out)
+
+    def require_finite(self, worker: int, row: Any) -> None:
+        """Raise NonFiniteMessageError if a message, but for its scale, holds NaN or Inf."""
+        message = row
+        if self.paired:
+            pairs = row.view(self.message_dtype)
+            message = pairs["high"] + pairs["low"]
+        bad = np.flatnonzero(~np.isfinite(message))
+        if bad.size:
+            raise not_finite(worker, int(bad[0]), message[bad[0]])
 
     def room(self, count: int) -> kernels.Rows:
         """Room for so many messages, as the kernels take them."""
@@ -406,6 +457,13 @@ def _scale(bits: int, worker: int) -> float:
     return scale
 
 
+def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
+    """The error that names an element of a worker's message."""
+    return NonFiniteMessageError(
+        f"the message of worker {worker} is not finite: element {at} is {element}", worker
+    )
+
+
 def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArray[Any], float]:
     """The vector, each coefficient times its message's scale, over a power of two; and that.
 
@@ -416,12 +474,6 @@ def scaled_vector(vector: NDArray[Any], scales: Sequence[float]) -> tuple[NDArra
     if unit != 1.0:
         factors /= unit
     return (vector.T * factors).T, unit
-
-
-def rescale(array: NDArray[Any], unit: float) -> None:
-    """Multiply by a power of two that may be beyond float32."""
-    with np.errstate(over="ignore"):
-        np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
 
 
 def square_norm(vector: NDArray[Any]) -> float:
@@ -447,11 +499,3 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype
-
-
-def unit_of(code: Assignment, message_dtype: DTypeLike) -> float:
-    """Unit roundoff of a code's messages of this dtype, or TypeError."""
-    checked = check_dtype(message_dtype, halves=True, pairs=True)
-    if is_pairs(checked):
-        code.pair_row(0)
-    return unit_roundoff(checked)

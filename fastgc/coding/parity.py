@@ -1,7 +1,7 @@
 """Parity checks: combinations of messages that must be zero.
 
 True messages are c_F = B_F g, so that h c_F = 0 for every h with h B_F = 0: a set of more messages
-than it needs has such h. What looks at messages by them is in `fastgc.coding.inspection`.
+than it needs has such h. What looks at messages by them is in `fastgc.coding.verify`.
 """
 
 from __future__ import annotations

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .._arrays import unit_roundoff
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from .arguments import made_before, nobody_asks
-from .decoding import expected_trust
 from .format import Format
 from .scheme import Scheme
-from .trust import Trust
+from .trust import expected_trust
 
-__all__ = ["UNSTABLE", "Precise", "Watch"]
+__all__ = ["UNSTABLE", "Watch", "check_stability", "typical_error", "warn_of_precision"]
 
 # Relative error from which on a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -36,7 +34,7 @@ class Watch(Protocol):
 
     def record(
         self,
-        code: Scheme,
+        scheme: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
         form: Format,
@@ -45,96 +43,83 @@ class Watch(Protocol):
         """Take down a round that was decoded with this vector, or raise."""
 
 
-class Precise(Scheme):
-    """A scheme that says how far to trust what it decodes, and warns."""
+def typical_error(scheme: Scheme) -> float:
+    """Relative error to expect in float64, as many workers straggling as may."""
+    known = scheme.typical_error()
+    if known is not None:
+        return known
+    # Errors spread over many decades; where sets take long, only a few are tried.
+    sets = 25 if scheme.message_count <= 400 else 5
+    errors: list[float] = []
+    for error in _expected_errors(scheme, sets, np.dtype(np.float64), np.dtype(np.float64)):
+        errors.append(error)
+        bad = sum(not error <= UNSTABLE for error in errors)
+        if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
+            break
+    return float(np.median(errors))
 
-    def trust(
-        self,
-        survivors: ArrayLike,
-        dtype: DTypeLike = np.float64,
-        message_dtype: DTypeLike | None = None,
-    ) -> Trust:
-        """How far to trust a gradient decoded from these survivors, before any message is there.
 
-        For partial gradients of `dtype`, of equal norm in random directions, and messages of
-        `message_dtype` made by `encode`. `Round.trust` says it for the messages that came.
-        """
-        return expected_trust(self, self.check_survivors(survivors), dtype, message_dtype)
+def _expected_errors(
+    scheme: Scheme, sets: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any]
+) -> Iterator[float]:
+    """Relative errors to expect of random sets, as many workers straggling as may."""
+    rng = np.random.default_rng(0)
+    for _ in range(sets):
+        heard = scheme.messages_of(rng.permutation(scheme.n)[: scheme.awaited])
+        try:
+            yield expected_trust(scheme, heard, dtype, message_dtype).relative_error
+        except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
+            yield math.inf
 
-    def typical_error(self) -> float:
-        """Relative error to expect in float64, as many workers straggling as may."""
-        # Errors spread over many decades; where sets take long, only a few are tried.
-        sets = 25 if self.message_count <= 400 else 5
-        errors: list[float] = []
-        for error in self._expected_errors(sets, np.dtype(np.float64), np.dtype(np.float64)):
-            errors.append(error)
-            bad = sum(not error <= UNSTABLE for error in errors)
-            if 2 * max(bad, len(errors) - bad) > sets:  # the median's side is settled
-                break
-        return float(np.median(errors))
 
-    def _expected_errors(
-        self, sets: int, dtype: np.dtype[Any], message_dtype: np.dtype[Any]
-    ) -> Iterator[float]:
-        """Relative errors to expect of random sets, as many workers straggling as may."""
-        rng = np.random.default_rng(0)
-        for _ in range(sets):
-            heard = rng.permutation(self.n)[: self.awaited]
-            try:
-                yield self.trust(self.messages_of(heard), dtype, message_dtype).relative_error
-            except (OverflowError, NotDecodableError):  # the latter: a vector worth nothing
-                yield math.inf
+def warn_of_precision(scheme: Scheme, form: Format) -> None:
+    """Warn where gradients or messages of less than float64 lose more than half their digits.
 
-    def warn_of_precision(self, form: Format) -> None:
-        """Warn where gradients or messages of less than float64 lose more than half their digits.
+    In float64 that is told when the code is made; and of codes that are gated, in each round.
+    """
+    least = max(map(unit_roundoff, (form.gradient_dtype, form.message_dtype)))
+    limit = math.sqrt(least)
+    if scheme.gated or least <= unit_roundoff(np.dtype(np.float64)):
+        return
+    key = form.gradient_dtype, form.message_dtype
+    known = scheme._known_precisions
+    if key not in known:
+        sets = 20 if scheme.message_count <= 400 else 10
+        errors = list(_expected_errors(scheme, sets, *key))
+        best = _expected_errors(scheme, sets, *[np.dtype(np.float64)] * 2)
+        # not of what is left out in any precision
+        blamed = [e if e > 2 * left else 0.0 for e, left in zip(errors, best, strict=True)]
+        known[key] = float(np.quantile(blamed, 0.9, method="lower"))
+    error = known[key]
+    if not error <= limit:
+        wide = np.result_type(form.message_dtype, np.float64)
+        remedy = "compute in float64" if scheme.codes_data else f"send message_dtype={wide}"
+        warnings.warn(
+            f"{scheme!r} decodes messages of {form.message_dtype} imprecisely: of rounds with "
+            f"{scheme.stragglers} random stragglers, one in ten has a relative error of about "
+            f"{error:.0e} or more; {remedy}, or use a code that amplifies less",
+            InstabilityWarning,
+            stacklevel=3,
+        )
 
-        In float64 that is told when the code is made; and of codes that are gated, in each round.
-        """
-        least = max(map(unit_roundoff, (form.gradient_dtype, form.message_dtype)))
-        limit = math.sqrt(least)
-        if self.gated or least <= unit_roundoff(np.dtype(np.float64)):
-            return
-        key = form.gradient_dtype, form.message_dtype
-        if key not in self._known_precisions:
-            sets = 20 if self.message_count <= 400 else 10
-            errors = list(self._expected_errors(sets, *key))
-            best = self._expected_errors(sets, *[np.dtype(np.float64)] * 2)
-            # not of what is left out in any precision
-            blamed = [e if e > 2 * left else 0.0 for e, left in zip(errors, best, strict=True)]
-            self._known_precisions[key] = float(np.quantile(blamed, 0.9, method="lower"))
-        error = self._known_precisions[key]
-        if not error <= limit:
-            wide = np.result_type(form.message_dtype, np.float64)
-            remedy = "compute in float64" if self.codes_data else f"send message_dtype={wide}"
-            warnings.warn(
-                f"{self!r} decodes messages of {form.message_dtype} imprecisely: of rounds with "
-                f"{self.stragglers} random stragglers, one in ten has a relative error of about "
-                f"{error:.0e} or more; {remedy}, or use a code that amplifies less",
-                InstabilityWarning,
-                stacklevel=3,
-            )
 
-    @cached_property
-    def _known_precisions(self) -> dict[tuple[np.dtype[Any], np.dtype[Any]], float]:
-        return {}
+def check_stability(
+    scheme: Scheme, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
+) -> None:
+    """Warn, or raise if `strict`, when rounding would leave nothing worth having.
 
-    def check_stability(
-        self, strict: bool, remedy: str, *, when: str = "", limit: float = UNSTABLE
-    ) -> None:
-        """Warn, or raise if `strict`, when rounding would leave nothing worth having.
-
-        `when` says of which rounds `typical_error` tells, if not of those with as many random
-        stragglers as may be.
-        """
-        if made_before() or (nobody_asks() and not strict):  # and said then, or to be asked for
-            return
-        error = self.typical_error()
-        if not error <= limit:
-            text = (
-                f"{self!r} is numerically unstable: "
-                f"{when or f'with {self.stragglers} random stragglers'} the "
-                f"gradient's relative error is about {error:.0e} in float64; {remedy}"
-            )
-            if strict:
-                raise UnstableCodeError(text)
-            warnings.warn(text, InstabilityWarning, stacklevel=3)
+    The constructors of codes call this. `when` says of which rounds `typical_error` tells, if not
+    of those with as many random stragglers as may be.
+    """
+    if made_before() or (nobody_asks() and not strict):  # and said then, or to be asked for
+        return
+    error = typical_error(scheme)
+    if not error <= limit:
+        text = (
+            f"{scheme!r} is numerically unstable: "
+            f"{when or f'with {scheme.stragglers} random stragglers'} the "
+            f"gradient's relative error is about {error:.0e} in float64; {remedy}"
+        )
+        if strict:
+            raise UnstableCodeError(text)
+        warnings.warn(text, InstabilityWarning, stacklevel=3)

@@ -13,17 +13,17 @@ from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..kernels import Status
 from .approximation import Partial, nearest_vector
-from .decoding import Decoder, require_finite, trust_of_sums, warn_of_doubt
-from .direct import combinations, output
+from .display import ShownRound
 from .format import square_norm
-from .inspection import Finding, Inspector, check_rounded, liars_of
+from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .precision import Watch
 from .rules import Blocks, Cells
-from .scheme import Scheme
-from .shown import ShownRound
-from .trust import Approximation, Trust
+from .scheme import Coded
+from .tensors import TensorFormat, TensorRows, scale_of, square_norm_of
+from .trust import Approximation, Trust, trust_of_sums
+from .verify import Finding, Inspector, check_rounded, liars_of
 
-__all__ = ["Round"]
+__all__ = ["DeviceRound", "Round"]
 
 # What `Arrivals` says of a message that it took; numbers, which are compared in half the time.
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
@@ -41,7 +41,7 @@ class Round(ShownRound):
     compared with others, by parity checks of the code. Where they contradict each other it waits
     for more, until they tell which workers' are corrupt. Their messages are then dropped, and no
     more taken in this round. How large a corruption must be to be found, and what is proven, and
-    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.inspection`: where
+    tested, of `verify` workers that lie and collude, stands in `fastgc.coding.verify`: where
     any `threshold` messages determine all others, that many to spare find that they lie, and twice
     as many name them.
 
@@ -77,7 +77,7 @@ class Round(ShownRound):
 
     def __init__(
         self,
-        code: Scheme,
+        code: Coded,
         p: int,
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
@@ -91,34 +91,39 @@ class Round(ShownRound):
             raise ValueError(
                 f"verify={verify} reads each message as it comes: not with check_finite=False"
             )
-        self.code, self._watch = code, tracker
+        self.code, self.scheme, self._watch = code, code.scheme, tracker
+        scheme = self.scheme
         self._check, self._first_worker = check_finite, first_worker
-        self.form = form = code.format(p, dtype, message_dtype)
+        self.form = form = scheme.format(p, dtype, message_dtype)
         check_rounded(form, verify if liars else None, tracker)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "
                 f"dtype must be that, not {np.dtype(dtype)}"
             )
-        self._rows = form.room(code.message_count)
-        self._decoder = Decoder(code, form.unit)
+        self._rows = form.room(scheme.message_count)
+        self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
-        enough = code.rule.enough() if isinstance(code.rule, Blocks | Cells) else None
+        enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         self._arrivals = kernels.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
         self._follower = None  # of messages to spare, which verifying takes, "auto" chooses
         if not (liars or form.paired):
-            self._follower = code.follower(survivors, self._decoder.vector, form.unit)
-        self._tally = None if enough else code.rule.tally()
+            self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
+        self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None
-        self._inspector = Inspector(code, form, liars) if liars else None
-        alone = not (liars or code.gated or tracker is not None)
-        self._directly = combinations(form, self._decoder.vector, False) if alone else None
+        self._inspector = Inspector(scheme, form, liars) if liars else None
+        alone = not (liars or scheme.gated or tracker is not None)
+        plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
+        self._directly = plan.run if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
         # Messages that can be taken where they lie, and of which nothing but their norm matters.
-        self._plain = form.message_dtype.char in "fd" and not liars and code.message_count == code.n
-        self._followed = bool(self._tally or self._follower or code.waits or not alone)
+        self._plain = (
+            form.message_dtype.char in "fd" and not liars and scheme.message_count == scheme.n
+        )
+        self._followed = bool(self._tally or self._follower or scheme.waits or not alone)
         self._list = self._rows.arrays.append
+        self._received: Any = self._rows  # what is combined
         self.reset()
 
     def reset(self) -> None:
@@ -196,10 +201,10 @@ class Round(ShownRound):
         Those of corrupt workers do not count.
         """
         if self.corrupt:
-            messages = np.setdiff1d(messages, self.code.messages_of(self.corrupt))
-        checked = self.code.check_survivors(messages)
-        if self.code.rule.missing(checked):
-            self.code.raise_too_few(checked)
+            messages = np.setdiff1d(messages, self.scheme.messages_of(self.corrupt))
+        checked = self.scheme.check_survivors(messages)
+        if self.scheme.rule.missing(checked):
+            self.scheme.raise_too_few(checked)
 
     def straggles(self, worker: int) -> None:
         """Declare that no message of this worker is to be expected any more.
@@ -213,7 +218,7 @@ class Round(ShownRound):
         TypeError, ValueError
             If there is no such worker.
         """
-        worker = check_index("worker", worker, self.code.n)
+        worker = check_index("worker", worker, self.scheme.n)
         if self._follower is not None and not self._arrivals.heard[worker]:
             self._follower.straggles(worker)
 
@@ -253,7 +258,7 @@ class Round(ShownRound):
         TypeError, ValueError
             If it does not fit, or was heard before. The round is as it was.
         """
-        code, form = self.code, self.form
+        scheme, form = self.scheme, self.form
         # The hot path: what nearly every call brings.
         if (
             self._plain
@@ -274,7 +279,7 @@ class Round(ShownRound):
                 if status == _ENOUGH:
                     self._decodable = self._ready = True
                 return self._ready
-        worker = check_index("worker", worker, code.n)
+        worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
         self._require_fresh()
         if worker in self.corrupt:
@@ -284,15 +289,15 @@ class Round(ShownRound):
             )
         if index is None:
             index = self._due(worker)
-            sent = code.message_counts[worker]
+            sent = scheme.message_counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
-            number = code.first_messages[worker] + index
+            number = scheme.first_messages[worker] + index
         else:
-            number = code.message_number(worker, index)
+            number = scheme.message_number(worker, index)
         if self._arrivals.heard[number]:
-            what = "" if code.message_counts[worker] == 1 else f"message {index} of "
+            what = "" if scheme.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
@@ -303,8 +308,8 @@ class Round(ShownRound):
         reals = form.reals(row, form.decode_mode)
         status = self._arrive(number, reals, energy)
         if status not in _TAKEN:
-            require_finite(named, row)
-        if code.message_counts[worker] > 1:
+            form.require_finite(named, row)
+        if scheme.message_counts[worker] > 1:
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
         if self._inspector is not None:
@@ -356,23 +361,23 @@ class Round(ShownRound):
 
     def _due(self, worker: int) -> int:
         """Which of a worker's messages is expected next, where they come in order."""
-        if self.code.message_counts[worker] > 1:
+        if self.scheme.message_counts[worker] > 1:
             return self._next.get(worker, 0)
-        return int(self._arrivals.heard[self.code.first_messages[worker]])
+        return int(self._arrivals.heard[self.scheme.first_messages[worker]])
 
     def _enough(self) -> bool:
         """Whether neither the code nor the tracker waits for more messages."""
         if self._complete:
             return True
-        if self.code.waits and self.code.awaits_more(self.survivors, self._vector, self.form):
+        if self.scheme.waits and self.scheme.awaits_more(self.survivors, self._vector, self.form):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 
     @property
     def _complete(self) -> bool:
         """Whether no message can come that would be taken."""
-        dropped = sum(self.code.message_counts[worker] for worker in self.corrupt)
-        return self._rows.count + dropped == self.code.message_count
+        dropped = sum(self.scheme.message_counts[worker] for worker in self.corrupt)
+        return self._rows.count + dropped == self.scheme.message_count
 
     def _inspect(self) -> Finding:
         """What parity says of the messages at hand, once those it proves wrong are dropped."""
@@ -427,7 +432,7 @@ class Round(ShownRound):
         """Take back all messages of these workers."""
         assert self._inspector is not None
         numbers = self.survivors
-        kept = np.flatnonzero(~np.isin(numbers, self.code.messages_of(workers))).tolist()
+        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages_of(workers))).tolist()
         self._decodable = self._arrivals.keep(kept) == Status.OK
         if self._tally is not None:
             self._tally.reset()
@@ -469,7 +474,7 @@ class Round(ShownRound):
             corrupt.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
-            found = output(out, self.form.gradient_dtype, self._gradient_shape)
+            found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
             combine = self._directly.listed
             if found is not None and not combine(self._rows, found, len(self._vector(method))):
                 return found
@@ -477,24 +482,25 @@ class Round(ShownRound):
         if self._decodable:
             self._require_sound()
         vector = self._vector(method)
-        warn_of_doubt(self.code, self.survivors, vector, self.form)
+        warn_of_doubt(self.scheme, self.survivors, vector, self.form)
         if self._watch is None:
             self._combine(vector, target)
         else:
             gradient = self._combine(vector, self._output(None))
             predicted = self._trust(gradient, vector).relative_error
-            self._watch.record(self.code, self.survivors, vector, self.form, predicted)
+            self._watch.record(self.scheme, self.survivors, vector, self.form, predicted)
             target[:] = gradient
-        return target if out is None else out
+        decoded: NDArray[Any] = target if out is None else out
+        return decoded
 
     def left_out(self) -> float:
         """What `gradient` lacks beyond rounding, as `Approximation.residual`.
 
         0 of codes that are `exact`; of others computed from the rows of the messages at hand.
         """
-        if self.code.exact:
+        if self.scheme.exact:
             return 0.0
-        return self.code.left_out(self.survivors, self._vector())
+        return self.scheme.left_out(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """What the messages received come closest to, for a master that waits no longer.
@@ -514,7 +520,7 @@ class Round(ShownRound):
         self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
-        found = nearest_vector(self.code, self.survivors, self.form.unit, partial)
+        found = nearest_vector(self.scheme, self.survivors, self.form.unit, partial)
         vector = found.vector
         if self._inspector is not None:
             vector = self._inspector.heed(self.survivors, vector.copy())
@@ -524,19 +530,17 @@ class Round(ShownRound):
     def _norm(self, gradient: NDArray[Any]) -> float:
         return square_norm(gradient)
 
-    def _output(self, out: Output | None) -> NDArray[Any]:
+    def _output(self, out: Output | None) -> Any:
         self._require_fresh()
-        form = self.form
-        if out is None:
-            return np.empty(form.gradient_size, dtype=form.gradient_dtype)
-        target = check_vector("out", out, form.gradient_dtype, form.gradient_size, output=True)
-        if self._rows.overlap(target):  # and would be lost for `trust`, or another `gradient`
+        target = self.form.output(out)
+        # It would be lost for `trust`, or another `gradient`.
+        if out is not None and self._received.overlap(target):
             raise ValueError("out shares memory with a message that was received")
         return target
 
-    def _combine(self, vector: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    def _combine(self, vector: NDArray[Any], out: Any) -> Any:
         scales = self._scales if self.form.scaled else None
-        self.form.combine(self._rows, vector, out, scales=scales)
+        self.form.combine(self._received, vector, out, scales=scales)
         return out
 
     def trust(self) -> Trust:
@@ -557,4 +561,74 @@ class Round(ShownRound):
             if self.form.scaled:
                 norms *= np.square(self._scales)
         survivors, form = self.survivors, self.form
-        return trust_of_sums(self.code, gradient, size, vector, survivors, norms, energies, form)
+        return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, form)
+
+
+class DeviceRound(Round):
+    """`Round` of tensors on another device, which stay there: their norms alone come to the host.
+
+    Parameters
+    ----------
+    device : torch.device or str
+    code, p, dtype, message_dtype, tracker, check_finite
+        As of `Round`, which cannot be asked to verify here.
+    """
+
+    def __init__(
+        self,
+        code: Coded,
+        *args: Any,
+        device: Any,
+        verify: bool | int = False,
+        check_finite: bool = True,
+        **named: Any,
+    ) -> None:
+        import torch
+
+        if verify:
+            raise ValueError(
+                f"verify={verify} compares messages in the host's memory: not with device={device}"
+            )
+        super().__init__(code, *args, check_finite=False, **named)
+        # With its number: so tensors have it.
+        self._device = torch.empty(0, device=device).device
+        self.form: TensorFormat = TensorFormat.on(self._device, self.form)
+        # The host's place for a message: nothing is read from it but the scale of float16.
+        self._blank = np.empty(self.form.message_size, self.form.message_dtype)
+        self._directly, self._check, self._looks = None, True, check_finite
+        self._plain = False
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        super().reset()
+        self._received = TensorRows([])
+
+    def receive(
+        self,
+        worker: int,
+        message: Any,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
+        """Take a worker's message, a tensor on the device; as of `Round`."""
+        form, named = self.form, self._first_worker + int(worker)
+        tensor = form.checked(
+            f"message of worker {named}", message, form.message_dtype, form.message_size
+        )
+        if form.scaled:
+            self._blank[-1:] = scale_of(tensor)
+        self._coming = tensor[: form.length]
+        if self._looks:
+            form.require_finite(named, self._coming)
+        return super().receive(worker, self._blank, index, energy=energy)
+
+    def _took(self, *args: Any) -> bool:
+        at = self._rows.count - 1
+        scale = self._scales[at] if self.form.scaled else 1.0
+        self._arrivals.squares[at] = square_norm_of(self._coming) * scale**2
+        self._received.arrays.append(self._coming)
+        return super()._took(*args)
+
+    def _norm(self, gradient: Any) -> float:
+        return square_norm_of(gradient)

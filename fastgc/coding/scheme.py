@@ -1,35 +1,45 @@
-"""What a code is: what a scheme must say of itself, what it may say, and what follows from that.
+"""What a gradient code is: the hooks of a scheme, and what follows from them.
 
-One method is required: `row`, which says what a worker computes and sends (`Assignment`). From it
-alone everything follows, correctly if slowly. What else a scheme may say makes it faster or more
-precise; each such method stands here, with its contract and its default. The verbs that use them
-are `fastgc.coding.code.Code`'s.
+A scheme must have one method, `Scheme.row`: what a worker computes and sends. Everything else
+follows from the rows, correctly if slowly. Each further hook makes a code faster or more precise;
+it stands here, with its contract and its default. `fastgc.coding.code.Code` has the verbs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from itertools import accumulate
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .. import kernels
+from .. import data, kernels
+from .._arrays import (
+    as_array,
+    check_dtype,
+    check_index,
+    check_workers,
+    is_pairs,
+    unit_roundoff,
+)
 from ..errors import NotDecodableError
-from .assignment import Assignment
+from .arguments import Recorded
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
-from .ridge import near_exact_solution
-from .rules import Follower, Rule, Waiting, check_wait
-from .span import SOLVED, Equations, Span, least_squares, tolerated
-from .trust import DOUBLE, sums_of
+from .rounding import DOUBLE, sums_of
+from .rules import Follower, Rule, Span, Waiting, check_wait, tolerated
+from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
-__all__ = ["Scheme"]
+__all__ = ["Residuals", "Scheme"]
 
 # Coefficients kept, at most, to compute what combinations of messages lack.
 ENTRIES_KEPT = 1 << 20
@@ -38,9 +48,61 @@ SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making one takes as long as a small decode
 
+ROWS_KEPT = 256  # rows of B remembered: a worker needs its own only, a simulation many
 
-class Scheme(Assignment):
-    """A gradient code: n workers, k partitions, and their coefficients.
+DIGESTED = 1 << 16  # entries of B that a fingerprint takes in at a time
+
+Row = tuple[NDArray[np.int64], NDArray[Any]]
+
+
+class Residuals(NamedTuple):
+    """What gradients leave out that are decoded from any so many workers.
+
+    Attributes
+    ----------
+    workers : int
+        Whose messages came, all of them.
+    mean : float
+        Root of the mean square of `Approximation.residual`, over the sets.
+    worst : float
+        The largest: of all sets there are, or of those that were drawn.
+    sets : int
+        Sets that were looked at; 0 where a formula knows all.
+    exhaustive : bool
+        Whether these are all there are. Otherwise the worst may be worse.
+    """
+
+    workers: int
+    mean: float
+    worst: float
+    sets: int
+    exhaustive: bool
+
+
+class _Required:
+    """An attribute that every scheme sets; a clear error where one does not."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, scheme: Scheme | None, kind: type) -> Any:
+        if scheme is None:
+            return self
+        raise AttributeError(
+            f"{scheme._made_by.__name__} must set self.{self._name}, the number of {self._what}, "
+            "in its __init__"
+        )
+
+
+class Scheme(Recorded, ABC):
+    """What a gradient code says of itself: who computes what, and how it is decoded.
+
+    A subclass writes `row`, sets `n` and `k`, and says as much more as it knows:
+    ``fastgc.Code(MyScheme(...))`` is then a code. It is made, compared, copied and pickled by the
+    arguments of its constructor.
 
     Messages are numbered: worker by worker, and each worker's in the order it sends them. Where
     every worker sends one, a message has its worker's number, and `survivors` are workers;
@@ -83,21 +145,108 @@ class Scheme(Assignment):
         left. Where not, what they leave is computed before anything is said about a gradient.
     cache : SurvivorCache or None
         Decoding vectors of the survivor sets used last, where computing one takes longer than
-        finding it. ``code.cache.nbytes = 0`` turns it off, ``code.cache.info()`` says what it does.
+        finding it. ``code.scheme.cache.nbytes = 0`` turns it off, ``code.scheme.cache.info()``
+        says what it does.
+    methods : tuple of str
+        Ways to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
+    on_request : bool
+        Whether workers keep their messages, tell when they have each, and are asked for one sum of
+        them (`fastgc.codes.SumRound`), by engines that can ask. Others let them send each message.
     """
 
+    n: int = _Required("workers")  # type: ignore[assignment]
+    k: int = _Required("partitions")  # type: ignore[assignment]
+    pieces: int = 1
+    codes_data: bool = False
     packed: bool = True
     integral: bool = False
     exact: bool = False
     wait: int | None = None
     cache: SurvivorCache[Any] | None = None
+    methods: tuple[str, ...] = ("auto",)
+    on_request: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # Who says anew what the vector is, is asked for it, and not what its base had prepared.
+        # A subclass that overrides `vector` must not inherit its base's faster paths.
         if "vector" in vars(cls):
             for name in {"bind_vector", "fill_vectors", "follower"} - vars(cls).keys():
                 setattr(cls, name, getattr(Scheme, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = super().__reduce__()
+        return made if self._made_by is type(self) else (_scheme_of, made)
+
+    # ---------------------------------------------------- what it must say, and may: who sends what
+
+    @abstractmethod
+    def row(self, worker: int) -> tuple[ArrayLike, ArrayLike]:
+        """What a worker computes and sends.
+
+        Parameters
+        ----------
+        worker : int
+            In 0 .. n-1.
+
+        Returns
+        -------
+        partitions : (w,) integers
+            Distinct, in the order of computation, in 0 .. k-1.
+        coefficients : (w,) or (w, pieces) numbers
+            Of B, real or complex; with `pieces`, one for each piece of a partition's gradient.
+            Workers that send several messages send equal shares of the partitions, in order.
+        """
+
+    def pair_row(self, worker: int) -> NDArray[np.complex128]:
+        """Coefficients of `row` in twice the precision, for messages of float64x2.
+
+        Returns
+        -------
+        (w, 2) complex128 array
+            Of each the nearest complex128, and what that lacks.
+
+        Raises
+        ------
+        TypeError
+            If the code sends no such messages.
+        """
+        raise TypeError(
+            f"{self!r} sends no messages of float64x2: ReedSolomon with packed=True does"
+        )
+
+    @cached_property
+    def load(self) -> int:
+        """Partitions per worker, w: the largest, where workers differ."""
+        return int(self.loads.max())
+
+    @cached_property
+    def message_counts(self) -> Sequence[int]:
+        """Messages of each worker, equal shares of its partitions. Default: one."""
+        return [1] * self.n
+
+    @property
+    def sends_together(self) -> NDArray[np.bool_]:
+        """Whether each worker sends its messages only when all of its work is done, (n,) array.
+
+        Default: none does; each message is sent as soon as it is computed.
+        """
+        return np.zeros(self.n, dtype=np.bool_)
+
+    @cached_property
+    def is_complex(self) -> bool:
+        """Whether coefficients are complex. Default: whether those of any row are."""
+        return any(np.iscomplexobj(self._whole_row(worker)[1]) for worker in range(self.n))
+
+    @property
+    def shard_count(self) -> int:
+        """Length of what `encode_data` returns: the numbers `partitions` gives lie below it."""
+        return self.k
+
+    def encode_data(
+        self, X: NDArray[Any], y: NDArray[Any]
+    ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """See `fastgc.Code.encode_data`: `shard_count` pairs."""
+        return data.partition(X, y, self.k)
 
     # ------------------------------------------------------- what it may say: to be faster
 
@@ -105,9 +254,7 @@ class Scheme(Assignment):
     def stragglers(self) -> int | None:
         """Workers of which nothing need come in the worst case, s; None if it is not known."""
         self._stragglers_found = True
-        return tolerated(
-            self.n, lambda came: self._solve_by_rows(self.messages_of(came))[1] <= SOLVED
-        )
+        return tolerated(self.n, lambda came: self.solution(self.messages_of(came))[1] <= SOLVED)
 
     def known_stragglers(self) -> int:
         """Workers that a round does without, n - `awaited`; ValueError where it is not known."""
@@ -167,7 +314,7 @@ class Scheme(Assignment):
         return self._vector_by_rows(survivors, DOUBLE)
 
     def _vector_by_rows(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
-        """The same, for messages of this unit roundoff."""
+        """The default of `vector`, for messages of this unit roundoff."""
         vector, residual = self._shortest_solution(survivors, unit)
         if self.wait is None and residual > SOLVED and self.rule.missing(survivors):
             self.raise_too_few(survivors)
@@ -188,13 +335,13 @@ class Scheme(Assignment):
                 came = survivors[:f]
                 if self.wait is not None and self.rule.missing(came):
                     self.raise_too_few(came)
-                vector[:f] = self._vector_for(came, unit)
+                vector[:f] = self.vector_for(came, unit)
             return not sound
 
         return filling(self, run, survivors)
 
-    def _vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
-        """`vector`, for messages of this unit roundoff, where it depends on that."""
+    def vector_for(self, survivors: NDArray[np.int64], unit: float) -> NDArray[Any]:
+        """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
         if type(self).vector is not Scheme.vector:
             return self.vector(survivors)
         return self._vector_by_rows(survivors, unit)
@@ -329,6 +476,25 @@ class Scheme(Assignment):
             logs: NDArray[np.complex128] = np.log(self._vector_by(survivors).astype(complex))
         return logs
 
+    def typical_error(self) -> float | None:
+        """Relative error to expect in float64, as many workers straggling as may.
+
+        Default: None, it is to be found from random sets of survivors.
+        """
+        return None
+
+    def known_residuals(self, workers: int) -> Residuals | None:
+        """`fastgc.Code.residuals` of so many workers by a formula. Default: None, there is none."""
+        return None
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a round may end before the gradient is exact: of codes that wait for some only.
+
+        `wait` says so, or stragglers that are declared of a code known by its rows alone.
+        """
+        return not self.exact and isinstance(self.rule, Waiting)
+
     def rings(self) -> list[NDArray[np.int64]]:
         """Workers in circles along which neighbouring stragglers may do the most harm."""
         return [np.arange(self.n)]
@@ -411,7 +577,7 @@ class Scheme(Assignment):
         found = self._known_solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
-            solved, residual = self._solve_by_rows(ascending, unit)
+            solved, residual = self.solution(ascending, unit)
             vector = np.zeros((self.message_count, *solved.shape[1:]), dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
@@ -425,28 +591,14 @@ class Scheme(Assignment):
     def _known_solutions(self) -> SurvivorCache[tuple[NDArray[Any], float]]:
         return SurvivorCache(SETS_KEPT)
 
-    def _solve_by_rows(
+    def solution(
         self, survivors: NDArray[np.int64], unit: float = DOUBLE
     ) -> tuple[NDArray[Any], float]:
-        """The same, computed."""
+        """The shortest vector of these messages, or a nearly exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
 
     def residual(self, survivors: ArrayLike, vector: NDArray[Any] | None = None) -> float:
-        """How far ``a_F B_F`` is from 1, computed: what decoding leaves out, and rounding adds.
-
-        Parameters
-        ----------
-        survivors : (f,) integer array, or (N,) bool array
-            As in `Code.decoding_vector`.
-        vector : (f,) or (f, pieces) array, optional
-            Default: the decoding vector, or the best there is where they do not suffice.
-
-        Returns
-        -------
-        float
-            ``||a_F B_F - 1|| / sqrt(k)``: the expected error over the gradient's expected norm, for
-            partial gradients of equal norm in random directions.
-        """
+        """See `fastgc.Code.residual`."""
         checked = self.check_survivors(survivors)
         if vector is None:
             if self.wait is not None:
@@ -535,7 +687,18 @@ class Scheme(Assignment):
 
     @cached_property
     def _made_encodings(self) -> dict[Any, Any]:
-        return {}  # see `fastgc.coding.direct`
+        return {}  # see `fastgc.coding.plan`
+
+    @cached_property
+    def _known_precisions(self) -> dict[Any, float]:
+        return {}  # see `fastgc.coding.precision`
+
+    def unit_of(self, message_dtype: DTypeLike) -> float:
+        """Unit roundoff of messages of this dtype, or TypeError."""
+        checked = check_dtype(message_dtype, halves=True, pairs=True)
+        if is_pairs(checked):
+            self.pair_row(0)
+        return unit_roundoff(checked)
 
     @property
     def message_weight(self) -> float:
@@ -543,6 +706,41 @@ class Scheme(Assignment):
         p = 2 * self.pieces
         form = self.format(p, np.float64)
         return form.message_size * form.message_dtype.itemsize / (p * 8)
+
+    @property
+    def communication_load(self) -> float | None:
+        """Size of the messages that the master receives in the worst case, in gradients.
+
+        Li et al., definition 3, for real gradients; `fastgc.Code.recovery` estimates the mean. None
+        where the threshold is unknown.
+        """
+        return None if self.threshold is None else self.threshold * self.message_weight
+
+    def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
+        """Messages that came in random order until a round was ready, so many times.
+
+        Every order in which each worker's own messages keep theirs is equally likely. Those of a
+        worker that `sends_together` come one after the other, to the last of them.
+        """
+        rng = np.random.default_rng(seed)
+        together, counts = self.sends_together, self.message_counts
+        senders = np.repeat(np.arange(self.n), np.where(together, 1, counts))
+        at_once = np.where(together, counts, 1).tolist()
+        tally = self.rule.tally()
+        for _ in range(trials):
+            tally.reset()
+            due = self.first_messages[:-1].copy()
+            heard: list[int] = []
+            for worker in rng.permutation(senders).tolist():
+                first = due[worker]
+                due[worker] = end = first + at_once[worker]
+                ready = False
+                for number in range(first, end):
+                    heard.append(number)
+                    ready = tally.add(number)
+                if ready and not self.awaits_more(np.array(heard)):
+                    break
+            yield heard
 
     def raise_too_few(self, survivors: NDArray[np.int64]) -> NoReturn:
         """Raise NotDecodableError, which says how many messages more are needed."""
@@ -557,3 +755,272 @@ class Scheme(Assignment):
             f"({enough})",
             missing,
         )
+
+    # --------------------------------------------------------------- what follows: messages
+
+    @cached_property
+    def messages_per_worker(self) -> int:
+        """Messages of a worker in a round (the most, where workers differ)."""
+        return max(self.message_counts)
+
+    @cached_property
+    def message_count(self) -> int:
+        """Messages in a round, all workers together."""
+        return sum(self.message_counts)
+
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        """Partitions of each worker, (n,) int64 array."""
+        return self._known_loads.copy()
+
+    @cached_property
+    def _known_loads(self) -> NDArray[np.int64]:
+        return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
+
+    @cached_property
+    def first_messages(self) -> list[int]:
+        """Number of each worker's first message, and the number of all messages."""
+        return [0, *accumulate(self.message_counts)]
+
+    @cached_property
+    def message_shares(self) -> NDArray[np.float64]:
+        """Part of its worker's computation after which each message is sent.
+
+        Equal parts, or all of it where a worker `sends_together`.
+        """
+        counts = np.array(self.message_counts, dtype=np.int64)
+        sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+        shares: NDArray[np.float64] = sent / np.repeat(counts, counts)
+        shares[np.repeat(self.sends_together, counts)] = 1.0
+        return shares
+
+    def message_number(self, worker: int, index: int = 0) -> int:
+        """Number of a worker's message: what `survivors` consist of."""
+        worker = check_index("worker", worker, self.n)
+        return self.first_messages[worker] + check_index(
+            f"message of worker {worker}, which sends {self.message_counts[worker]}: index",
+            index,
+            self.message_counts[worker],
+        )
+
+    def sender(self, number: int) -> tuple[int, int]:
+        """Worker and index of a message."""
+        number = check_index("message", number, self.message_count)
+        worker = bisect_right(self.first_messages, number) - 1
+        return worker, number - self.first_messages[worker]
+
+    def messages_of(self, workers: Iterable[int]) -> NDArray[np.int64]:
+        """Numbers of all messages of these workers, ascending."""
+        heard = np.zeros(self.n, dtype=bool)
+        heard[[check_index("worker", worker, self.n) for worker in workers]] = True
+        return np.flatnonzero(np.repeat(heard, self.message_counts))
+
+    # ------------------------------------------------------------------- what follows: rows
+
+    def _whole_row(self, worker: int) -> Row:
+        """A worker's `row`, checked: partitions and coefficients, read-only.
+
+        Returns
+        -------
+        (w,) int64 array
+        (w,) or (w, pieces) float64 or complex128 array
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such worker, or the scheme's row is none.
+        """
+        row = self._checked_rows.get(worker)
+        if row is None:
+            worker = check_index("worker", worker, self.n)
+            row = self._checked_row(worker)
+            if len(self._checked_rows) >= ROWS_KEPT:
+                self._checked_rows.clear()
+            self._checked_rows[worker] = row
+        return row
+
+    @cached_property
+    def _checked_rows(self) -> dict[int, Row]:
+        return {}
+
+    def _checked_row(self, worker: int) -> Row:
+        held, values = self.row(worker)
+        what = f"row({worker}) of {self._made_by.__name__}"
+        held, values = as_array(f"partitions of {what}", held), as_array(what, values)
+        shape = (held.size,) if self.pieces == 1 else (held.size, self.pieces)
+        if held.ndim != 1 or held.dtype.kind not in "iu":
+            raise TypeError(
+                f"{what} must begin with a vector of integers, the partitions, not with "
+                f"{held.dtype} of shape {held.shape}"
+            )
+        if values.shape != shape or values.dtype.kind not in "biufc":
+            raise ValueError(
+                f"{what} must have numbers of shape {shape} for its {held.size} partitions, not "
+                f"{values.dtype} of shape {values.shape}"
+            )
+        ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
+        if held.size and not (ascending and held[0] >= 0 and held[-1] < self.shard_count):
+            if not 0 <= held.min() <= held.max() < self.shard_count:
+                raise ValueError(
+                    f"{what} names partition {held.max() if held.min() >= 0 else held.min()}: they "
+                    f"are numbered 0 to {self.shard_count - 1}"
+                )
+            if held.size > 1 and not (np.diff(np.sort(held)) > 0).all():
+                raise ValueError(f"{what} names a partition twice: {held.tolist()}")
+        kind = np.complex128 if values.dtype.kind == "c" else np.float64
+        row = held.astype(np.int64, copy=False).view(), values.astype(kind, copy=False).view()
+        row[0].flags.writeable = row[1].flags.writeable = False
+        return row
+
+    def partitions(self, worker: int, index: int | None = None) -> NDArray[np.int64]:
+        """See `fastgc.Code.partitions`."""
+        return self._whole_row(worker)[0][self._part_of(worker, index)]
+
+    def coefficients(self, worker: int, index: int | None = None) -> NDArray[Any]:
+        """See `fastgc.Code.coefficients`."""
+        return self._whole_row(worker)[1][self._part_of(worker, index)]
+
+    def _part_of(self, worker: int, index: int | None) -> slice:
+        """Which of a worker's partitions go into a message; None: all."""
+        held = self._whole_row(worker)[0].size
+        if index is None:
+            return slice(None)
+        self.message_number(worker, index)
+        count = self.message_counts[worker]
+        if count == 1:
+            return slice(None)
+        return slice(index * (held // count), (index + 1) * (held // count))
+
+    def message_rows(self) -> Iterator[Row]:
+        """Partitions and coefficients of every message, in order."""
+        for worker, count in enumerate(self.message_counts):
+            held, values = self._whole_row(worker)
+            share = held.size // count if count > 1 else held.size
+            for index in range(count):
+                part = slice(index * share, (index + 1) * share)
+                yield held[part], values[part]
+
+    def _message_row(self, number: int) -> Row:
+        worker, index = self.sender(number)
+        held, values = self._whole_row(worker)
+        part = self._part_of(worker, index)
+        return held[part], values[part]
+
+    def matrix(self) -> NDArray[Any]:
+        """See `fastgc.Code.matrix`."""
+        return self._dense_rows(np.arange(self.message_count))
+
+    def _dense_rows(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        rows = [self._message_row(int(number)) for number in numbers]
+        dtype = np.complex128 if self.is_complex else np.float64
+        pieces = () if self.pieces == 1 else (self.pieces,)
+        dense = np.zeros((len(numbers), self.shard_count, *pieces), dtype=dtype)
+        for line, (held, values) in zip(dense, rows, strict=True):
+            line[held] = values
+        return dense
+
+    @cached_property
+    def _all_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        """Where each message begins in what follows, its partitions and its coefficients."""
+        held, values = zip(*self.message_rows(), strict=True)
+        first = np.cumsum([0, *(each.size for each in held)])
+        return first, np.concatenate(held), np.concatenate(values)
+
+    def fingerprint(self) -> str:
+        """A text that tells codes apart by what their workers send: a digest of all rows.
+
+        Coefficients count to six digits of the largest of their message, so that it is the same
+        wherever it is computed.
+        """
+        hashed = hashlib.blake2b(digest_size=8)
+        rows: list[Row] = []
+        size = 0
+        for row in self.message_rows():
+            if size > DIGESTED or (rows and row[1].dtype != rows[0][1].dtype):
+                hashed.update(_digested(rows))
+                rows, size = [], 0
+            rows.append(row)
+            size += row[0].size
+        hashed.update(_digested(rows))
+        if self.codes_data:
+            for X, _ in self.encode_data(np.eye(self.k), np.zeros(self.k)):
+                X = np.ascontiguousarray(_rounded(X, [0, len(X)]))
+                hashed.update(f"{X.dtype.str}{X.shape}".encode())
+                hashed.update(X.data)
+        return hashed.hexdigest()
+
+    # ----------------------------------------------------------------------------- checks
+
+    def check_survivors(self, survivors: ArrayLike) -> NDArray[np.int64]:
+        """`survivors`, numbers or booleans, as distinct numbers of messages.
+
+        ValueError names the wrong one.
+        """
+        count = self.message_count
+        checked = check_workers("survivors", survivors, count)
+        # Of more than there are messages, these hold one that does not exist or is named twice.
+        checked = checked[: count + 1]
+        # One comparison for both ends of the range: negative numbers wrap to huge ones.
+        if checked.size and checked.view(np.uint64).max() >= count:
+            outside = checked.view(np.uint64) >= count
+            self._raise_outside(checked, int(np.argmax(outside)))
+        present = np.zeros(count, dtype=np.bool_)
+        present[checked] = True
+        if np.count_nonzero(present) < checked.size:
+            first = np.unique(checked, return_index=True)[1]
+            self._raise_duplicate(checked, int(np.setdiff1d(np.arange(checked.size), first)[0]))
+        return checked
+
+    def _raise_outside(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+        """Raise ValueError: there is no such message."""
+        what = "workers" if self.messages_per_worker == 1 else "messages"
+        raise ValueError(
+            f"survivors[{at}] is {survivors[at]}, but {what} are numbered 0 to "
+            f"{self.message_count - 1}"
+        )
+
+    def _raise_duplicate(self, survivors: NDArray[np.int64], at: int) -> NoReturn:
+        """Raise ValueError: this message was named before."""
+        what = "worker" if self.messages_per_worker == 1 else "message"
+        raise ValueError(f"survivors[{at}] names {what} {survivors[at]} a second time")
+
+
+class Coded(Protocol):
+    """A `fastgc.Code`, for what its verbs are made of."""
+
+    @property
+    def scheme(self) -> Scheme: ...
+
+
+def _scheme_of(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Scheme:
+    """The scheme of a code that is made anew."""
+    found: Scheme = make(*arguments).scheme
+    return found
+
+
+def _digested(rows: Sequence[Row]) -> bytes:
+    """What a fingerprint is made of, of these messages."""
+    if not rows:
+        return b""
+    first = list(accumulate((held.size for held, _ in rows), initial=0))
+    values = _rounded(np.concatenate([values for _, values in rows]), first)
+    parts: list[bytes] = []
+    for (held, _), start, end in zip(rows, first, first[1:], strict=False):
+        for array in held, values[start:end]:
+            parts += f"{array.dtype.str}{array.shape}".encode(), array.tobytes()
+    return b"".join(parts)
+
+
+def _rounded(values: NDArray[Any], first: Sequence[int]) -> NDArray[Any]:
+    """Numbers to six digits of the largest of each part, which begin and end at `first`."""
+    sizes = np.abs(values).reshape(len(values), -1).max(axis=1, initial=0)
+    counts = np.diff(first)
+    largest = np.maximum.reduceat(sizes, np.array(first[:-1])[counts > 0]) if sizes.size else sizes
+    largest[largest == 0] = 1.0
+    coarse = np.array([float(f"{size:.6g}") for size in largest.tolist()])
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    largest, coarse = (np.repeat(x, counts[counts > 0]).reshape(shape) for x in (largest, coarse))
+    with np.errstate(invalid="ignore"):  # of those beyond float64
+        relative = np.round(values / largest, 6) + 0.0  # -0.0 is 0.0, too
+        rounded: NDArray[Any] = relative * coarse
+    return rounded

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import kernels
 from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
-from .cells import CellCode
+from .cells import CellScheme
 from .code import Code
-from .decoding import require_finite
 from .round import Round
 from .trust import Trust
 
@@ -101,15 +100,15 @@ class SumRound:
     def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
-        self.code = code
-        self.form = form = code.format(p, dtype)
+        self.code, self.scheme = code, code.scheme
+        self.form = form = self.scheme.format(p, dtype)
         if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
             raise TypeError(
                 f"messages of {code!r} for {form.gradient_size} elements of {np.dtype(dtype)} are "
                 f"{form.message_size} of {form.message_dtype}: sums are taken of messages that are "
                 "gradients"
             )
-        self._tally = code.rule.tally()
+        self._tally = self.scheme.rule.tally()
         self.reset()
 
     def reset(self) -> None:
@@ -155,7 +154,7 @@ class SumRound:
         ValueError, TypeError
             If there is no such message, or it was reported before.
         """
-        number = self.code.message_number(worker, index)
+        number = self.scheme.message_number(worker, index)
         if number in self._heard:
             raise ValueError(f"message {index} of worker {worker} was reported already")
         self._heard.add(number)
@@ -166,8 +165,8 @@ class SumRound:
 
     def suffices_without(self, worker: int) -> bool:
         """Whether what the others have reported is enough."""
-        others = np.setdiff1d(self.reported, self.code.messages_of([worker]))
-        return not self.code.rule.missing(others)
+        others = np.setdiff1d(self.reported, self.scheme.messages_of([worker]))
+        return not self.scheme.rule.missing(others)
 
     def lose(self, worker: int) -> bool:
         """Take back what a worker has reported, which nobody can ask it for any more.
@@ -181,7 +180,7 @@ class SumRound:
         bool
             Whether `requests` say whom to ask.
         """
-        mine = set(self.code.messages_of([check_index("worker", worker, self.code.n)]).tolist())
+        mine = set(self.scheme.messages_of([check_index("worker", worker, self.scheme.n)]).tolist())
         self._heard -= mine
         self._reported = [number for number in self._reported if number not in mine]
         if (worker in self._requests and worker not in self._answers) or not self._requests:
@@ -219,17 +218,22 @@ class SumRound:
         vector = self.code.decoding_vector(reported)
         read = np.flatnonzero(vector)
         self._used, self._vector = reported[read], vector[read]
-        sender = np.searchsorted(self.code.first_messages, self._used, side="right") - 1
+        sender = np.searchsorted(self.scheme.first_messages, self._used, side="right") - 1
         for worker in np.unique(sender).tolist():
             mine = np.flatnonzero(sender == worker)
             mine = mine[np.argsort(self._used[mine])]
-            indices = self._used[mine] - self.code.first_messages[worker]
+            indices = self._used[mine] - self.scheme.first_messages[worker]
             self._requests[worker] = Request(indices, self._vector[mine])
         sizes = [
             sum(self.code.partitions(worker, at).size for at in asked.indices.tolist())
             for worker, asked in self._requests.items()
         ]
-        self._sums = _Shares(sizes).round(self.form.gradient_size, self.form.gradient_dtype)
+        # The sums are the messages of a code in itself, each of a share of its own.
+        count = len(sizes)
+        shares = CellScheme(
+            np.cumsum([0, *sizes]), np.ones(count, np.int64), np.arange(count), stragglers=0
+        )
+        self._sums = Code(shares).round(self.form.gradient_size, self.form.gradient_dtype)
 
     def receive(self, worker: int, message: ArrayLike, *, energy: float = math.nan) -> bool:
         """Take the sum that a worker was asked for; whether the round is `ready`.
@@ -251,7 +255,7 @@ class SumRound:
             If the worker was not asked, or has answered, or the sum does not fit. The round is as
             it was.
         """
-        worker = check_index("worker", worker, self.code.n)
+        worker = check_index("worker", worker, self.scheme.n)
         if self._sums is None or worker not in self._requests:
             raise ValueError(f"worker {worker} was not asked for anything in this round")
         if worker in self._answers:
@@ -263,14 +267,14 @@ class SumRound:
         try:
             ready = self._sums.receive(list(self._requests).index(worker), answer, energy=energy)
         except NonFiniteMessageError:
-            require_finite(worker, answer)  # which names this worker
+            form.require_finite(worker, answer)  # which names this worker
             raise
         self._answers[worker] = answer, energy
         return ready
 
     def _answered(self) -> Round:
         if self._sums is None:
-            missing = self.code.rule.missing(self.reported)
+            missing = self.scheme.rule.missing(self.reported)
             raise NotDecodableError(
                 f"what was computed does not suffice: at least {missing} more messages are needed",
                 missing,
@@ -289,19 +293,8 @@ class SumRound:
 
     def left_out(self) -> float:
         """What `gradient` lacks beyond rounding, as `Approximation.residual`."""
-        return self.code.left_out(self._used, self._vector)
+        return self.scheme.left_out(self._used, self._vector)
 
     def trust(self) -> Trust:
         """How far to trust the gradient, as `Round.trust`."""
         return self._answered().trust()
-
-
-class _Shares(CellCode):
-    """A code in itself: each of those that were asked sends one sum, of a share of its own."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.n, self.k = len(sizes), sum(sizes)
-        self._cuts = np.cumsum([0, *sizes])
-        self._sizes = np.ones(self.n, dtype=np.int64)
-        self._choices = np.arange(self.n)
-        self.load, self.stragglers = max(sizes), 0

@@ -1,6 +1,6 @@
 """Liars with s + 1 copies: verified rounds whose master asks again (Hofmeister et al. 2023).
 
-Checks of `fastgc.coding.inspection` say that messages contradict each other with half as many
+Checks of `fastgc.coding.verify` say that messages contradict each other with half as many
 copies as it takes to say whose are wrong. The master then asks the suspects for what each of their
 partial gradients contributed, and computes as few of these itself as tell who lies.
 """
@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
-from .inspection import SAFETY, Finding
 from .precision import Watch
 from .round import Round
-from .scheme import Scheme
+from .scheme import Coded, Scheme
+from .verify import SAFETY, Finding
 
 __all__ = ["AskingRound", "Costs"]
 
@@ -97,7 +97,7 @@ class AskingRound(Round):
     answer has w (m + 1) numbers, for a load of w and m pieces. Theirs has a number for each of
     about log2(w) levels, but each takes a round trip.
 
-    That messages contradict each other is seen as in `fastgc.coding.inspection`, by a random
+    That messages contradict each other is seen as in `fastgc.coding.verify`, by a random
     projection of each: what that may miss, and how rarely, is missed here. In float64 the
     probability is of the order of 1e-12; in float32 up to some thousandths, for lies that are known
     from rounding by a factor of 1e5.
@@ -122,7 +122,7 @@ class AskingRound(Round):
 
     def __init__(
         self,
-        code: Scheme,
+        code: Coded,
         p: int,
         dtype: DTypeLike = np.float64,
         message_dtype: DTypeLike | None = None,
@@ -132,7 +132,7 @@ class AskingRound(Round):
     ) -> None:
         if isinstance(liars, bool) or check_integer("liars", liars) < 1:
             raise ValueError(f"liars must be a number of workers, at least 1, not {liars!r}")
-        _require_askable(code, code.format(p, dtype, message_dtype))
+        _require_askable(code.scheme, code.scheme.format(p, dtype, message_dtype))
         self._liars = liars
         super().__init__(code, p, dtype, message_dtype, tracker, verify=liars)
 
@@ -148,7 +148,7 @@ class AskingRound(Round):
 
     @staticmethod
     def answer(
-        code: Scheme,
+        code: Coded,
         worker: int,
         partials: Iterable[ArrayLike],
         seed: int,
@@ -183,19 +183,20 @@ class AskingRound(Round):
         TypeError, ValueError
             If there is no such worker, or the round could not ask.
         """
-        worker = check_index("worker", worker, code.n)
+        scheme = code.scheme
+        worker = check_index("worker", worker, scheme.n)
         sampling = None
         told = []
         for partial in partials:
             array = np.asarray(partial)
             if sampling is None:
-                form = code.format(
+                form = scheme.format(
                     array.size, array.dtype if dtype is None else dtype, message_dtype
                 )
-                _require_askable(code, form)
-                sampling = _Sampling(code, form, check_integer("seed", seed))
+                _require_askable(scheme, form)
+                sampling = _Sampling(scheme, form, check_integer("seed", seed))
             told.append(sampling.of_partial(array))
-        held = code.partitions(worker).size
+        held = scheme.partitions(worker).size
         if len(told) != held:
             raise ValueError(f"worker {worker} has {held} partitions, got {len(told)} gradients")
         return np.array(told)
@@ -283,11 +284,11 @@ class AskingRound(Round):
         """
         silent = len(self.silent)
         if self._sampling is None:  # drawn when nobody can change a message any more
-            self._sampling = _Sampling(self.code, self.form, secrets.randbits(63))
+            self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
         new = [worker for worker in suspects if worker not in self._claims]
         said = ask(new, self._sampling.seed) if ask is not None and new else {}
         for worker in new:
-            held = self.code.partitions(worker).tolist()
+            held = self.scheme.partitions(worker).tolist()
             if ask is None:
                 claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
             else:
@@ -304,14 +305,14 @@ class AskingRound(Round):
     def _answered(self, worker: int, said: ArrayLike | None, held: int) -> NDArray[Any] | None:
         """An answer as an array; of NaN, which nothing agrees with, if it is none."""
         asks, numbers, computed = self.costs
-        reals = 2 if self.code.is_complex else 1
-        shape = held, self.code.pieces + 1
+        reals = 2 if self.scheme.is_complex else 1
+        shape = held, self.scheme.pieces + 1
         self.costs = Costs(
             asks + 1, numbers + (said is not None) * math.prod(shape) * reals, computed
         )
         if said is None:
             return None
-        kind = np.complex128 if self.code.is_complex else np.float64
+        kind = np.complex128 if self.scheme.is_complex else np.float64
         found = np.full(shape, np.nan, dtype=kind)
         told = np.asarray(said)
         if told.shape == shape and told.dtype.kind in ("fc" if reals == 2 else "f"):
@@ -330,7 +331,7 @@ class AskingRound(Round):
         assert self._sampling is not None
         message = self._rows.arrays[int(np.flatnonzero(self.survivors == worker)[0])]
         sent, size = self._sampling.of_message(message)
-        coefficients = self.code.coefficients(worker).reshape(-1, self.code.pieces)
+        coefficients = self.scheme.coefficients(worker).reshape(-1, self.scheme.pieces)
         claims = self._claims[worker]
         with np.errstate(over="ignore", invalid="ignore"):
             said = (coefficients * claims[:, :-1]).sum()
@@ -343,7 +344,7 @@ class AskingRound(Round):
         assert self._sampling is not None
         claimed: dict[int, list[tuple[int, NDArray[Any]]]] = {}
         for i in suspects:
-            for j, claim in zip(self.code.partitions(i).tolist(), self._claims[i], strict=True):
+            for j, claim in zip(self.scheme.partitions(i).tolist(), self._claims[i], strict=True):
                 claimed.setdefault(j, []).append((i, claim))
         apart = {
             j: max(
@@ -362,11 +363,11 @@ class AskingRound(Round):
         return []
 
 
-def _require_askable(code: Scheme, form: Format) -> None:
-    if code.codes_data or code.message_count != code.n:
+def _require_askable(scheme: Scheme, form: Format) -> None:
+    if scheme.codes_data or scheme.message_count != scheme.n:
         raise ValueError(
-            f"workers of {type(code).__name__} cannot be asked for partial gradients: that takes a "
-            "code of the gradients whose workers send one message each"
+            f"workers of {scheme._made_by.__name__} cannot be asked for partial gradients: that "
+            "takes a code of the gradients whose workers send one message each"
         )
     if form.scaled or form.paired or form.message_dtype.char not in "fdFD":
         raise TypeError(
@@ -378,14 +379,14 @@ def _require_askable(code: Scheme, form: Format) -> None:
 class _Sampling:
     """Inner products with a random vector: of a message, and of the pieces of partial gradients."""
 
-    def __init__(self, code: Scheme, form: Format, seed: int) -> None:
+    def __init__(self, scheme: Scheme, form: Format, seed: int) -> None:
         self.seed = seed
-        self._form, self._pieces = form, code.pieces
-        self._paired = code.is_complex and form.message_dtype.kind == "f"
+        self._form, self._pieces = form, scheme.pieces
+        self._paired = scheme.is_complex and form.message_dtype.kind == "f"
         size = form.message_size // 2 if self._paired else form.message_size
         self._vector = np.random.default_rng(seed).standard_normal(size)
         self.unit = unit_roundoff(form.message_dtype) + 2.0**-53 * math.sqrt(size)
-        self._kind = np.dtype(np.complex128 if code.is_complex else np.float64)
+        self._kind = np.dtype(np.complex128 if scheme.is_complex else np.float64)
 
     def _numbers(self, array: NDArray[Any]) -> NDArray[Any]:
         wide = array.astype(np.result_type(array, np.float64))

@@ -1,4 +1,4 @@
-"""Combinations of tensors that lie on another device: by PyTorch, where they are.
+"""Arithmetic on tensors that lie on another device: by PyTorch, where they are.
 
 The vector comes from the kernels here, and what is combined is never copied to the host. PyTorch is
 not imported: whoever brings its tensors has done that.
@@ -7,27 +7,18 @@ not imported: whoever brings its tensors has done that.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import is_integer, lies_elsewhere
-from ..errors import NonFiniteMessageError
+from .._arrays import is_integer
 from ..kernels.rows import PACKED, REAL_PART
-from .format import Format, scaled_vector
+from .format import Format, not_finite
 
-__all__ = [
-    "checked",
-    "combine_tensors",
-    "output_beside",
-    "overlap",
-    "require_finite",
-    "scale_of",
-    "square_norm_of",
-    "to_gradient",
-]
+__all__ = ["TensorFormat", "TensorRows", "scale_of", "square_norm_of"]
 
 Tensor = Any  # torch.Tensor
 
@@ -40,45 +31,154 @@ def _dtype(dtype: np.dtype[Any]) -> Any:
     return getattr(_torch(), dtype.name)
 
 
-def checked(
-    what: str, tensor: Tensor, dtype: np.dtype[Any], size: int, device: Any, output: bool = False
-) -> Tensor:
-    """`tensor` if it is a vector of this dtype and size on a device, detached; or an error."""
-    torch = _torch()
-    if not isinstance(tensor, torch.Tensor) or tensor.device != device:
-        where = tensor.device if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        raise TypeError(f"{what} must be a tensor on {device}, as the others are, not {where}")
-    if tensor.requires_grad:
-        raise TypeError(f"{what} requires grad: use tensor.detach()")
-    if tensor.layout is not torch.strided:
-        raise TypeError(f"{what} must be a dense tensor, not {tensor.layout}: use to_dense()")
-    if tensor.dtype != _dtype(dtype):
-        raise TypeError(f"{what} must have dtype {dtype}, not {tensor.dtype}")
-    if tuple(tensor.shape) != (size,):
-        raise ValueError(f"{what} must have shape {(size,)}, not {tuple(tensor.shape)}")
-    if output and not tensor.is_contiguous():
-        raise ValueError(f"{what} must be contiguous: it has strides {tensor.stride()}")
-    return tensor
+class TensorRows:
+    """`fastgc.kernels.Rows` of tensors: separate vectors, or the rows of a matrix."""
 
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
 
-def output_beside(out: Any, form: Format, device: Any) -> Tensor:
-    """`out`, checked, or a new tensor for a gradient."""
-    dtype, size = form.gradient_dtype, form.gradient_size
-    if out is None:
-        return _torch().empty(size, dtype=_dtype(dtype), device=device)
-    return checked("out", out, dtype, size, device, output=True)
+    def select(self, which: NDArray[np.int64]) -> TensorRows:
+        """These rows only, in this order."""
+        return TensorRows([self.arrays[at] for at in which.tolist()])
 
+    def shortened(self, length: int) -> TensorRows:
+        """The first elements of each row."""
+        return TensorRows([row[:length] for row in self.arrays])
 
-def overlap(tensor: Tensor, others: Iterable[Tensor]) -> bool:
-    """Whether a contiguous tensor shares memory with one of them."""
-    begin, end = _extent(tensor)
-    return any(begin < last and first < end for first, last in map(_extent, others))
+    def last(self) -> NDArray[Any]:
+        """The last element of each row, on the host."""
+        return np.concatenate([scale_of(row) for row in self.arrays])
+
+    def overlap(self, tensor: Tensor) -> bool:
+        """Whether a contiguous tensor shares memory with one of them."""
+        begin, end = _extent(tensor)
+        return any(begin < last and first < end for first, last in map(_extent, self.arrays))
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:
     begin = tensor.data_ptr()
     span = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     return begin, begin + span * tensor.element_size() if begin else begin  # 0: there is no memory
+
+
+@dataclass(frozen=True)
+class TensorFormat(Format):
+    """`Format` of gradients and messages that are tensors on a device.
+
+    Attributes
+    ----------
+    device : torch.device
+    """
+
+    device: Any = None
+
+    @classmethod
+    def on(cls, device: Any, form: Format) -> TensorFormat:
+        """The same format, of tensors on this device."""
+        said = {field.name: getattr(form, field.name) for field in fields(Format)}
+        return cls(**said, device=device)
+
+    def checked(self, what: str, tensor: Tensor, dtype: np.dtype[Any], size: int) -> Tensor:
+        """`tensor` if it is a vector of this dtype and size on the device; or an error."""
+        torch, device = _torch(), self.device
+        if not isinstance(tensor, torch.Tensor) or tensor.device != device:
+            where = tensor.device if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            raise TypeError(f"{what} must be a tensor on {device}, as the others are, not {where}")
+        if tensor.requires_grad:
+            raise TypeError(f"{what} requires grad: use tensor.detach()")
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{what} must be a dense tensor, not {tensor.layout}: use to_dense()")
+        if tensor.dtype != _dtype(dtype):
+            raise TypeError(f"{what} must have dtype {dtype}, not {tensor.dtype}")
+        if tuple(tensor.shape) != (size,):
+            raise ValueError(f"{what} must have shape {(size,)}, not {tuple(tensor.shape)}")
+        return tensor
+
+    def rows(
+        self,
+        what: str,
+        numbers: Iterable[int],
+        arrays: Iterable[Tensor],
+        dtype: np.dtype[Any],
+        size: int,
+        mode: int,
+    ) -> Any:
+        """Checked rows."""
+        named = zip(numbers, arrays, strict=True)
+        return TensorRows([self.checked(f"{what} {at}", row, dtype, size) for at, row in named])
+
+    def matrix(self, messages: Tensor) -> Any:
+        """The rows of a matrix of messages, one for each message of a round."""
+        self.checked("messages", messages[0], self.message_dtype, self.message_size)
+        return TensorRows(messages[:, : self.length])
+
+    def ends(self, messages: Tensor, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """The last elements of these rows, on the host."""
+        found: NDArray[Any] = messages[numbers.tolist(), -1].cpu().numpy()
+        return found
+
+    def output(self, out: Tensor | None) -> Tensor:
+        """`out`, checked, or a new tensor for a gradient."""
+        if out is None:
+            return self.empty(self.gradient_size, self.gradient_dtype)
+        target = self.checked("out", out, self.gradient_dtype, self.gradient_size)
+        if not target.is_contiguous():
+            raise ValueError(f"out must be contiguous: it has strides {target.stride()}")
+        return target
+
+    def shared(self, out: Tensor, messages: Tensor) -> bool:
+        """Whether a gradient shares memory with a matrix of messages."""
+        return TensorRows([messages]).overlap(out)
+
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Tensor:
+        """A new vector."""
+        return _torch().empty(size, dtype=_dtype(dtype), device=self.device)
+
+    def add_up(self, rows: TensorRows, coef: NDArray[Any], out: Tensor, check: bool) -> bool:
+        """One piece of `combine`."""
+        torch, mode, size = _torch(), self.decode_mode, self.length
+        whole = out if len(out) == size else out.new_empty(size)
+        sums = whole
+        if mode == PACKED and not whole.is_complex():
+            sums = whole.view(-1, 2)
+            if sums.storage_offset() % 2:  # a complex number would begin inside another
+                sums = sums.clone()
+            sums = torch.view_as_complex(sums)
+        sums.zero_()
+        for row, a in zip(rows.arrays, coef.tolist(), strict=True):
+            if a == 0:
+                continue
+            if mode == REAL_PART:
+                row = torch.view_as_real(row.resolve_conj())
+                sums.add_(row[:, 0], alpha=a.real).add_(row[:, 1], alpha=-a.imag)
+                continue
+            if mode == PACKED and not row.is_complex():
+                pairs = row.to(whole.dtype).contiguous().view(-1, 2)
+                row = torch.view_as_complex(pairs.clone() if pairs.storage_offset() % 2 else pairs)
+            exact = not (sums.is_complex() or sums.is_floating_point())
+            sums.add_(row, alpha=int(a) if exact else a)
+        if mode == PACKED and not whole.is_complex():
+            written = torch.view_as_real(sums).view(-1)
+            if written.data_ptr() != whole.data_ptr():
+                whole.copy_(written)
+        if whole is not out:
+            out.copy_(whole[: len(out)])
+        return not check or is_integer(self.message_dtype) or bool(out.isfinite().all())
+
+    def rescale(self, array: Tensor, unit: float) -> None:
+        """Multiply by a power of two."""
+        array.mul_(unit)
+
+    def store(self, array: Tensor, out: Tensor) -> None:
+        """Copy, rounding to what `out` is of."""
+        out.copy_(array)
+
+    def require_finite(self, worker: int, row: Tensor) -> None:
+        """Raise NonFiniteMessageError if a message, but for its scale, holds NaN or Inf."""
+        finite = row.isfinite()
+        if not bool(finite.all()):
+            at = int((~finite).nonzero()[0])
+            raise not_finite(worker, at, row[at].item())
 
 
 def scale_of(message: Tensor) -> NDArray[Any]:
@@ -94,110 +194,3 @@ def square_norm_of(tensor: Tensor) -> float:
         tensor = torch.view_as_real(tensor)
     norm = torch.linalg.vector_norm(tensor.reshape(-1), dtype=torch.float64)
     return float(norm) ** 2
-
-
-def to_gradient(
-    form: Format,
-    senders: Sequence[int],
-    messages: Any,
-    vector: NDArray[Any],
-    out: Any,
-    check: bool,
-) -> Tensor:
-    """What these workers' messages decode to, on their device.
-
-    Raises
-    ------
-    NonFiniteMessageError
-        If a message that is read is not finite; says whose.
-    TypeError, ValueError
-        If something does not fit; nothing has been written then.
-    """
-    device = next(filter(lies_elsewhere, messages)).device
-    rows = [
-        checked(f"message of worker {worker}", row, form.message_dtype, form.message_size, device)
-        for worker, row in zip(senders, messages, strict=True)
-    ]
-    target = output_beside(out, form, device)
-    scales = None
-    if form.scaled:
-        ends = np.concatenate([scale_of(row) for row in rows])
-        scales = form.scales(ends, vector, senders.__getitem__)
-    private = overlap(target, rows)
-    gradient = output_beside(None, form, device) if private else target
-    combine_tensors(form, vector, rows, gradient, scales)
-    if check and not is_integer(form.message_dtype) and not bool(gradient.isfinite().all()):
-        used = vector.reshape(len(vector), -1).any(axis=1)
-        for at in np.flatnonzero(used).tolist():
-            require_finite(senders[at], rows[at][: form.length])
-    if private:
-        target.copy_(gradient)
-    return target
-
-
-def require_finite(worker: int, message: Tensor) -> None:
-    """Raise NonFiniteMessageError if a tensor holds NaN or Inf."""
-    finite = message.isfinite()
-    if not bool(finite.all()):
-        at = int((~finite).nonzero()[0])
-        raise NonFiniteMessageError(
-            f"the message of worker {worker} is not finite: element {at} is {message[at].item()}",
-            worker,
-        )
-
-
-def combine_tensors(
-    form: Format,
-    vector: NDArray[Any],
-    rows: Sequence[Tensor],
-    out: Tensor,
-    scales: Sequence[float] | None = None,
-) -> None:
-    """`Format.combine` of tensors: what is multiplied by zero is not read."""
-    if is_integer(form.message_dtype) and (vector != np.rint(vector)).any():
-        raise TypeError(
-            f"{form.message_dtype} messages are combined with integers only, not with "
-            f"{vector.tolist()}"
-        )
-    unit = 1.0
-    if scales is not None:
-        vector, unit = scaled_vector(vector, scales)
-    rows = [row[: form.length] for row in rows]
-    size, p = form.length, form.gradient_size
-    wide = out
-    if form.decoded_dtype != form.gradient_dtype or form.pieces * size != p:
-        wide = out.new_empty(form.pieces * size, dtype=_dtype(form.decoded_dtype))
-    pieces = vector.reshape(len(vector), -1).T
-    for coef, piece in zip(pieces, wide.view(form.pieces, size), strict=True):
-        _combine(form.decode_mode, rows, coef, piece)
-    if unit != 1.0:
-        wide.mul_(unit)
-    if wide is not out:
-        out.copy_(wide[:p])
-
-
-def _combine(mode: int, rows: Sequence[Tensor], coef: NDArray[Any], out: Tensor) -> None:
-    """One piece."""
-    torch = _torch()
-    sums = out
-    if mode == PACKED and not out.is_complex():
-        sums = out.view(-1, 2)
-        if sums.storage_offset() % 2:  # a complex number would begin inside another
-            sums = sums.clone()
-        sums = torch.view_as_complex(sums)
-    sums.zero_()
-    for row, a in zip(rows, coef.tolist(), strict=True):
-        if a == 0:
-            continue
-        if mode == REAL_PART:
-            row = torch.view_as_real(row.resolve_conj())
-            sums.add_(row[:, 0], alpha=a.real).add_(row[:, 1], alpha=-a.imag)
-            continue
-        if mode == PACKED and not row.is_complex():
-            pairs = row.to(out.dtype).contiguous().view(-1, 2)
-            row = torch.view_as_complex(pairs.clone() if pairs.storage_offset() % 2 else pairs)
-        sums.add_(row, alpha=int(a) if not (sums.is_complex() or sums.is_floating_point()) else a)
-    if mode == PACKED and not out.is_complex():
-        written = torch.view_as_real(sums).view(-1)
-        if written.data_ptr() != out.data_ptr():
-            out.copy_(written)

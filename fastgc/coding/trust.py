@@ -6,33 +6,23 @@ import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .._arrays import is_half, is_integer, is_pairs, unit_roundoff
 from ..kernels.choice import folds_floats
-from ..kernels.rows import LARGEST_GROUP
+from .format import Format
+from .rounding import DOUBLE, ROUNDING, of_groups, sums_of
+from .scheme import Scheme
 
-__all__ = ["DOUBLE", "Approximation", "Trust"]
-
-# Unit roundoff of float64.
-DOUBLE = 2.0**-53
-
-# Mean square of rounding errors over that of the numbers, in units of roundoff: 1/3 for numbers
-# between 1 and 2, whose mean square is 3 / (2 ln 2) if their logarithms are spread evenly.
-ROUNDING = 2 * math.log(2) / 9
-
-
-def sums_of(terms: float) -> float:
-    """Additions that a term goes through: in its group, and of groups after it."""
-    return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
-
-
-def of_groups(terms: float) -> float:
-    """Mean square of the errors of sums of float32, over that of all terms, in units of roundoff.
-
-    That of the coefficients; and in each group, of partial sums, which grow from one term to all.
-    """
-    return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)
+__all__ = [
+    "DOUBLE",
+    "Approximation",
+    "Trust",
+    "expected_trust",
+    "trust_by_rows",
+    "trust_of",
+    "trust_of_sums",
+]
 
 
 class Trust(NamedTuple):
@@ -134,3 +124,84 @@ class Approximation(NamedTuple):
             f"Approximation(gradient of {size} elements, residual={self.residual:.3g}, "
             f"mean={self.mean:.3g})"
         )
+
+
+def expected_trust(
+    scheme: Scheme,
+    survivors: NDArray[np.int64],
+    dtype: DTypeLike,
+    message_dtype: DTypeLike | None,
+) -> Trust:
+    """How far to trust what checked survivors decode to, before any message is there."""
+    form = scheme.format(1, dtype, message_dtype)
+    return trust_by_rows(scheme, survivors, scheme._vector_by(survivors, unit=form.unit), form)
+
+
+def trust_by_rows(
+    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
+) -> Trust:
+    """The same, by this vector."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
+        weights = squares * scheme.row_norms[survivors]
+    weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages that are not read
+    return trust_of(
+        scheme, float(weights.sum()), vector, survivors, scheme.row_norms[survivors], form
+    )
+
+
+def trust_of(
+    scheme: Scheme,
+    growth_squared: float,
+    vector: NDArray[Any],
+    survivors: NDArray[np.int64],
+    squares: NDArray[np.float64],
+    form: Format,
+    inside: float = math.nan,
+) -> Trust:
+    """How far to trust what this vector decodes to, if it amplifies errors by so much.
+
+    `squares`: squared norms of the messages over that of the gradient. `inside`: by how much it
+    amplifies errors of messages that were built up by encoders, NaN if that is not known.
+    """
+    wrong = scheme.left_out(survivors, vector)
+    if growth_squared < math.inf:
+        errors = scheme.vector_errors(survivors, vector)
+        if errors is not None:
+            wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
+    return Trust.of(
+        growth_squared,
+        inside,
+        int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces,
+        scheme.load * scheme.pieces / scheme.messages_per_worker,
+        scheme.message_roundings,
+        scheme.data_roundings,
+        wrong,
+        form.gradient_dtype,
+        form.message_dtype,
+    )
+
+
+def trust_of_sums(
+    scheme: Scheme,
+    gradient: NDArray[Any],
+    size: float,
+    vector: NDArray[Any],
+    survivors: NDArray[np.int64],
+    norms: NDArray[np.float64],
+    energies: NDArray[np.float64],
+    form: Format,
+) -> Trust:
+    """How far to trust a gradient, by its squared norm and those and energies of its messages."""
+    squares = np.abs(vector) ** 2
+    if squares.ndim > 1:  # of all pieces
+        squares = squares.sum(axis=1)
+    spread = float(squares @ norms)
+    used = squares > 0
+    inside = float(squares[used] @ energies[used])  # NaN: not known
+    if size == 0 or not np.isfinite(size + spread):
+        # All is zero, or cancels, or squares are beyond a double: nothing can be said.
+        zero = spread == 0 and not inside > 0 and not gradient.any()
+        unknown = 0.0 if zero else np.inf
+        return Trust(unknown, unknown)
+    return trust_of(scheme, spread / size, vector, survivors, norms / size, form, inside / size)

@@ -268,7 +268,7 @@ class Event:
     text : str
         Of one that failed: its traceback. Of one that died: what is known of it.
     energy : float
-        Of a message or a sum, as `fastgc.coding.encoding.Encoder.energy`; NaN: not known.
+        Of a message or a sum, as `fastgc.coding.plan.Encoder.energy`; NaN: not known.
     time : int
         When the message was there, in nanoseconds of ``time.perf_counter_ns()``; 0: when it is
         told.
@@ -381,7 +381,7 @@ class Task:
         """(partition, shard) of each of a worker's messages: what it has to be brought once."""
         return [
             [(int(j), self.shards[j]) for j in self.code.partitions(worker, index)]
-            for index in range(self.code.message_counts[worker])
+            for index in range(self.code.scheme.message_counts[worker])
         ]
 
     def without_data(self) -> Task:
@@ -392,15 +392,15 @@ class Task:
         """Shape and dtype of what a worker answers."""
         if isinstance(question.what, Request):
             return (self.message_size,), self.message_dtype
-        kind = np.complex128 if self.code.is_complex else np.float64
-        return (self.code.partitions(worker).size, self.code.pieces + 1), np.dtype(kind)
+        kind = np.complex128 if self.code.scheme.is_complex else np.float64
+        return (self.code.partitions(worker).size, self.code.scheme.pieces + 1), np.dtype(kind)
 
     @property
     def answer_bytes(self) -> int:
         """Of the largest answer there may be; 0 where nobody is asked."""
         if not self.asks:
             return 0
-        claims = 16 * self.code.load * (self.code.pieces + 1)
+        claims = 16 * self.code.load * (self.code.scheme.pieces + 1)
         return max(self.message_size * self.message_dtype.itemsize, claims)
 
 
@@ -514,8 +514,8 @@ def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: i
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     if not isinstance(shards, Sized):
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
-    if len(shards) != code.shard_count:
-        raise ValueError(f"code has {code.shard_count} partitions, got {len(shards)} shards")
+    if len(shards) != code.scheme.shard_count:
+        raise ValueError(f"code has {code.scheme.shard_count} partitions, got {len(shards)} shards")
     if not callable(gradient):
         raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
     return at_least("size", size, 1)

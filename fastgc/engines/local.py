@@ -95,21 +95,21 @@ class _Processes:
             )
         # A worker that sends several messages looks for a newer round before each. It is handed
         # no third one: what it has in hand may not be the newest, but it can tell, and ask.
-        self.ahead = 1 if code.messages_per_worker == 1 else 2
+        self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.wanted = 1
         self.intake: kernels.Arrivals | None = None
         # Messages lie in memory, whether they are kept or sent.
         self.asks, self.keeping = task.asks, False
         self._master = os.getpid()
         self._task = task
-        self._first = list(code.first_messages)
+        self._first = list(code.scheme.first_messages)
         self._number = _NONE
         self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
         self._layout = _Layout(
             code.n,
             self.ahead,
-            code.message_count,
-            code.messages_per_worker,
+            code.scheme.message_count,
+            code.scheme.messages_per_worker,
             task.parameters,
             task.dtype,
             task.message_size,
@@ -169,11 +169,12 @@ class _Processes:
         resources.callback(self._forget)
         self._selector = resources.enter_context(selectors.DefaultSelector())
         # The write end stays open here too: deaths are told by the lines, not by its closing.
-        self._heard, self._bell = os.pipe()
-        self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
-        for end in self._heard, self._bell:
+        ends = self._heard, self._bell = os.pipe()
+        for end in ends:
             resources.callback(os.close, end)
+        for end in ends:
             os.set_blocking(end, False)
+        self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
         self._rings = kernels.Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
@@ -283,8 +284,9 @@ class _Processes:
                 line.send(b"\0", socket.MSG_DONTWAIT)
 
     def _forget(self) -> None:
-        """Let go of the shared memory."""
-        del self._thetas, self._newest, self._slots, self._tracebacks, self._answers, self._rings
+        """Let go of the shared memory; of what there is of it, where the start failed."""
+        for name in ("thetas", "newest", "slots", "tracebacks", "answers", "rings"):
+            vars(self).pop(f"_{name}", None)
 
     def restart(self, worker: int) -> None:
         line, self._lines[worker] = self._lines[worker], None
@@ -591,7 +593,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         os.environ.update(environment)
         backend, task = _load(prepared, shared)
         kernels.use_backend(backend)
-        slots = messages[task.code.message_number(number) :]
+        slots = messages[task.code.scheme.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
         for questions in files[8:]:  # one, or none
             _answer_questions(worker, task, questions, answers[number], tell_failure)

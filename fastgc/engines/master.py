@@ -73,7 +73,7 @@ class Master:
     ----------
     code : Code
         The scheme, for ``code.n`` workers.
-    shards : sequence of length ``code.shard_count``
+    shards : sequence of length ``code.scheme.shard_count``
         The data of each partition, anything that can be pickled: what ``code.encode_data`` returns.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
@@ -129,15 +129,15 @@ class Master:
         self._code = code
         self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
-        self._loads = code.loads
-        self._first = list(code.first_messages)
-        self._senders = np.repeat(np.arange(code.n), code.message_counts)
+        self._loads = code.scheme.loads
+        self._first = list(code.scheme.first_messages)
+        self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
         self._number = self._options.first_round - 1
         self._lent = Lent()
         self._stale = self._refused = 0
         # Messages that any round takes at least, and whether workers send one each.
-        self._least = code.rule.missing(np.empty(0, dtype=np.int64))
-        self._single = all(count == 1 for count in code.message_counts)
+        self._least = code.scheme.rule.missing(np.empty(0, dtype=np.int64))
+        self._single = all(count == 1 for count in code.scheme.message_counts)
         self._everyone = frozenset(range(code.n))
         self._starting, self._live = set(range(code.n)), set[int]()
         self._busy: dict[int, set[int]] = {}  # worker: the rounds it was handed and may be at
@@ -147,10 +147,12 @@ class Master:
         self._idle_deaths = [0] * code.n  # since the worker's last message
         self._due: dict[int, float] = {}  # when each of the lost is to be restarted
         self._heard: set[int] = set()  # messages of this round
-        self._when = np.empty(code.message_count)  # each came, in seconds from the round's start
+        self._when = np.empty(
+            code.scheme.message_count
+        )  # each came, in seconds from the round's start
         self._intake: kernels.Arrivals | None = None  # which takes them
         self._inbox: deque[Event] = deque()
-        sent = code.format(self._size, self._dtype, self._options.message_dtype)
+        sent = code.scheme.format(self._size, self._dtype, self._options.message_dtype)
         self._message_shape, self._message_dtype = (sent.message_size,), sent.message_dtype
         self._round = own_round(code, self._size, sent, self._options, gradient)
         self._decoded = None  # where to decode to, if messages give less precision than is wanted
@@ -326,7 +328,7 @@ class Master:
         shard = task.shards[partition]
         if task.batch is not None:
             shard = task.batch(shard, partition, number)
-        out = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        out = np.empty(task.size, task.code.scheme.format(1, task.dtype).partial_dtype)
         partial_gradient(task.gradient, theta, shard, out, partition=partition, round=number)
         return out
 
@@ -401,7 +403,7 @@ class Master:
             assert not isinstance(rnd, Chosen | Asked)
             rnd = Chosen(rnd, self._options.survivors(number), asked, self._options.partial)
         elif len(asked) < self._code.n:
-            rnd.require(self._code.messages_of(asked))
+            rnd.require(self._code.scheme.messages_of(asked))
         self._stale = self._refused = 0
         while self._next(-math.inf) is not None:
             pass  # what has come since the last round; there, as here, late messages are counted
@@ -522,7 +524,7 @@ class Master:
             when[received],
             self._deaths,
             self._refused,
-            0.0 if rnd.decodable and self._code.exact else math.nan,
+            0.0 if rnd.decodable and self._code.scheme.exact else math.nan,
             tuple(dict.fromkeys(corrupt)) if (corrupt := bad + rnd.corrupt) else (),
             rnd.verified,
             *_costs(rnd),
@@ -685,7 +687,7 @@ class Master:
         """Messages that came, and those of who is at work."""
         told = {event.worker for event in self._put_off if event.kind == Kind.MESSAGE}
         at_work = asked & (self._busy.keys() | told)
-        return np.union1d(self._code.messages_of(at_work), rnd.survivors)
+        return np.union1d(self._code.scheme.messages_of(at_work), rnd.survivors)
 
     def _give_up(
         self, rnd: Collected | Chosen | Asked, asked: frozenset[int], hopeless: bool
@@ -731,7 +733,7 @@ def _costs(rnd: object) -> tuple[int, int]:
 def decode_round(rnd: Round, out: Array, options: RoundOptions) -> float:
     """Decode a round's gradient, or what comes nearest where that may do; what it leaves out."""
     partial, code = options.partial, rnd.code
-    scaled = partial == "unbiased" and isinstance(code, Code) and code.approximate
+    scaled = partial == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if partial == "raise" or (rnd.decodable and not scaled):
         rnd.gradient(out=out)
         return rnd.left_out()
@@ -750,8 +752,8 @@ class Chosen:
         self, rnd: Collected, numbers: ArrayLike, asked: frozenset[int], partial: WhenShort
     ) -> None:
         code = rnd.code
-        chosen = check_workers("survivors", numbers, code.message_count)
-        senders = [code.sender(m)[0] for m in chosen.tolist()]
+        chosen = check_workers("survivors", numbers, code.scheme.message_count)
+        senders = [code.scheme.sender(m)[0] for m in chosen.tolist()]
         if len(set(chosen.tolist())) < chosen.size:
             raise ValueError(f"survivors name a message twice: {chosen.tolist()}")
         if not asked.issuperset(senders):
@@ -799,7 +801,7 @@ class Chosen:
     def receive(self, worker: int, message: Array, index: int | None, *, energy: float) -> bool:
         """Take a message; whether the round is ready."""
         code = self._round.code
-        number = code.message_number(worker, index or 0)
+        number = code.scheme.message_number(worker, index or 0)
         if number in self._missing:
             self._held[number] = message, energy
             self._missing.remove(number)
@@ -810,7 +812,7 @@ class Chosen:
     def _pass_on(self) -> None:
         """Let the round take them; nothing can stand in for one that is corrupt."""
         for m in self._chosen.tolist():
-            worker, index = self._round.code.sender(m)
+            worker, index = self._round.code.scheme.sender(m)
             message, energy = self._held[m]
             self._round.receive(worker, message, index, energy=energy)
             if self._round.corrupt:

@@ -328,7 +328,7 @@ class _Ranks:
         _HEADER.pack_into(order.data, 0, _ROUND, number, self.keeping, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
-        if self._task.code.messages_per_worker > 1:
+        if self._task.code.scheme.messages_per_worker > 1:
             for link in self._links:
                 link.tell(number)
 
@@ -391,7 +391,7 @@ class _Link:
         self._comm, self._rank, self._tag = comm, worker + 1, tag
         # A buffer for each message of a round. Tracebacks come here, too; pages that are never
         # written to are never allocated.
-        messages = max(1, task.code.message_counts[worker])
+        messages = max(1, task.code.scheme.message_counts[worker])
         nbytes = task.message_size * task.message_dtype.itemsize
         stride = _LINE + -(-max(nbytes, _TRACEBACK_BYTES) // _LINE) * _LINE
         memory = _aligned(messages * stride)
@@ -583,7 +583,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
         number = comm.rank - 1
         slots = [
             _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
-            for _ in range(task.code.message_counts[number])
+            for _ in range(task.code.scheme.message_counts[number])
         ]
         sends += [comm.Send_init(slot, 0, tag) for slot in slots]
         tells += [comm.Send_init(slot[:_LINE], 0, tag) for slot in slots]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._arrays import at_least, check_dtype, check_real
 from ..coding.approximation import check_partial
-from ..coding.inspection import liars_of
+from ..coding.verify import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model
 

@@ -151,7 +151,7 @@ class _Actors:
         self.intake: kernels.Arrivals | None = None
         self.asks, self.keeping = task.asks, False
         self._ray = ray = _extras.ray()
-        self._messages = task.code.message_counts
+        self._messages = task.code.scheme.message_counts
         self._start_timeout = start_timeout
         self._number = _NONE
         self._theta: Any = None

@@ -47,7 +47,7 @@ def sum_round(code: Code, form: Format, options: RoundOptions) -> SumRound | Non
         and not options.verify
         and options.partial == "raise"
     )
-    if not (code.on_request and plain):
+    if not (code.scheme.on_request and plain):
         return None
     if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
         return None
@@ -143,7 +143,7 @@ class Asked:
 
     def lacks(self, worker: int) -> None:
         """Take note that a worker does not answer."""
-        mine = self._round.code.messages_of([worker])
+        mine = self._round.code.scheme.messages_of([worker])
         self._aside += np.intersect1d(mine, self._round.reported).tolist()
         self._asked.pop(worker, None)
         self._round.lose(worker)
@@ -153,15 +153,15 @@ class Asked:
         """Take note that a worker has died, and what it kept is gone."""
         code = self._round.code
         self._asked.pop(worker, None)
-        self._aside = [m for m in self._aside if code.sender(m)[0] != worker]
+        self._aside = [m for m in self._aside if code.scheme.sender(m)[0] != worker]
         if not self._round.lose(worker):  # too few are left: those passed over may answer yet
             for number in self._aside:
-                self._round.report(*code.sender(number))
+                self._round.report(*code.scheme.sender(number))
             self._aside = []
         self._ask_all()
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages suffice."""
         code = self._round.code
-        if code.rule.missing(messages):
-            code.raise_too_few(messages)
+        if code.scheme.rule.missing(messages):
+            code.scheme.raise_too_few(messages)

@@ -101,18 +101,18 @@ class SimulatedCluster:
         self._code, self._shards, self._gradient = code, shards, gradient
         self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
-        self._loads = code.loads
+        self._loads = code.scheme.loads
         self._work = check_cost(code.n, cost) * self._loads
         self._request = check_real("request", request)
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
-        self._form = code.format(self._size, self._dtype, run.message_dtype)
+        self._form = code.scheme.format(self._size, self._dtype, run.message_dtype)
         self._round = own_round(code, self._size, self._form, run, gradient)
         self._sums = sum_round(code, self._form, run)
         self._encoders: dict[int, Encoder] = {}  # of messages, by number
-        self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._together = code.sends_together
+        self._sender = np.repeat(np.arange(code.n), code.scheme.message_counts)
+        self._together = code.scheme.sends_together
         self._late = np.zeros(code.n)  # seconds until each worker is free
         self._number, self._now = run.first_round - 1, 0.0
         self._lent = Lent()
@@ -195,7 +195,7 @@ class SimulatedCluster:
         due = np.flatnonzero(asked[sender])
         for number in due[np.argsort(arrival[due], kind="stable")].tolist():
             after = max(end, float(arrival[number])) + self._receive
-            worker, index = code.sender(number)
+            worker, index = code.scheme.sender(number)
             # what a worker sends together is received to its end, as in simulations
             over = given.ready and not (worker == last and self._together[worker])
             if over and after > until:
@@ -236,7 +236,7 @@ class SimulatedCluster:
             (),
             received,
             np.array([arrivals[m] for m in received.tolist()]),
-            residual=0.0 if rnd.decodable and code.exact else math.nan,
+            residual=0.0 if rnd.decodable and code.scheme.exact else math.nan,
             corrupt=tuple(dict.fromkeys(bad + rnd.corrupt)),
             verified=rnd.verified,
             asks=rnd.costs.asks if isinstance(rnd, AskingRound) else 0,
@@ -274,7 +274,7 @@ class SimulatedCluster:
         else:
             begin = begin + delays
         sender = self._sender
-        found: NDArray[np.float64] = begin[sender] + work[sender] * self._code.message_shares
+        found: NDArray[np.float64] = begin[sender] + work[sender] * self._code.scheme.message_shares
         return found
 
     def _ask(self, theta: Array, rnd: SumRound) -> RoundReport:
@@ -285,7 +285,7 @@ class SimulatedCluster:
         code, due = self._code, np.argsort(arrival, kind="stable")
         ready = math.inf
         for number in due.tolist():
-            if rnd.report(*code.sender(number)):
+            if rnd.report(*code.scheme.sender(number)):
                 ready = float(arrival[number])
                 break
         asked = rnd.requests
@@ -319,7 +319,7 @@ class SimulatedCluster:
 
     def _encoder(self, worker: int, index: int) -> Encoder:
         """What a worker would encode a message with: one partial gradient after another."""
-        number = self._code.message_number(worker, index)
+        number = self._code.scheme.message_number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(
                 worker,

@@ -287,7 +287,7 @@ class _Ranks:
         self._buffers[number], self._number = buffer, number
         self._theta = self._thetas[buffer]
         self._theta[:] = theta
-        if self._task.code.messages_per_worker > 1:
+        if self._task.code.scheme.messages_per_worker > 1:
             for link in self._links:
                 assert link is not None
                 link.orders.put((_NEWS, number, 0, 0.0, None))
@@ -343,7 +343,7 @@ class _Link:
         self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
         self._events = events
         self._pid, self._host = 0, ""
-        count = int(task.code.message_counts[worker])
+        count = int(task.code.scheme.message_counts[worker])
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         self._questions: dict[int, Question] = {}  # by number, of those that are not answered
         self.receiver = threading.Thread(target=self._receive, daemon=True)
@@ -497,7 +497,7 @@ def _serve(store: Any, cluster: int, number: int) -> None:
     try:
         backend, task = pickle.loads(common)
         kernels.use_backend(backend)
-        count = int(task.code.message_counts[number])
+        count = int(task.code.scheme.message_counts[number])
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)
         orders = _Orders(wire, np.empty(task.parameters, task.dtype))

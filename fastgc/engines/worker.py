@@ -130,7 +130,7 @@ class Worker:
         out: Sequence[Array] | None = None,
     ) -> None:
         self.number, self.message_count = number, len(data)
-        self._together = bool(task.code.sends_together[number])
+        self._together = bool(task.code.scheme.sends_together[number])
         self._asked, self._task = task.asks, task
         self._round = -1
         self._theta: Array = np.empty(0)  # of this round
@@ -252,7 +252,7 @@ class _Encoded:
         self._asked = asked_of(task.gradient)
         self._gradient = self._told if self._asked else task.gradient
         self.partition = self._round = -1
-        self._partial = np.empty(task.size, task.code.partial_dtype(task.dtype))
+        self._partial = np.empty(task.size, task.code.scheme.format(1, task.dtype).partial_dtype)
         self._bits, self._unwritten = _marked(self._partial)
         self._encoders = [
             task.code.encoder(
@@ -270,7 +270,7 @@ class _Encoded:
     def _prepared(self, index: int) -> _Alone | None:
         """How to compute a message of one partition; None: there are more, or it is rounded."""
         task, out = self._task, self._encoders[index].out
-        form = task.code.format(task.size, task.dtype, task.message_dtype)
+        form = task.code.scheme.format(task.size, task.dtype, task.message_dtype)
         if (
             len(self._data[index]) != 1
             or form.pieces > 1

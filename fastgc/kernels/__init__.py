@@ -1,25 +1,28 @@
 """The arithmetic: a few functions, each written three times.
 
-``kernels.numpy`` is the oracle and the fallback, ``kernels.numba`` is callable from a user's own
-``@njit`` code, ``kernels.c`` is the compiled extension; their files are named alike, and as those
-of csrc/. `choice` picks one: the fastest there is, or the one named by the environment variable
-``FASTGC_BACKEND`` or by `use_backend`.
+``kernels.numpy`` says what each function does, and is the oracle and the fallback;
+``kernels.numba`` is callable from a user's own ``@njit`` code, ``kernels.c`` is the compiled
+extension. Their files are named alike, and as those of csrc/. `choice` picks one backend: the
+fastest there is, or the one named by the environment variable ``FASTGC_BACKEND`` or by
+`use_backend`. Every function of ``kernels.numpy`` is a name of this module, too, and calls that of
+the backend in use.
 
-Kernels know no scheme and check no argument: the facade above them does.
+Kernels know no scheme and check no argument: who calls them does.
+
+Of C, what takes long enough is split over threads (see `threads`); the others use one.
 """
 
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from .._listing import listing
 from . import choice, threads
-from .apart import bind_add, bind_apart
+from . import numpy as plain
 from .arrivals import Arrivals, Enough
-from .choice import backend, backends, use_backend
-from .completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
-from .cover import CellsPlan, TilingPlan, tiling_plan
+from .choice import backend, backends, kernel, use_backend
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -32,45 +35,24 @@ from .cyclic import (
     Where,
     cyclic_stream,
 )
-from .delays import DelayPlan
-from .edges import EdgesPlan
-from .facade import (
-    amsgrad,
-    bind_cells,
-    bind_combine,
-    bind_decoding_vector,
-    bind_edges,
-    bind_encode,
-    bind_fourier,
-    bind_functional,
-    bind_square_sum,
-    bind_stream,
-    bind_survivor_mask,
-    bind_tiling,
-    combine,
-    combine_pairs,
-    completion,
-    decoding_vectors,
-    draw,
-    lagrange_basis,
-    lagrange_evaluate,
-    lagrange_products,
-    lagrange_weights,
-    leja_order,
-    nesterov,
-    replace,
-    sgd,
-    simulate,
-    solve_vandermonde,
-    square_distance,
-    square_sum,
-)
-from .fourier import Fourier, fourier_rebuild
+from .fourier import Fourier, bind_fourier, fourier_rebuild
 from .near_exact import locator_pairs, near_exact, near_exact_pairs
+from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
+from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
+from .numpy.delays import DelayPlan
+from .numpy.edges import EdgesPlan
 from .rings import Rings
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
 from .shifts import Shifts, shortest
 from .whitened import whitened
+
+if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
+    from .numpy import *  # noqa: F403
+
+_KERNELS = {
+    name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
+}
+globals().update(_KERNELS)
 
 __all__ = [
     "BLOCKS",
@@ -106,50 +88,21 @@ __all__ = [
     "TilingPlan",
     "Where",
     "address",
-    "amsgrad",
     "backend",
     "backends",
-    "bind_add",
-    "bind_apart",
-    "bind_cells",
-    "bind_combine",
-    "bind_decoding_vector",
-    "bind_edges",
-    "bind_encode",
     "bind_fourier",
-    "bind_functional",
-    "bind_square_sum",
-    "bind_stream",
-    "bind_survivor_mask",
-    "bind_tiling",
-    "combine",
-    "combine_pairs",
-    "completion",
     "cyclic_stream",
-    "decoding_vectors",
-    "draw",
     "fourier_rebuild",
-    "lagrange_basis",
-    "lagrange_evaluate",
-    "lagrange_products",
-    "lagrange_weights",
-    "leja_order",
     "locator_pairs",
     "near_exact",
     "near_exact_pairs",
-    "nesterov",
-    "replace",
-    "sgd",
     "shortest",
-    "simulate",
-    "solve_vandermonde",
-    "square_distance",
-    "square_sum",
     "stacked",
     "threads",
     "tiling_plan",
     "use_backend",
     "whitened",
+    *_KERNELS,
 ]
 __dir__ = listing([*__all__, *choice.NAMES])
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import choice
+from . import numpy as plain
+from .choice import kernel
 from .cyclic import Status
-from .facade import square_sum
-from .rows import INTEGER, Rows
+from .numpy.bound import ArrivalArrays
+from .rows import Rows
 
 __all__ = ["Arrivals", "Enough"]
+
+_bind = kernel(plain.bind_arrivals)
 
 
 class Enough(NamedTuple):
@@ -55,7 +57,7 @@ class Arrivals:
     squares : (N,) float64 array
         Their squared norms; NaN without `check`.
     energies : (N,) float64 array
-        Their energies (`fastgc.coding.encoding.Encoder.energy`); NaN where it is not known.
+        Their energies (`fastgc.coding.plan.Encoder.energy`); NaN where it is not known.
     heard : (N,) uint8 array
         Which messages were taken, by number.
     arrive : callable
@@ -130,7 +132,7 @@ class Arrivals:
         self._lacking = need.copy()
         self._state = np.array([0, enough.total])  # messages taken, and the weight they lack
         self._first = self._state.copy()
-        arrays = _Arrays(
+        arrays = ArrivalArrays(
             block,
             weight,
             self._lacking,
@@ -140,12 +142,7 @@ class Arrivals:
             self.squares,
             self.energies,
         )
-        bind = getattr(choice.load(), "bind_arrivals", None)
-        if bind is None or rows.kind == INTEGER:
-            bind = _bind
-        self.arrive: Callable[[int, Any, float], int]
-        self.c: Any
-        self.arrive, self.c = bind(rows, arrays, check)
+        self.arrive, self.c = _bind(rows, arrays, check)
         self.least, self.once, self.start, self.pending = 1, False, 0.0, False
         self.when, self.slots = np.empty(0), cast("Sequence[NDArray[Any]]", ())
         self._counts = self._state.data  # a memoryview: read in half the time
@@ -192,45 +189,3 @@ class Arrivals:
         there = int(weight[(need > 0) & (self._lacking <= 0)].sum())
         self._state[:] = len(positions), total - there
         return Status.OK if self.enough else Status.TOO_FEW
-
-
-class _Arrays(NamedTuple):
-    """Those of csrc/fastgc.h's fgc_arrivals, by its names, but `addresses`."""
-
-    block: NDArray[np.int64]
-    weight: NDArray[np.int64]
-    lacking: NDArray[np.int64]
-    state: NDArray[np.int64]
-    heard: NDArray[np.uint8]
-    numbers: NDArray[np.int64]
-    squares: NDArray[np.float64]
-    energies: NDArray[np.float64]
-
-
-def _bind(
-    rows: Rows, arrays: _Arrays, check: bool
-) -> tuple[Callable[[int, Any, float], int], None]:
-    """What csrc/arrivals.c does, without a compiler."""
-    block, weight, lacking, state, heard, numbers, squares, energies = arrays
-
-    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
-        if not 0 <= number < numbers.size:
-            return Status.OUT_OF_RANGE
-        if heard[number]:
-            return Status.DUPLICATE
-        reals = row.view(row.real.dtype) if row.dtype.kind == "c" else row
-        square = square_sum(reals) if check else math.nan
-        if check and not square < math.inf and not np.isfinite(reals).all():
-            return Status.NOT_FINITE
-        count = int(state[0])
-        numbers[count], squares[count] = number, square
-        energies[count] = energy if energy >= 0 else math.nan
-        rows.point(count, row)
-        heard[number] = 1
-        state[0] += 1
-        lacking[block[number]] -= 1
-        if lacking[block[number]] == 0:
-            state[1] -= weight[block[number]]
-        return Status.TOO_FEW if state[1] > 0 else Status.OK
-
-    return arrive, None

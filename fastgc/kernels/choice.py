@@ -1,4 +1,9 @@
-"""Which backend is in use: the fastest there is, or the one that was asked for."""
+"""Which backend is in use: the fastest there is, or the one that was asked for.
+
+A kernel is called by its name in `fastgc.kernels`: that is what `kernel` makes of the NumPy
+function, and costs a tenth of a microsecond. Who calls often asks once, by `own`, or binds a kernel
+to arrays (`fastgc.kernels.bind_combine`), which is then the backend's own.
+"""
 
 from __future__ import annotations
 
@@ -6,275 +11,41 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
+from functools import wraps
 from types import ModuleType, TracebackType
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+__all__ = ["NAMES", "backend", "backends", "folds_floats", "kernel", "load", "own", "use_backend"]
 
-from .completion import Completion, CompletionPlan
-from .cover import CellsPlan, TilingPlan
-from .cyclic import CyclicPlan, CyclicStream, Decode, StreamCalls, Where
-from .delays import DelayPlan
-from .edges import EdgesPlan
-from .fourier import Polar
-from .rows import CombineRows, EncodeRows, Rows
-
-__all__ = ["NAMES", "backend", "backends", "folds_floats", "load", "use_backend"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 BackendName = Literal["c", "numba", "numpy"]
 NAMES = ("c", "numba", "numpy")  # best first
 
+# A module that has the functions of `kernels.numpy`, which says what each of them does.
+Backend: TypeAlias = ModuleType
 
-class Backend(Protocol):
-    """What each backend offers."""
 
-    def bind_decoding_vector(
-        self,
-        plan: CyclicPlan,
-        survivors: NDArray[np.int64],
-        out: NDArray[np.complex128],
-        longest: float,
-    ) -> tuple[Decode, Where]: ...
+class _Functions(dict[Callable[..., Any], Callable[..., Any]]):
+    """A backend's own functions by those that say what they do; looked up when first asked for.
 
-    def bind_polar(
-        self,
-        plan: CyclicPlan,
-        survivors: NDArray[np.int64],
-        present: NDArray[np.bool_],
-        size: NDArray[np.float64],
-        out: NDArray[np.complex128],
-    ) -> Polar: ...
+    Until a backend is chosen, `module` is None, and the first question chooses one.
+    """
 
-    def bind_stream(self, plan: CyclicPlan, stream: CyclicStream) -> StreamCalls: ...
+    def __init__(self, module: Backend | None = None) -> None:
+        self._module = module
 
-    def decoding_vectors(
-        self,
-        plan: CyclicPlan,
-        masks: NDArray[np.bool_],
-        method: int,
-        out: NDArray[np.complex128],
-        where: NDArray[np.int64],
-        longest: float,
-    ) -> None: ...
-
-    def bind_survivor_mask(
-        self, n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
-    ) -> Callable[[int], int]: ...
-
-    def bind_cells(
-        self, plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-    ) -> Callable[[int], int]: ...
-
-    def bind_tiling(
-        self, plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-    ) -> Callable[[int], int]: ...
-
-    def bind_edges(
-        self, plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-    ) -> Callable[[int], int]: ...
-
-    def combine(
-        self,
-        mode: int,
-        rows: Rows,
-        coef: NDArray[Any],
-        out: NDArray[Any],
-        extent: int,
-        accumulate: bool,
-        check: bool,
-    ) -> bool: ...
-
-    def combine_pairs(
-        self,
-        rows: Rows,
-        coef: NDArray[np.complex128],
-        out: NDArray[np.float64],
-        extent: int,
-        paired: bool,
-        rounded: bool,
-        accumulate: bool,
-        check: bool,
-    ) -> bool: ...
-
-    def bind_combine(
-        self,
-        mode: int,
-        rows: Rows,
-        numbers: NDArray[np.int64],
-        coef: NDArray[Any],
-        out: NDArray[Any],
-        extent: int,
-        accumulate: bool,
-        check: bool,
-    ) -> CombineRows: ...
-
-    def bind_encode(
-        self,
-        mode: int,
-        rows: Rows,
-        coef: NDArray[Any],
-        weights: NDArray[np.float64],
-        out: NDArray[Any],
-        extent: int,
-        accumulate: bool,
-    ) -> EncodeRows: ...
-
-    def square_sum(self, x: NDArray[Any]) -> float: ...
-
-    def sgd(
-        self,
-        theta: NDArray[Any],
-        velocity: NDArray[Any] | None,
-        gradient: NDArray[Any],
-        lr: float,
-        momentum: float,
-    ) -> float: ...
-
-    def nesterov(
-        self,
-        theta: NDArray[Any],
-        point: NDArray[Any],
-        gradient: NDArray[Any],
-        lr: float,
-        momentum: float,
-    ) -> float: ...
-
-    def amsgrad(
-        self,
-        theta: NDArray[Any],
-        h: NDArray[Any],
-        v: NDArray[Any],
-        gradient: NDArray[Any],
-        lr: float,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-    ) -> float: ...
-
-    def replace(
-        self, old: NDArray[Any], new: NDArray[Any], total: NDArray[Any] | None
-    ) -> float: ...
-
-    def square_distance(self, x: NDArray[Any], y: NDArray[Any]) -> float: ...
-
-    def leja_order(self, nodes: NDArray[Any], order: NDArray[np.int64]) -> None: ...
-
-    def solve_vandermonde(
-        self,
-        nodes: NDArray[Any],
-        b: NDArray[Any],
-        order: NDArray[np.int64] | None,
-        transpose: bool,
-        out: NDArray[Any],
-        forced: bool,
-        bound: NDArray[np.float64] | None,
-        choose: bool,
-    ) -> bool: ...
-
-    def lagrange_products(
-        self,
-        nodes: NDArray[Any],
-        points: NDArray[Any],
-        mantissa: NDArray[Any],
-        exponent: NDArray[np.int64],
-        hit: NDArray[np.int64],
-    ) -> None: ...
-
-    def lagrange_basis(
-        self,
-        nodes: NDArray[Any],
-        weights: NDArray[Any],
-        weight_exponent: NDArray[np.int64],
-        points: NDArray[Any],
-        out: NDArray[Any],
-    ) -> None: ...
-
-    def lagrange_weights(
-        self,
-        nodes: NDArray[Any],
-        scaled: NDArray[Any],
-        weights: NDArray[Any],
-        exponent: NDArray[np.int64] | None,
-    ) -> int | None: ...
-
-    def lagrange_evaluate(
-        self,
-        nodes: NDArray[Any],
-        weights: NDArray[Any],
-        weight_exponent: NDArray[np.int64],
-        values: NDArray[Any],
-        points: NDArray[Any],
-        scale: float,
-        out: NDArray[Any],
-    ) -> bool: ...
-
-    def bind_functional(
-        self,
-        nodes: NDArray[Any],
-        points: NDArray[Any],
-        chosen: NDArray[np.int64],
-        out: NDArray[Any],
-    ) -> Callable[[int], int]: ...
-
-    def ridge(
-        self,
-        circle: NDArray[np.complex128],
-        turns: NDArray[np.int64],
-        c: int,
-        unit: float,
-        out: NDArray[np.complex128],
-    ) -> None: ...
-
-    def ridge_pairs(
-        self,
-        circle: NDArray[np.float64],
-        turns: NDArray[np.int64],
-        c: int,
-        out: NDArray[np.complex128],
-    ) -> None: ...
-
-    def locator_pairs(
-        self,
-        circle: NDArray[np.float64],
-        turns: NDArray[np.int64],
-        out: NDArray[np.complex128],
-    ) -> None: ...
-
-    def completion(
-        self,
-        plan: CompletionPlan,
-        delay: NDArray[np.float64],
-        work: NDArray[np.float64],
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-        out: Completion,
-    ) -> None: ...
-
-    def draw(
-        self,
-        delays: DelayPlan,
-        first: int,
-        wait: NDArray[np.float64],
-        whole: NDArray[np.float64],
-    ) -> None: ...
-
-    def simulate(
-        self,
-        plan: CompletionPlan,
-        delays: DelayPlan,
-        first: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-        out: Completion,
-    ) -> None: ...
+    def __missing__(self, oracle: Callable[..., Any]) -> Callable[..., Any]:
+        if self._module is None:
+            load()
+            return functions[oracle]
+        self[oracle] = found = getattr(self._module, oracle.__name__, oracle)
+        return found
 
 
 active: Backend | None = None  # None until a kernel is first asked for
+functions = _Functions()
 name = ""
 
 
@@ -285,7 +56,7 @@ def backends() -> tuple[str, ...]:
 
 
 def _select(wanted: str) -> None:
-    global active, name
+    global active, functions, name
     if wanted not in NAMES:
         raise ValueError(f"unknown backend {wanted!r}: choose one of {', '.join(NAMES)}")
     try:
@@ -294,7 +65,8 @@ def _select(wanted: str) -> None:
         raise ImportError(
             f"the {wanted!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
         ) from error
-    active, name = cast(Backend, module), wanted
+    if module is not active:
+        active, functions, name = module, _Functions(module), wanted
 
 
 def load() -> Backend:
@@ -303,6 +75,24 @@ def load() -> Backend:
         _select(os.environ.get("FASTGC_BACKEND") or backends()[0])
     assert active is not None
     return active
+
+
+def own(oracle: Callable[P, R]) -> Callable[P, R]:
+    """What the backend in use now has in place of `oracle`: its function of that name, if any."""
+    return functions[oracle]
+
+
+def kernel(oracle: Callable[P, R]) -> Callable[P, R]:
+    """The same as a function that asks at each call which backend is in use."""
+
+    @wraps(oracle)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        function: Callable[P, R] = functions[oracle]
+        # To pass an empty dictionary takes as long as all else here.
+        return function(*given, **named) if named else function(*given)  # type: ignore[call-arg]
+
+    call.__module__ = __package__
+    return call
 
 
 def backend() -> str:

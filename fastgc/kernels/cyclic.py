@@ -27,6 +27,7 @@ __all__ = [
     "CyclicStream",
     "CyclicTables",
     "Decode",
+    "Polar",
     "Status",
     "StreamCalls",
     "Where",
@@ -206,6 +207,24 @@ class StreamCalls(NamedTuple):
     leave: Callable[[int], None]
     join: Callable[[int], None]
     vector: Callable[[NDArray[np.int64], NDArray[np.complex128]], int]
+    where: Where
+
+
+class Polar(NamedTuple):
+    """A backend's part of decoding by transforms, on fixed buffers.
+
+    Attributes
+    ----------
+    mark : callable
+        ``mark(f)`` checks ``survivors[:f]`` and marks them; returns a `Status`.
+    write : callable
+        ``write(f)`` writes ``out[:f]`` from the magnitudes; returns a `Status`.
+    where : Where
+        Where the last status applies.
+    """
+
+    mark: Callable[[int], int]
+    write: Callable[[int], int]
     where: Where
 
 

@@ -12,34 +12,17 @@ up to n = 2^15, and 1e-11 at n = 2^20 for workers with neighbouring numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cyclic import CyclicPlan, CyclicStream, Status, Where, sines
+from . import numpy as plain
+from .choice import own
+from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
 
-__all__ = ["Fourier", "Polar", "fourier_rebuild", "transform_length"]
-
-
-class Polar(NamedTuple):
-    """A backend's part, on fixed buffers.
-
-    Attributes
-    ----------
-    mark : callable
-        ``mark(f)`` checks ``survivors[:f]`` and marks them; returns a `Status`.
-    write : callable
-        ``write(f)`` writes ``out[:f]`` from the magnitudes; returns a `Status`.
-    where : Where
-        Where the last status applies.
-    """
-
-    mark: Callable[[int], int]
-    write: Callable[[int], int]
-    where: Where
+__all__ = ["Fourier", "bind_fourier", "fourier_rebuild", "transform_length"]
 
 
 class Transform(NamedTuple):
@@ -195,3 +178,12 @@ class Fourier:
             status = self._polar.write(f)
             self._logarithms.write(self._present, self.size)
         return status
+
+
+def bind_fourier(
+    plan: CyclicPlan, survivors: NDArray[np.int64], out: NDArray[np.complex128]
+) -> Fourier:
+    """Prepare the decoding vector's computation by transforms on two fixed buffers."""
+    present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
+    polar = own(plain.bind_polar)(plan, survivors, present, size, out)
+    return Fourier(plan, present, size, polar)

@@ -17,7 +17,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from . import choice
+from . import numpy as plain
+from .choice import kernel
 from .cyclic import circle
 from .elimination import Elimination
 from .numpy.pairs import divide
@@ -31,6 +32,9 @@ __all__ = ["locator_pairs", "near_exact", "near_exact_pairs"]
 _MANY = 2.0**33
 _ENOUGH = 1e7
 _TOO_MANY = 2.0**40
+
+_ridge, _ridge_pairs = kernel(plain.ridge), kernel(plain.ridge_pairs)
+_locator_values = kernel(plain.locator_values)
 
 
 def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray[np.complex128]:
@@ -61,7 +65,7 @@ def near_exact(turns: NDArray[np.int64], n: int, c: int, unit: float) -> NDArray
     x = np.zeros(n, dtype=np.complex128)
     x[0] = 1 / n
     if turns.size and c:
-        (choice.active or choice.load()).ridge(circle(n), turns, c, unit, x[1 : c + 1])
+        _ridge(circle(n), turns, c, unit, x[1 : c + 1])
     return np.fft.ifft(x, norm="forward")
 
 
@@ -91,7 +95,7 @@ def near_exact_pairs(
     """
     out = np.zeros((n, 2), dtype=np.complex128)
     if turns.size and c:
-        (choice.active or choice.load()).ridge_pairs(circle, turns, c, out)
+        _ridge_pairs(circle, turns, c, out)
     else:
         high, low = divide((1.0, 0.0), (float(n), 0.0))
         out[:, 0], out[:, 1] = high, low
@@ -119,7 +123,7 @@ def locator_pairs(
         it 0.
     """
     out = np.empty((n, 2), dtype=np.complex128)
-    (choice.active or choice.load()).locator_pairs(circle, turns, out)
+    _locator_values(circle, turns, out)
     return out
 
 

@@ -94,6 +94,12 @@ def extent_of(mode: int, length: int, size: int) -> int:
     return extent + (extent & 1)
 
 
+def extent_of_pairs(rows: Rows, out: NDArray[np.float64], paired: bool, rounded: bool) -> int:
+    """The same for `combine_pairs`, in numbers."""
+    extent = max(rows.length // (2 if paired else 1), out.size // (1 if rounded else 2))
+    return extent + (extent & 1)
+
+
 class Rows:
     """Up to `capacity` contiguous vectors of one length and dtype, addressed where they lie.
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import numpy as plain
+from .choice import own
 from .cyclic import circle
-from .facade import leja_order
 
 __all__ = ["whitened"]
 
@@ -44,7 +45,7 @@ def whitened(turns: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[
     n = weights.size
     roots = np.ascontiguousarray(circle(n)[::2])
     order = np.empty(turns.size, dtype=np.int64)
-    leja_order(roots[turns], order)
+    own(plain.leja_order)(roots[turns], order)
     rising = np.argsort(weights, kind="stable")
     rows = roots.conj()[np.multiply.outer(rising, turns[order]) % n] / weights[rising, None]
     q, r = np.linalg.qr(rows)

@@ -301,7 +301,7 @@ def wang(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterato
                 code = RaptorCode(n, wait=n - lost, missing=missing, seed=seed + i)
                 sets = random_sets(n, n - lost, 10, np.random.default_rng([seed, i]))
                 left.append(np.mean([1 - code.peel(came)[1].mean() for came in sets]))
-                loads.append(code.loads.mean())
+                loads.append(code.scheme.loads.mean())
             limits.append(missing_by_density_evolution(missing, (n - lost) / code.batches))
             found.append(float(np.mean(left)))
             yield claim(
@@ -408,7 +408,7 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 def _squares(code: FractionalRepetition, rounds: int, seed: int) -> tuple[float, float]:
     """Mean squares of residuals, best and unbiased, over random survivors."""
     rng = np.random.default_rng(seed)
-    came = np.argsort(rng.exponential(MEAN, (rounds, N)), axis=1)[:, : code.wait]
+    came = np.argsort(rng.exponential(MEAN, (rounds, N)), axis=1)[:, : code.scheme.wait]
     masks = np.zeros((rounds, N), dtype=bool)
     np.put_along_axis(masks, came, True, axis=1)
     coefficients = code.decoding_vectors(masks) @ code.matrix()

@@ -37,7 +37,7 @@ EXAMPLE = (11, 3)  # n and s of the paper's example, section III
 
 def distance(code: BinaryCode) -> float:
     """d_s(B), the sum over the workers of how far each load is from k (s + 1) / n (def. 2)."""
-    return float(np.abs(code.loads - code.k * (code.stragglers + 1) / code.n).sum())
+    return float(np.abs(code.scheme.loads - code.k * (code.stragglers + 1) / code.n).sum())
 
 
 def least_distance(n: int, k: int, s: int) -> float:
@@ -152,7 +152,7 @@ def _lemma_rows() -> Iterator[Row]:
             t = lemma_4_fails(s, n)
             if t is not None:
                 wrong.append(f"s = {s}, n = {n}, where t = {t}")
-            widest = max(widest, int(np.ptp(BinaryCode(n, stragglers=s).loads)))
+            widest = max(widest, int(np.ptp(BinaryCode(n, stragglers=s).scheme.loads)))
     over = f"s = {LEMMA[0]}..{LEMMA[-1]}, n = s²..4 s² + 20"
     yield LOADS(
         f"pairs n, s of {pairs} that Lemma 4 is wrong about",
@@ -227,7 +227,7 @@ def section_5(*, workers: range = WORKERS, track: Track = iter) -> Iterator[Part
         "do not. The proposition holds where s + 1 divides n, and else only among codes whose "
         "classes hold each partition once",
     )
-    note = f"closed: the least of all splits; loads {example.loads.tolist()}"
+    note = f"closed: the least of all splits; loads {example.scheme.loads.tolist()}"
     what, least_of_all = f"d_s(B), n = k = {n}, s = {s}", least_distance(n, n, s)
     yield LOADS(what, distance(example), closed=least_of_all, note=note)
     yield LOADS(

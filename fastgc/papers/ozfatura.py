@@ -90,20 +90,20 @@ def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
     Of UC-MMC, for which the paper has none, those of `covered_cdf`.
     """
     n, load = code.n, code.load
-    if isinstance(code.rule, Cells):
-        needed = code.rule.need
+    if isinstance(code.scheme.rule, Cells):
+        needed = code.scheme.rule.need
         return (
             covered_mean(n, load, DELAYS, needed=needed),
             lambda t: covered_cdf(t, n, load, DELAYS, needed=needed),
         )
     threshold = code.threshold
     assert threshold is not None  # the others declare it
-    if code.messages_per_worker == 1:
+    if code.scheme.messages_per_worker == 1:
         return (
             closed_forms.threshold_mean(n, threshold, DELAYS, load),
             lambda t: closed_forms.threshold_cdf(t, n, threshold, DELAYS, load),
         )
-    batch = load // code.messages_per_worker
+    batch = load // code.scheme.messages_per_worker
     return (
         closed_forms.total_mean(n, load, threshold, DELAYS, batch=batch),
         lambda t: closed_forms.total_cdf(t, n, load, threshold, DELAYS, batch=batch),
@@ -169,7 +169,7 @@ def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
     """Mean completion time and mean number of messages of each scheme that exists."""
     exact: dict[str, tuple[float, float]] = {}
     for name in UNCODED:
-        rule = _code(name, n, 1).rule
+        rule = _code(name, n, 1).scheme.rule
         assert isinstance(rule, Cells)
         exact[name] = (
             covered_mean(n, load, DELAYS, needed=rule.need),
@@ -341,8 +341,8 @@ def _decoding_ratio(n: int) -> float:
     decoders = []
     for name in ("LCC-MMC-2", "LCC-MMC"):
         code = _code(name, n, 2)
-        code.cache = None  # or a vector that was computed would be looked up
-        messages = np.ones((code.message_count, ELEMENTS))
+        code.scheme.cache = None  # or a vector that was computed would be looked up
+        messages = np.ones((code.scheme.message_count, ELEMENTS))
         needed = np.arange(2 * (n if name == "LCC-MMC" else -(-n // 2)) - 1)
         decoders.append(partial(code.bind(messages), needed))
     two, one = (median_seconds([decode] * DECODED) for decode in decoders)

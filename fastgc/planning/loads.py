@@ -14,6 +14,7 @@ from .._extras import scipy
 from ..delays import Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
 from ..simulation.closed_forms import received_mean
+from ..simulation.completion_time import in_range
 
 __all__ = [
     "Allocation",
@@ -64,10 +65,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range, or of a wrong type.
 
     Notes
     -----
@@ -100,10 +99,8 @@ def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range, or of a wrong type.
     """
     mu = _positive("rates", rates)
     k = at_least("k", k, 1)
@@ -197,10 +194,7 @@ def optimal_loads(
             f"{mu.min():g} to {mu.max():g}, are too small or too large for floats"
         )
     if limit is not None and most > limit:
-        if needed > n * limit:
-            raise ValueError(
-                f"{n} workers of at most {limit} partitions hold {n * limit}, but needed={needed}"
-            )
+        _check_held(needed, n, limit)
         time = _limited_time(needed, a, mu, slope, limit, time)
     real = np.minimum(time * slope, math.inf if limit is None else limit)
     _check_countable(float(real.max()))  # so that the sum is finite
@@ -244,11 +238,8 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, the models are others, or `needed` is more than n `limit`,
-        or than 5000.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `optimal_loads`, and if the models are others, or `needed` is more than 5000.
 
     Notes
     -----
@@ -264,10 +255,7 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     if needed > _SEARCHED:
         raise ValueError(f"needed must be at most {_SEARCHED}, not {needed}: take optimal_loads")
     most = needed if limit is None else min(at_least("limit", limit, 1), needed)
-    if needed > n * most:
-        raise ValueError(
-            f"{n} workers of at most {most} partitions hold {n * most}, but needed={needed}"
-        )
+    _check_held(needed, n, most)
     kinds = np.unique(np.stack([shifts, rates]), axis=1, return_inverse=True)[1].ravel()
     known: dict[tuple[tuple[int, int], ...], float] = {}
 
@@ -320,20 +308,16 @@ def _changes(
     one += [group[1:2] for group in groups[: first.size] if group.size > 1]
     single = [(some, by) for some in groups + one for by in (step, -step)]
     both = [
-        (some, by, others, other)
+        ((some, by), (others, other))
         for i, some in enumerate(one)
         for others in one[i + 1 :]
         for by in (step, -step)
         for other in (step, -step)
     ]
-    for some, by in single:
+    for change in [*((one,) for one in single), *both]:
         changed = loads.copy()
-        changed[some] = np.clip(changed[some] + by, 0, most)
-        yield changed
-    for some, by, others, other in both:
-        changed = loads.copy()
-        changed[some] = np.clip(changed[some] + by, 0, most)
-        changed[others] = np.clip(changed[others] + other, 0, most)
+        for workers, by in change:
+            changed[workers] = np.clip(changed[workers] + by, 0, most)
         yield changed
 
 
@@ -349,8 +333,8 @@ def generalised_bcc(
     ----------
     k : int
         Partitions, m in the paper.
-    delays : Heterogeneous
-        Of `ShiftedExponential` times per computation, one model for each worker.
+    delays
+        As in `least_time_loads`.
     needed : int, optional
         Partial gradients to wait for; floor(k log k) by default, k at least.
     limit : int, optional
@@ -362,17 +346,13 @@ def generalised_bcc(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, the models are others, or workers cannot hold as many.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `least_time_loads`.
     """
     k = at_least("k", k, 1)
     _check_countable(k)
     shifts, rates = _parameters(delays)
-    limit = k if limit is None else limit
-    if not 1 <= (limit := check_integer("limit", limit)) <= k:
-        raise ValueError(f"limit must be in 1 .. k = {k}, not {limit}")
+    limit = k if limit is None else in_range("limit", limit, k, f"k = {k},")
     if needed is None:
         needed = max(k, math.floor(k * math.log(k)))
     return optimal_loads(needed, shifts, rates, limit)
@@ -401,8 +381,8 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     ----------
     k : int
         Partitions, m in the paper; 2 at least.
-    delays : Heterogeneous
-        Of `ShiftedExponential` times per computation, one model for each worker.
+    delays
+        As in `least_time_loads`.
 
     Returns
     -------
@@ -410,11 +390,8 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, the models are others, or workers cannot hold as many as
-        the upper bound takes.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `least_time_loads`, or if workers cannot hold as many as the upper bound takes.
 
     Notes
     -----
@@ -537,6 +514,13 @@ def _apportion(
     loads[np.argsort(loads - ideal, kind="stable")[: total - loads.sum()]] += 1
     whole: NDArray[np.int64] = loads
     return whole
+
+
+def _check_held(needed: int, n: int, limit: int) -> None:
+    if needed > n * limit:
+        raise ValueError(
+            f"{n} workers of at most {limit} partitions hold {n * limit}, but needed={needed}"
+        )
 
 
 def _check_countable(total: float) -> None:

@@ -16,6 +16,7 @@ from .._extras import scipy
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
+from ..simulation.completion_time import in_range
 
 __all__ = [
     "CodeParameters",
@@ -117,14 +118,11 @@ def round_time(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or the mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range, or of a wrong type; or if the mean does not exist.
     """
     n, k = _check_sizes(n, k)
-    if not 1 <= (f := check_integer("f", f)) <= n:
-        raise ValueError(f"f must be in 1 .. n = {n}, not {f}")
+    f = in_range("f", f, n, f"n = {n},")
     check_delays(delays)
     cost = check_real("cost", cost)
     load = _load(f, n, k)
@@ -260,8 +258,7 @@ def limit_time(
         If a parameter is of a wrong type.
     """
     _check_limit(delays, work, decode, n)
-    if not 0 < check_real("alpha", alpha) <= 1:
-        raise ValueError(f"alpha must be in (0, 1], not {alpha}")
+    _check_fraction(alpha)
     time = _limit_time(alpha, delays, work, decode, n)
     if not time < math.inf:
         raise ValueError(
@@ -407,8 +404,7 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     70
     """
     n, k = _check_sizes(n, k)
-    if not 0 < (alpha := check_real("alpha", alpha)) <= 1:
-        raise ValueError(f"alpha must be in (0, 1], not {alpha}")
+    alpha = _check_fraction(alpha)
     held = Fraction(alpha) * k
     room = math.floor(held * (1 + _SHORT))
     f = n - room * n // k + 1
@@ -452,6 +448,13 @@ def _room(max_load: int | None, n: int, k: int | None) -> float:
     if max_load < least:
         raise ValueError(f"max_load must be at least {least}, not {max_load}")
     return min(max_load / k, 1.0)
+
+
+def _check_fraction(alpha: float) -> float:
+    checked = check_real("alpha", alpha)
+    if not 0 < checked <= 1:
+        raise ValueError(f"alpha must be in (0, 1], not {alpha}")
+    return checked
 
 
 def _check_sizes(n: int, k: int | None) -> tuple[int, int]:

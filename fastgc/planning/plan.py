@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from functools import partial as bind
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,16 +22,16 @@ from .._arrays import at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
-from ..codes.apportion import check_speeds
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
+from ..coding.clusters import check_speeds
 from ..coding.precision import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
-from ..simulation.shared import check_processors
+from ..simulation.processors import check_processors
 from ..stability import amplification
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
@@ -305,23 +305,8 @@ def plan(
     overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
-    least = -(-k // n)
-    memory = k if memory is None else check_integer("memory", memory)
-    if memory < least:
-        raise ValueError(
-            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
-            f"{least} for some of them"
-        )
-    if isinstance(codes, str):
-        raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
-    if not codes:
-        raise ValueError("name at least one code")
-    codes = list(dict.fromkeys(codes))
-    for each in codes:
-        if not isinstance(each, Code):
-            catalogue.check_name(each)
-        elif (each.n, each.k) != (n, k):
-            raise ValueError(f"{each!r} has n={each.n}, k={each.k}, not n={n}, k={k}")
+    memory = k if memory is None else _checked_memory(memory, n, k)
+    codes = _checked(codes, n, k)
     check_cost(n, cost)
     if processors is not None:
         check_processors(n, processors)
@@ -329,46 +314,14 @@ def plan(
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises where they are those of other workers
-    meter = _Meter(p)
-
-    def make(name: str | Code, stragglers: int) -> Code:
-        if isinstance(name, Code):
-            code = name
-        else:
-            with warnings.catch_warnings(), unasked():
-                warnings.simplefilter("ignore", InstabilityWarning)  # the plan will tell
-                code = catalogue.make(name, n, k, stragglers, seed)
-        if code.load > memory:
-            raise ValueError(f"a worker must hold {code.load} partitions, and memory is {memory}")
-        require_mean(code, delays, interrupted)
-        return code
-
-    def ways(name: str | Code) -> list[Callable[[int], Code]]:
-        texts = [name] if isinstance(name, Code) else _by_speed(name, listed)
-        return [bind(make, text) for text in texts]
-
-    def judge(name: str, code: Code) -> Callable[[], Choice]:
-        """Time its decoding; what is returned simulates it."""
-        sets = [np.array(heard) for heard in code.random_arrivals(_SETS, seed=0)]
-        decode = meter.decode_seconds(code, sets)
-
-        def simulated() -> Choice:
-            run = simulate(
-                code,
-                delays,
-                cost=cost,
-                receive=8 * p * code.message_weight / bandwidth,
-                overhead=overhead + (decode if decode < math.inf else 0.0),
-                rounds=rounds,
-                seed=seed,
-                interrupted=interrupted,
-                processors=processors,
-            )
-            time, error = run.mean + decode, run.standard_error
-            return Choice(name, code, time, error, run.mean, decode, run, sets, allowed)
-
-        return simulated
-
+    how = {
+        "cost": cost,
+        "rounds": rounds,
+        "seed": seed,
+        "interrupted": interrupted,
+        "processors": processors,
+    }
+    trials = _Trials(n, k, delays, p, bandwidth, memory, allowed, overhead, listed, how, _Meter(p))
     choices: list[Choice] = []
     refused: dict[str, str] = {}
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
@@ -379,7 +332,7 @@ def plan(
     with one_thread_of_blas(), _Beside() as beside, shown as advance:
         for each in codes:
             name = each if isinstance(each, str) else repr(each)
-            search = _Search(ways(each), bind(judge, name), beside, advance)
+            search = _Search(trials.ways(each), bind(trials.judge, name), beside, advance)
             search.run(n)
             choices += search.found
             if not search.found:
@@ -389,6 +342,85 @@ def plan(
     within = [choice for choice in choices if choice.near]
     beyond = [choice for choice in choices if not choice.near]
     return Plan(_ranked(within) + _ranked(beyond), refused)
+
+
+def _checked_memory(memory: int, n: int, k: int) -> int:
+    least = -(-k // n)
+    if check_integer("memory", memory) < least:
+        raise ValueError(
+            f"memory={memory}: {n} workers must hold {k} partitions, which takes at least "
+            f"{least} for some of them"
+        )
+    return memory
+
+
+def _checked(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:
+    """Each code once."""
+    if isinstance(codes, str):
+        raise ValueError(f"codes must be a sequence of names, not the text {codes!r}")
+    if not codes:
+        raise ValueError("name at least one code")
+    distinct = list(dict.fromkeys(codes))
+    for each in distinct:
+        if not isinstance(each, Code):
+            catalogue.check_name(each)
+        elif (each.n, each.k) != (n, k):
+            raise ValueError(f"{each!r} has n={each.n}, k={each.k}, not n={n}, k={k}")
+    return distinct
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """What codes are tried under: arguments of `plan`, those of `simulate` apart."""
+
+    n: int
+    k: int
+    delays: DelayModel | None
+    p: int
+    bandwidth: float
+    memory: int
+    allowed: float
+    overhead: float
+    speeds: list[float] | None
+    how: dict[str, Any]
+    meter: _Meter
+
+    def make(self, name: str | Code, stragglers: int) -> Code:
+        """The code; ValueError if it does not fit."""
+        seed = self.how["seed"]
+        code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
+        if code.load > self.memory:
+            raise ValueError(
+                f"a worker must hold {code.load} partitions, and memory is {self.memory}"
+            )
+        require_mean(code, self.delays, self.how["interrupted"])
+        return code
+
+    def ways(self, name: str | Code) -> list[Callable[[int], Code]]:
+        """What makes the code that tolerates so many stragglers, with and without speeds."""
+        texts = [name] if isinstance(name, Code) else _by_speed(name, self.speeds)
+        return [bind(self.make, text) for text in texts]
+
+    def judge(self, name: str, code: Code) -> Callable[[], Choice]:
+        """Time its decoding; what is returned simulates it."""
+        sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
+        decode = self.meter.decode_seconds(code, sets)
+
+        def simulated() -> Choice:
+            receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
+            overhead = self.overhead + (decode if decode < math.inf else 0.0)
+            run = simulate(code, self.delays, receive=receive, overhead=overhead, **self.how)
+            time, error = run.mean + decode, run.standard_error
+            return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
+
+        return simulated
+
+
+def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
+    """The code by this name, without warnings: what is said of it tells whether it is stable."""
+    with warnings.catch_warnings(), unasked():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        return catalogue.make(name, n, k, stragglers, seed)
 
 
 def _by_speed(name: str, speeds: list[float] | None) -> list[str]:
@@ -502,14 +534,14 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both send the same."""
-    if (code.load, code.message_count) != (other.load, other.message_count):
+    if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
         return False
     if repr(code) == repr(other):
         return True
-    if not np.array_equal(code.loads, other.loads):  # which is told much sooner
+    if not np.array_equal(code.scheme.loads, other.scheme.loads):  # which is told much sooner
         return False
     small = code.n * code.load <= _TOLD_APART
-    return small and code.fingerprint() == other.fingerprint()
+    return small and code.scheme.fingerprint() == other.scheme.fingerprint()
 
 
 class _Meter:
@@ -536,7 +568,7 @@ class _Meter:
                 start = time.perf_counter()
                 vector = decoder(survivors)
                 elapsed = time.perf_counter() - start
-                read = np.count_nonzero(vector) * code.message_weight
+                read = np.count_nonzero(vector) * code.scheme.message_weight
                 seconds.append(elapsed + self._per_row * read)
         except OverflowError:
             return math.inf  # it has no decoding vector in float64

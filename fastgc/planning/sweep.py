@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,13 +12,12 @@ import numpy as np
 from .._arrays import at_least, check_integer, check_real
 from .._shown import duration, plural, short
 from ..codes import Code, catalogue
-from ..coding.arguments import unasked
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
-from ..errors import InstabilityWarning
 from ..history import APPROXIMATE
 from ..panels import Line, Panel, Style
 from ..simulation import follow, simulate
+from .plan import made
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -218,46 +216,12 @@ def sweep(
         (name, workers, s, at)
         for at, workers, name, s in product(range(len(laws)), sizes, names, tolerate)
     ]
+    how = {"receive": receive, "seed": seed, "interrupted": bool(interrupted)}
 
-    def simulated(code: Code, law: DelayModel | None) -> dict[str, Any]:
-        how: dict[str, Any] = {
-            "cost": work / code.k if work else cost,
-            "receive": receive,
-            "seed": seed,
-            "interrupted": bool(interrupted),
-        }
-        run = simulate(code, law, rounds=rounds, **how)
-        heard = [
-            each.received for each in follow(code, law, rounds=min(sets, rounds), **how).rounds
-        ]
-        residuals = [code.residual(each) for each in heard]
-        median, late = run.quantile([0.5, 0.99]).tolist()
-        return {
-            **_interval("seconds", run.mean, run.standard_error),
-            "median": median,
-            "late": late,
-            "workers": run.mean_workers,
-            "messages": run.mean_messages,
-            "gradients": run.communication_load,
-            "computations": run.mean_computations,
-            "residual": math.sqrt(np.mean(np.square(residuals))),
-            "largest_residual": max(residuals),
-            "largest_error": max(_error(code, each) for each in heard),
-            "mean_exists": run.mean_exists,
-        }
-
-    def measured(code: Code, law: DelayModel | None) -> dict[str, Any]:
-        from ..models import SoftmaxRegression
-        from .live import measured_rounds
-
-        dataset = _digits(seed) if data is None else data
-        trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
-        if code.codes_data and not getattr(trained, "quadratic", False):
-            why = "not measured: it decodes only gradients that are quadratic in the data"
-            return {"reason": why}
-        seconds = measured_rounds(code, dataset, trained, delays=law, rounds=live, seed=seed)
-        error = float(seconds.std(ddof=1)) / math.sqrt(live) if live > 1 else math.nan
-        return _interval("measured", float(seconds.mean()), error)
+    def found(code: Code, law: DelayModel | None) -> dict[str, Any]:
+        seconds = work / code.k if work else cost
+        numbers = _simulated(code, law, rounds, sets, how | {"cost": seconds})
+        return numbers | (_measured(code, law, live, seed, data, model) if live else {})
 
     def run() -> Iterator[Cell]:
         known: dict[tuple[Code, int], dict[str, Any]] = {}
@@ -265,23 +229,63 @@ def sweep(
             told, law = laws[at]
             cell = Cell(name, workers, workers if k is None else k, s, told)
             try:
-                with warnings.catch_warnings(), unasked():
-                    warnings.simplefilter("ignore", InstabilityWarning)  # the cell will tell
-                    code = catalogue.make(name, workers, k, s, seed)
+                code = made(name, workers, k, s, seed)
                 cell = cell._replace(k=code.k, load=code.load, tolerated=code.stragglers)
                 if law is not None:
                     sample(law, 0, workers, seed)  # raises where it is of other workers
-                found = known.get((code, at))
-                if found is None:
-                    found = simulated(code, law)
-                    found |= measured(code, law) if live else {}
-                    known[code, at] = found
-                cell = cell._replace(**found)
+                if (code, at) not in known:
+                    known[code, at] = found(code, law)
+                cell = cell._replace(**known[code, at])
             except (ValueError, OverflowError) as error:
                 cell = cell._replace(reason=str(error))
             yield cell
 
     return Sweep(points, run)
+
+
+def _simulated(
+    code: Code, law: DelayModel | None, rounds: int, sets: int, how: dict[str, Any]
+) -> dict[str, Any]:
+    """What simulated rounds say of a cell."""
+    run = simulate(code, law, rounds=rounds, **how)
+    heard = [each.received for each in follow(code, law, rounds=min(sets, rounds), **how).rounds]
+    residuals = [code.residual(each) for each in heard]
+    median, late = run.quantile([0.5, 0.99]).tolist()
+    return {
+        **_interval("seconds", run.mean, run.standard_error),
+        "median": median,
+        "late": late,
+        "workers": run.mean_workers,
+        "messages": run.mean_messages,
+        "gradients": run.communication_load,
+        "computations": run.mean_computations,
+        "residual": math.sqrt(np.mean(np.square(residuals))),
+        "largest_residual": max(residuals),
+        "largest_error": max(_error(code, each) for each in heard),
+        "mean_exists": run.mean_exists,
+    }
+
+
+def _measured(
+    code: Code,
+    law: DelayModel | None,
+    rounds: int,
+    seed: int,
+    data: Dataset | None,
+    model: Model | None,
+) -> dict[str, Any]:
+    """What rounds of processes on this machine say of a cell."""
+    from ..models import SoftmaxRegression
+    from .live import measured_rounds
+
+    dataset = _digits(seed) if data is None else data
+    trained = SoftmaxRegression(dataset.features, dataset.classes) if model is None else model
+    if code.scheme.codes_data and not getattr(trained, "quadratic", False):
+        why = "not measured: it decodes only gradients that are quadratic in the data"
+        return {"reason": why}
+    seconds = measured_rounds(code, dataset, trained, delays=law, rounds=rounds, seed=seed)
+    error = float(seconds.std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else math.nan
+    return _interval("measured", float(seconds.mean()), error)
 
 
 def _interval(name: str, mean: float, error: float) -> dict[str, float]:

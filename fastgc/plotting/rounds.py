@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..coding.picture import colours, evenly, grid, hue
+from ..coding.display import colours, evenly, grid, hue
 from .frames import COLOURS, SMALL, WIDTH, new_figure, plain_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..coding.scheme import Scheme
+    from ..coding.scheme import Coded
 
 __all__ = ["assignment", "timeline", "timeline_figure"]
 
@@ -34,7 +34,7 @@ _USES = "at work, its message is used", "at work, not waited for", "its message 
 _EVENTS = "message arrives", "messages suffice: decoded"
 
 
-def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
+def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     """Draw the encoding matrix: which worker computes which partitions, with which coefficients.
 
     A row is a worker, a column a partition. Colour is the coefficient: of real ones the sign and
@@ -65,10 +65,11 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
     >>> ax = fastgc.plotting.assignment(fastgc.ReedSolomon(8, stragglers=2))
     >>> fastgc.plotting.save(ax, "assignment.svg")  # doctest: +SKIP
     """
-    workers, columns = code.n, code.shard_count
+    scheme = code.scheme
+    workers, columns = scheme.n, scheme.shard_count
     if ax is None:
         ax = new_figure(WIDTH, 5.6 if max(workers, columns) <= _WRITTEN else 4.2).add_subplot()
-    values = grid(code, evenly(workers, _MOST), min(columns, _MOST))
+    values = grid(scheme, evenly(workers, _MOST), min(columns, _MOST))
     ink = np.abs(values)
     largest = ink.max(initial=0.0) or 1.0
     pixels = np.ones((_PIXELS, _PIXELS, 1)) if max(workers, columns) <= _RULED else 1
@@ -89,9 +90,9 @@ def assignment(code: Scheme, ax: Axes | None = None) -> Axes:
         ax.tick_params(which="minor", length=0)
     for axis, count, most in zip((ax.xaxis, ax.yaxis), (columns, workers), _TICKS, strict=True):
         _whole_ticks(axis, count, most)
-    ax.set_xlabel("coded block of data" if code.codes_data else "partition")
+    ax.set_xlabel("coded block of data" if scheme.codes_data else "partition")
     ax.set_ylabel("worker")
-    title = f"{type(code).__name__}: n = {workers} workers, load w = {code.load}"
+    title = f"{type(code).__name__}: n = {workers} workers, load w = {scheme.load}"
     sent = values[ink > 0]
     if sent.size and (sent == sent[0]).all():
         ax.set_xlabel(f"{ax.get_xlabel()}; all coefficients are {_number(sent[0])}")
@@ -201,7 +202,7 @@ class _Run(Protocol):
 
 def timeline(
     rounds: _Run | _Round | Iterable[_Round],
-    code: Scheme | None = None,
+    code: Coded | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw who was at work when, whose messages were used, and when the gradient was decoded.
@@ -332,7 +333,7 @@ def _length(shown: list[_Shown]) -> float:
     return shown[-1].end - shown[0].begin
 
 
-def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Scheme | None) -> None:
+def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Coded | None) -> None:
     """Raise ValueError if a round has messages that nobody sends."""
     total = sum(counts)
     for each in shown:
@@ -409,10 +410,10 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
     ax.grid(False, axis="y")
 
 
-def _message_counts(rounds: Any, code: Scheme | None) -> Sequence[int]:
+def _message_counts(rounds: Any, code: Coded | None) -> Sequence[int]:
     """Messages of each worker in a round, by the code or else by the run itself."""
     if code is not None:
-        return code.message_counts
+        return code.scheme.message_counts
     counts: Sequence[int] = getattr(rounds, "message_counts", ())
     if not len(counts):
         raise ValueError("who sent the messages of these rounds is not known: give their code, too")

@@ -161,7 +161,7 @@ def _codes(text: str, n: int, seed: int) -> list[Candidate]:
             why = str(error)
             continue
         [code] = scheme.parts
-        if code.approximate:
+        if code.scheme.approximate:
             raise ValueError(
                 f"{text!r} leaves part of the gradient out: `fastgc simulate` says how much; here "
                 "gradients are exact"

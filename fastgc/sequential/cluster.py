@@ -312,7 +312,7 @@ class SequentialCluster:
         squared = 0.0
         for part in self._rounds.pop(job):
             total += part.gradient()
-            squared += part.code.k * part.left_out() ** 2
+            squared += part.scheme.k * part.left_out() ** 2
         return Done(job, total, math.sqrt(squared / self.scheme.k))
 
 
@@ -346,7 +346,7 @@ class _Work:
         self._p, self._dtype = size, dtype
         self.modules = getattr(gradient, "modules", ())
         self.of_main = getattr(gradient, "of_main", True)
-        self.forms = [code.format(size, dtype, None) for code in scheme.parts]
+        self.forms = [code.scheme.format(size, dtype, None) for code in scheme.parts]
         self._slot = max(
             form.message_size * form.message_dtype.itemsize // dtype.itemsize for form in self.forms
         )
@@ -428,7 +428,7 @@ class _Gathering(Gathering):
         mu: float,
     ) -> None:
         self.code, self.linger = code, mu
-        self.form = code.format(work.size, dtype, None)
+        self.form = code.scheme.format(work.size, dtype, None)
         self.came: dict[int, Array] = {}
         self.answered = np.ones(code.n, dtype=bool)  # who has nothing to do need not answer
         self.answered[busy] = False

@@ -76,7 +76,7 @@ class SequentialScheme:
         self.k = sum(code.k for code in parts)
         self._first = np.cumsum([0, *(code.k for code in parts)]).tolist()
         # of each part and worker, where an uncoded scheme has 1
-        self.loads = np.array([code.loads for code in parts]) * (self.n / self.k)
+        self.loads = np.array([code.scheme.loads for code in parts]) * (self.n / self.k)
 
     @property
     def load(self) -> float:
@@ -142,7 +142,7 @@ class SequentialScheme:
 
     def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
         """Messages that a part needs beside those that came: those of further workers, at least."""
-        return self.parts[part].rule.missing(np.flatnonzero(came))
+        return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
 
 
 class Schedule:
@@ -373,17 +373,17 @@ def check_part(code: Code, n: int, stragglers: int) -> Code:
     """Raise unless this is a code that a part of a job may have."""
     if not isinstance(code, Code):
         raise TypeError(f"code must make a code of fastgc, not {code!r}")
-    if code.n != n or code.message_count != n:
+    if code.n != n or code.scheme.message_count != n:
         raise ValueError(
             f"code must be of {n} workers that send one message each, not {code!r}, of "
-            f"{code.n} workers and {code.message_count} messages"
+            f"{code.n} workers and {code.scheme.message_count} messages"
         )
-    if code.codes_data or (code.is_complex and not code.packed):
+    if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
         raise ValueError(
             f"{code!r} does not go into a job: its messages are no combinations of real "
             "gradients, or are expanded to complex numbers"
         )
-    if code.known_stragglers() < stragglers:
+    if code.scheme.known_stragglers() < stragglers:
         raise ValueError(
             f"code must tolerate {stragglers} stragglers, but {code!r} tolerates {code.stragglers}"
         )

@@ -377,7 +377,9 @@ class _Run:
 
     def describe(self, delays: object, seed: int, mu: float) -> dict[str, str]:
         """What a checkpoint must be of, for this run to go on from it."""
-        codes = {f"code of part {at}": c.fingerprint() for at, c in enumerate(self._scheme.parts)}
+        codes = {
+            f"code of part {at}": c.scheme.fingerprint() for at, c in enumerate(self._scheme.parts)
+        }
         return describe(
             self._scheme.parts[0],
             self._models,

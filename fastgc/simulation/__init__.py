@@ -23,8 +23,7 @@ from .closed_forms import (
     total_mean,
 )
 from .coverage import covered_cdf, covered_mean, covered_messages
-from .followed import Followed, FollowedRound, follow
-from .monte_carlo import Simulation, simulate
+from .monte_carlo import Followed, FollowedRound, Simulation, follow, simulate
 
 __all__ = [
     "AdaptiveLoads",

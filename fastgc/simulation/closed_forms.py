@@ -7,26 +7,26 @@ round, and (D + cost) L where it is that of each computation. Workers are indepe
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_integer, check_real, check_reals
 from .._extras import scipy
-from ..delays import (
-    Delays,
-    Distribution,
-    Empirical,
-    Exponential,
-    Heterogeneous,
-    ShiftedExponential,
-)
+from ..delays import Delays, Exponential, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
-from ..delays.quadrature import mean_of_late
+from .completion_time import (
+    CompletionTime,
+    Work,
+    check_batch,
+    in_range,
+    messages_pmf,
+    one_by_one,
+    seconds_of,
+    works_of,
+)
 
 __all__ = [
     "AdaptiveLoads",
@@ -50,16 +50,16 @@ __all__ = [
     "total_mean",
 ]
 
-_NOISE = 1e-14  # rounding errors of probabilities
+Array = NDArray[np.float64]
+
 _ENTRIES = 1 << 24  # of a table of probabilities
-_NEVER = 1e-30  # probability to be late from which down kinks do not matter
 
 # ---------------------------------------------------------------------- any K of n workers
 
 
 def threshold_cdf(
     t: ArrayLike, n: int, threshold: int, delays: Delays, load: int, *, cost: float = 0.0
-) -> NDArray[np.float64]:
+) -> Array:
     """Probability that `threshold` of n workers have done all their work by time t.
 
     Ozfatura et al., eq. (18), for any model; a regularised incomplete beta function, whose digits
@@ -74,6 +74,7 @@ def threshold_cdf(
     threshold : int
         Workers needed, 1 .. n.
     delays : Delays
+        Of every worker, or `Heterogeneous`.
     load : int
         Computations of each worker.
     cost : float
@@ -93,8 +94,8 @@ def threshold_cdf(
     n, threshold, load = _check_threshold(n, threshold, load)
     if isinstance(delays, Heterogeneous):
         return received_cdf(t, [load] * n, delays, threshold * load, cost=cost)
-    [work] = _works(delays, [load], cost)
-    done: NDArray[np.float64] = scipy("special").betainc(
+    [work] = works_of(delays, [load], cost)
+    done: Array = scipy("special").betainc(
         threshold, n - threshold + 1, work.cdf(check_reals("t", t))
     )
     return done
@@ -103,38 +104,20 @@ def threshold_cdf(
 def threshold_mean(
     n: int, threshold: int, delays: Delays, load: int, *, cost: float = 0.0
 ) -> float:
-    """Mean time at which `threshold` of n workers have done all their work, exact.
+    """Mean seconds until `threshold` of n workers have done all their work, exact.
 
-    The mean of eq. (18) of Ozfatura et al.: that of an order statistic of the delays.
-
-    Parameters
-    ----------
-    n, threshold, delays, load, cost
-        As in `threshold_cdf`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError
-        As `threshold_cdf`, and where the mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    The mean of eq. (18) of Ozfatura et al.: that of an order statistic of the delays. Parameters
+    and errors as in `threshold_cdf`, and ValueError where the mean does not exist.
     """
     n, threshold, load = _check_threshold(n, threshold, load)
     check_delays(delays)
     cost = check_real("cost", cost)
-    return _seconds(delays, delays.order_statistic_mean(threshold, n), load, cost)
+    return seconds_of(delays, delays.order_statistic_mean(threshold, n), load, cost)
 
 
 def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
     n = at_least("n", n, 1)
-    if not 1 <= (threshold := check_integer("threshold", threshold)) <= n:
-        raise ValueError(f"threshold must be in 1 .. n = {n}, not {threshold}")
-    return n, threshold, at_least("load", load, 1)
+    return n, in_range("threshold", threshold, n, f"n = {n},"), at_least("load", load, 1)
 
 
 # ----------------------------------------------------- any number of messages, whoever sends them
@@ -142,40 +125,22 @@ def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
 
 def completions_pmf(
     t: ArrayLike, load: int, delays: Delays, *, batch: int = 1, cost: float = 0.0
-) -> NDArray[np.float64]:
+) -> Array:
     r"""Probability that a worker has sent exactly s messages by time t, P_s(t).
 
-    Ozfatura et al., eq. (13), for any model.
-
-    Parameters
-    ----------
-    t : array_like
-        Seconds.
-    load : int
-        Computations of the worker, r.
-    delays : Delays
-    batch : int
-        Computations between messages; those after the last full batch are not sent.
-    cost : float
-        Seconds per computation besides the delay.
+    Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, but `delays`
+    are those of the one worker.
 
     Returns
     -------
-    float64 array, shape (\*t.shape, r // batch + 1)
-        P_s(t) for s = 0 .. r // batch.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or `delays` is of several workers.
-    TypeError
-        If a parameter is of a wrong type.
+    float64 array, shape (\*t.shape, load // batch + 1)
+        P_s(t) for s = 0 .. load // batch.
     """
-    load, batch = _check_batch(load, batch)
+    load, batch = check_batch(load, batch)
     if isinstance(delays, Heterogeneous):
         raise ValueError("what one worker completes needs the model of one, not Heterogeneous")
-    [work] = _works(delays, [load], cost)
-    return _pmf(check_reals("t", t), work, batch)
+    [work] = works_of(delays, [load], cost)
+    return messages_pmf(check_reals("t", t), work, batch)
 
 
 def total_cdf(
@@ -187,28 +152,24 @@ def total_cdf(
     *,
     batch: int = 1,
     cost: float = 0.0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Probability that n workers together have sent `threshold` messages by time t.
 
-    Ozfatura et al., eqs. (14) and (15), M(t) >= M_th, where workers send a message after every
-    `batch` computations. In place of the sum over all N(t), which are of the order of n^r, the n-th
-    power of `completions_pmf` under convolution, cut off at the threshold.
+    Ozfatura et al., eqs. (14) and (15), M(t) >= M_th. In place of the sum over all N(t), which are
+    of the order of n^r, the n-th power of `completions_pmf` under convolution, cut off at the
+    threshold: O(threshold^2 log n) for each t.
 
     Parameters
     ----------
-    t : array_like
-        Seconds.
-    n : int
-        Workers.
+    t, n, delays, cost
+        As in `threshold_cdf`.
     load : int
         Computations of each worker, r.
     threshold : int
         Messages needed, M_th, 1 .. n (r // batch).
-    delays : Delays
     batch : int
-        Computations between messages (2 for LCC-MMC-2).
-    cost : float
-        Seconds per computation besides the delay.
+        Computations between messages (2 for LCC-MMC-2); those after the last full batch are not
+        sent.
 
     Returns
     -------
@@ -216,18 +177,10 @@ def total_cdf(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or workers' delays are not independent.
-    TypeError
-        If a parameter is of a wrong type.
-
-    Notes
-    -----
-    O(threshold^2 log n) for each t.
+    ValueError, TypeError
+        As in `threshold_cdf`.
     """
-    n, load, threshold, batch = _check_total(n, load, threshold, batch)
-    groups = Counter(_works(delays, [load] * n, cost))
-    return _each(lambda t: 1 - _total_late(t, groups, batch, threshold), t)
+    return _total(n, load, threshold, delays, batch, cost).cdf(t)
 
 
 def total_mean(
@@ -239,66 +192,32 @@ def total_mean(
     batch: int = 1,
     cost: float = 0.0,
 ) -> float:
-    """Mean time at which n workers together have sent `threshold` messages.
+    """Mean seconds until n workers together have sent `threshold` messages.
 
     Ozfatura et al., eqs. (16) and (17), by adaptive quadrature; for `Empirical` delays exact.
-
-    Parameters
-    ----------
-    n, load, threshold, delays, batch, cost
-        As in `total_cdf`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError
-        As `total_cdf`, and where the mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    Parameters and errors as in `total_cdf`, and ValueError where the mean does not exist.
     """
-    n, load, threshold, batch = _check_total(n, load, threshold, batch)
-    groups = Counter(_works(delays, [load] * n, cost))
-    tail = _tail_index(delays, [load // batch] * n, threshold)
-    fractions = np.arange(batch, load + 1, batch) / load
-    return _mean(lambda t: _total_late(t, groups, batch, threshold), groups, fractions, tail)
+    return _total(n, load, threshold, delays, batch, cost).mean()
 
 
-def _check_batch(load: int, batch: int) -> tuple[int, int]:
-    load = at_least("load", load, 1)
-    batch = check_integer("batch", batch)
-    if not 1 <= batch <= load:
-        raise ValueError(f"batch must be in 1 .. load = {load}, not {batch}")
-    return load, batch
-
-
-def _check_total(n: int, load: int, threshold: int, batch: int) -> tuple[int, int, int, int]:
+def _total(
+    n: int, load: int, threshold: int, delays: Delays, batch: int, cost: float
+) -> CompletionTime:
     n = at_least("n", n, 1)
-    load, batch = _check_batch(load, batch)
+    load, batch = check_batch(load, batch)
     most = n * (load // batch)
-    if not 1 <= (threshold := check_integer("threshold", threshold)) <= most:
-        raise ValueError(
-            f"threshold must be in 1 .. {most}, the messages of {n} workers, not {threshold}"
-        )
-    return n, load, threshold, batch
+    threshold = in_range("threshold", threshold, most, f"{most}, the messages of {n} workers,")
+    groups = Counter(works_of(delays, [load] * n, cost))
+    late = one_by_one(lambda t: _total_late(t, groups, batch, threshold))
+    sent = np.arange(batch, load + 1, batch) / load
+    return CompletionTime(late, list(groups), sent, delays, [load // batch] * n, threshold)
 
 
-def _pmf(t: NDArray[np.float64], work: _Work, batch: int) -> NDArray[np.float64]:
-    done = np.arange(batch, work.load + 1, batch)
-    fewer = np.zeros((*t.shape, done.size + 2))  # probability to have sent fewer than s
-    fewer[..., 1:-1] = work.survival(t[..., np.newaxis], done)
-    fewer[..., -1] = 1
-    return np.diff(fewer)
-
-
-def _total_late(t: float, groups: Counter[_Work], batch: int, threshold: int) -> float:
+def _total_late(t: float, groups: Counter[Work], batch: int, threshold: int) -> float:
     """Probability that fewer messages have been sent."""
     late = np.ones(1)
     for work, count in groups.items():
-        square = _pmf(np.asarray(t), work, batch)[:threshold]
+        square = messages_pmf(np.asarray(t), work, batch)[:threshold]
         while count:
             if count & 1:
                 late = np.convolve(late, square)[:threshold]
@@ -317,23 +236,20 @@ def received_cdf(
     needed: int,
     *,
     cost: float = 0.0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Probability that the workers done by time t hold `needed` partial gradients together.
 
-    The law of the time T of eq. (18) of Li et al., exact by a convolution over the workers.
+    The law of the time T of eq. (18) of Li et al., exact by a convolution over the workers,
+    O(n needed) for each t.
 
     Parameters
     ----------
-    t : array_like
-        Seconds.
+    t, delays, cost
+        As in `threshold_cdf`.
     loads : (n,) array of int
         Partial gradients that each worker computes, r_i; a worker of load 0 does not take part.
-    delays : Delays
-        Of every worker, or `Heterogeneous`.
     needed : int
         Partial gradients, repetitions counted, s; 1 .. sum of the loads.
-    cost : float
-        Seconds per computation besides the delay.
 
     Returns
     -------
@@ -341,59 +257,34 @@ def received_cdf(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or workers' delays are not independent.
-    TypeError
-        If a parameter is of a wrong type.
-
-    Notes
-    -----
-    O(n needed) for each t.
+    ValueError, TypeError
+        As in `threshold_cdf`.
     """
-    each, needed = _check_received(loads, needed)
-    groups = Counter(work for work in _works(delays, each, cost) if work.load)
-    return _each(lambda t: 1 - _received_late(t, groups, needed), t)
+    return _received(loads, delays, needed, cost).cdf(t)
 
 
 def received_mean(loads: ArrayLike, delays: Delays, needed: int, *, cost: float = 0.0) -> float:
-    """Mean time until the workers that are done hold `needed` partial gradients together.
+    """Mean seconds until the workers that are done hold `needed` partial gradients together.
 
     The mean of T in eq. (18) of Li et al., whose minimum over the loads is their P2, by adaptive
-    quadrature; for `Empirical` delays exact.
-
-    Parameters
-    ----------
-    loads, delays, needed, cost
-        As in `received_cdf`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError
-        As `received_cdf`, and where the mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    quadrature; for `Empirical` delays exact. Parameters and errors as in `received_cdf`, and
+    ValueError where the mean does not exist.
     """
-    each, needed = _check_received(loads, needed)
-    groups = Counter(work for work in _works(delays, each, cost) if work.load)
-    tail = _tail_index(delays, each, needed)
-    return _mean(lambda t: _received_late(t, groups, needed), groups, np.ones(1), tail)
+    return _received(loads, delays, needed, cost).mean()
 
 
-def _check_received(loads: ArrayLike, needed: int) -> tuple[list[int], int]:
+def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> CompletionTime:
     each = np.asarray(loads)
     if each.ndim != 1 or not each.size or each.dtype.kind not in "iu" or each.min() < 0:
         raise ValueError(f"loads must be integers from 0, one for each worker, not {loads!r}")
-    if not 1 <= (needed := check_integer("needed", needed)) <= each.sum():
-        raise ValueError(f"needed must be in 1 .. sum of the loads = {each.sum()}, not {needed}")
-    return each.tolist(), needed
+    needed = in_range("needed", needed, each.sum(), f"sum of the loads = {each.sum()},")
+    counts = each.tolist()
+    groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
+    late = one_by_one(lambda t: _received_late(t, groups, needed))
+    return CompletionTime(late, list(groups), np.ones(1), delays, counts, needed)
 
 
-def _received_late(t: float, groups: Counter[_Work], needed: int) -> float:
+def _received_late(t: float, groups: Counter[Work], needed: int) -> float:
     """Probability that fewer partial gradients have come."""
     held = np.zeros(needed)
     held[0] = 1
@@ -425,10 +316,8 @@ def least_threshold(k: int, load: int) -> float:
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range, or of a wrong type.
     """
     k, load = _check_load(k, load)
     return k / load
@@ -478,27 +367,8 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     """Mean number of workers that BCC hears of, given that n workers picked all batches.
 
     What `CouponCollector` waits for, averaged over its seeds, which all let n workers pick all of
-    the ceil(k / r) batches: less than `coupon_threshold`, which it approaches for large n.
-
-    Parameters
-    ----------
-    k : int
-        Partitions.
-    load : int
-        Partitions per worker, r, 1 .. k.
-    n : int
-        Workers, ceil(k / r) at least.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    the ceil(k / r) batches: less than `coupon_threshold`, which it approaches for large n. `n` is
+    ceil(k / r) at least; other parameters and errors as in `least_threshold`.
 
     Notes
     -----
@@ -543,10 +413,8 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `least_threshold`.
 
     Notes
     -----
@@ -581,10 +449,8 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `least_threshold`.
 
     Notes
     -----
@@ -612,11 +478,11 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
 def _found_probability(
     missing: NDArray[np.int64], found: NDArray[np.int64], k: int, load: int
-) -> NDArray[np.float64]:
+) -> Array:
     """Probability that of `load` of k partitions so many are among those missing."""
     log_factorial = scipy("special").gammaln(np.arange(1.0, k + 2))
 
-    def log_binomial(n: NDArray[np.int64], r: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_binomial(n: NDArray[np.int64], r: NDArray[np.int64]) -> Array:
         possible = (n <= k) & (r >= 0) & (r <= n)
         n, r = np.where(possible, n, 0), np.where(possible, r, 0)
         logs = log_factorial[n] - log_factorial[r] - log_factorial[n - r]
@@ -627,23 +493,20 @@ def _found_probability(
     chance = np.exp(logs)
     # Rounded logarithms of large factorials: what all share of their errors is taken away again.
     whole = np.bincount(missing.ravel(), chance.ravel())
-    divided: NDArray[np.float64] = chance / np.where(whole > 0, whole, 1.0)[missing]
+    divided: Array = chance / np.where(whole > 0, whole, 1.0)[missing]
     return divided
 
 
 def _check_load(k: int, load: int) -> tuple[int, int]:
     k = at_least("k", k, 1)
-    load = check_integer("load", load)
-    if not 1 <= load <= k:
-        raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
-    return k, load
+    return k, in_range("load", load, k, f"k = {k},")
 
 
 # ----------------------------------------------------------------------------- CADA and G-CADA
 
 
 def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
-    """Mean time until the fastest worker of every group is done.
+    """Mean seconds until the fastest worker of every group is done.
 
     Zhu et al., eq. (14), the mean of the largest of `groups` minima; with groups of one the mean
     of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is
@@ -661,21 +524,17 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     Returns
     -------
     float
-        Seconds.
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, workers' delays are not independent or not alike, or the
-        mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `threshold_mean`, and if workers are not alike.
     """
     groups = check_real("groups", groups, positive=True)
     size = at_least("size", size, 1)
     if isinstance(delays, Heterogeneous):
         raise ValueError("workers must be alike, not Heterogeneous")
-    [work] = _works(delays, [1], 0.0)
+    [work] = works_of(delays, [1], 0.0)
     if isinstance(delays, Exponential | ShiftedExponential):
         shift = float(delays.quantile(0))
         harmonic = float(scipy("special").digamma(groups + 1)) + np.euler_gamma
@@ -685,7 +544,7 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
         waiting = float(work.survival(np.asarray(t))) ** size
         return -math.expm1(groups * math.log1p(-waiting)) if waiting < 1 else 1.0
 
-    return _mean(late, [work], np.ones(1), _tail_index(delays, [1] * size, 1))
+    return CompletionTime(one_by_one(late), [work], np.ones(1), delays, [1] * size, 1).mean()
 
 
 def selected_mean(
@@ -725,10 +584,8 @@ def selected_mean(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        If a parameter is out of range, or of a wrong type.
 
     Notes
     -----
@@ -786,149 +643,9 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `selected_mean`.
     """
     selected = check_real("selected", selected)
     size, batch = at_least("size", size, 1), at_least("batch", batch, 1)
     return AdaptiveLoads(selected * (size + 1), batch * selected * size)
-
-
-# ---------------------------------------------------------------------------- what all stand on
-
-
-class _Work(NamedTuple):
-    """What a worker does in its time: `load` computations, or as many as are said."""
-
-    delays: Distribution
-    load: int
-    cost: float
-
-    def cdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.delays.cdf(self._delay(t, self.load))
-
-    def survival(
-        self, t: NDArray[np.float64], done: int | NDArray[np.int64] | None = None
-    ) -> NDArray[np.float64]:
-        return self.delays.survival(self._delay(t, self.load if done is None else done))
-
-    def _delay(self, t: NDArray[np.float64], done: int | NDArray[np.int64]) -> NDArray[np.float64]:
-        """The longest delay with which as many are done by time t."""
-        if self.delays.per == "round":
-            return t - self.cost * done
-        return t / done - self.cost
-
-    def seconds(self, delays: ArrayLike, done: float) -> NDArray[np.float64]:
-        """How long so many computations take with these delays."""
-        return _seconds(self.delays, np.asarray(delays), done, self.cost)
-
-
-_Seconds = TypeVar("_Seconds", float, NDArray[np.float64])
-
-
-def _seconds(model: Delays, delay: _Seconds, done: float, cost: float) -> _Seconds:
-    return delay + cost * done if model.per == "round" else (delay + cost) * done
-
-
-def _works(delays: Delays, loads: Sequence[int], cost: float) -> list[_Work]:
-    """The work of each worker; ValueError where workers are not independent."""
-    check_delays(delays)
-    cost = check_real("cost", cost)
-    models = delays.models if isinstance(delays, Heterogeneous) else [delays] * len(loads)
-    if len(models) != len(loads):
-        raise ValueError(f"the delays are those of {len(models)} workers, not of {len(loads)}")
-    works = []
-    for model, load in zip(models, loads, strict=True):
-        if not isinstance(model, Distribution) or (isinstance(model, Empirical) and model.joint):
-            raise ValueError(
-                "closed forms need workers that are independent of each other, which under "
-                f"{model!r} they are not: simulate, or pool the samples"
-            )
-        if not math.isfinite(cost * load):
-            raise ValueError(f"cost is too large for a load of {load}: {cost}")
-        works.append(_Work(model, load, cost))
-    return works
-
-
-def _each(probability: Callable[[float], float], t: ArrayLike) -> NDArray[np.float64]:
-    times = check_reals("t", t)
-    values = [math.nan if math.isnan(x) else probability(x) for x in times.ravel().tolist()]
-    return np.array(values).reshape(times.shape)
-
-
-def _tail_index(delays: Delays, counts: Sequence[int], needed: int) -> float:
-    """Exponent of the tail of the time until `needed` of `counts` have come; at most 1 is refused.
-
-    Where tails of workers are unknown, the least that it can be.
-    """
-    told = delays.tail_indices(len(counts))
-    unknown = np.isnan(told)
-    least, most = (_least_sum(np.where(unknown, x, told), counts, needed) for x in (0.0, math.inf))
-    if most <= 1:
-        raise ValueError(
-            f"the mean does not exist: the time until {needed} of {sum(counts)} have come has a "
-            f"tail t^-{most:g}, and the exponent must be above 1; need fewer, so that more "
-            "workers may be late"
-        )
-    if least <= 1:
-        raise ValueError(
-            f"whether the mean exists is unknown under {delays!r}: tail_indices does not say how "
-            "heavy its tails are"
-        )
-    return least
-
-
-def _least_sum(exponents: NDArray[np.float64], counts: Sequence[int], needed: int) -> float:
-    """Exponent of the tail of the time until `needed` of `counts` have come.
-
-    Tails multiply over the workers that must be late together, so the least sum of exponents over
-    the sets of workers without which `needed` cannot be had; a knapsack problem.
-    """
-    lost = sum(counts) - needed + 1
-    least = np.full(lost + 1, np.inf)  # by what the late workers hold, `lost` and more in the last
-    least[0] = 0
-    for index, count in zip(exponents, counts, strict=True):
-        step = min(count, lost)
-        late = least + index
-        least[step:] = np.minimum(least[step:], late[: lost + 1 - step])
-        least[-1] = min(least[-1], late[lost - step :].min())
-    return float(least[-1])
-
-
-def _mean(
-    late: Callable[[float], float],
-    works: Iterable[_Work],
-    fractions: NDArray[np.float64],
-    tail: float,
-) -> float:
-    """Integral over t of the probability to be late, where messages come at `fractions` of works.
-
-    It has kinks, or jumps, where those of the models' laws come to lie.
-    """
-    return _mean_of_many(lambda t: _each(late, t), works, fractions, tail)
-
-
-def _mean_of_many(
-    late: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    works: Iterable[_Work],
-    fractions: NDArray[np.float64],
-    tail: float,
-) -> float:
-    """`_mean` of a probability that is given for many times at once."""
-    works = list(works)
-    knots = [
-        work.seconds(work.delays.knots(), work.load * fraction)
-        for work in works
-        for fraction in fractions.tolist()
-    ]
-    kinks = np.unique(np.concatenate(knots))
-    if all(isinstance(work.delays, Empirical) for work in works):
-        # between jumps nothing happens, at them rounding would decide
-        return float(kinks[0] + np.diff(kinks) @ late((kinks[:-1] + kinks[1:]) / 2))
-    # from the last kink before which nothing can have happened to the first after all has
-    at = kinks.tolist()
-    certain = bisect_left(at, True, key=lambda t: float(late(np.array([t]))[0]) < 1 - _NOISE)
-    over = bisect_left(at, True, key=lambda t: float(late(np.array([t]))[0]) < _NEVER)
-    return mean_of_late(late, kinks[max(certain - 1, 0) : over + 1], tail)

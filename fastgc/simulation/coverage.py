@@ -21,9 +21,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import at_least, check_integer, check_reals
+from .._arrays import at_least, check_integer
 from ..delays import Delays, Heterogeneous
-from .closed_forms import _check_batch, _mean_of_many, _pmf, _tail_index, _Work, _works
+from .completion_time import CompletionTime, Work, check_batch, messages_pmf, works_of
 
 __all__ = ["covered_cdf", "covered_mean", "covered_messages"]
 
@@ -62,24 +62,17 @@ def covered_cdf(
 
     Parameters
     ----------
-    t : array_like
-        Seconds.
-    n : int
-        Workers.
+    t, n, delays, cost
+        As in `threshold_cdf`.
     load : int
         Computations of each worker, r; k / n .. k.
-    delays : Delays
-        Of each worker.
     k : int, optional
         Partitions, a multiple of n; n by default.
     needed : int, optional
         Different partitions with which a round is over, as by ``tolerance=1 - needed / k`` of
         `Uncoded`; all that are sent by default.
     batch : int
-        Computations between messages, 1 for `Uncoded`; those after the last full batch are not
-        sent.
-    cost : float
-        Seconds per computation besides the delay.
+        Computations between messages, as in `total_cdf`; 1 for `Uncoded`.
 
     Returns
     -------
@@ -88,10 +81,8 @@ def covered_cdf(
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range, or workers are not independent and alike.
-    TypeError
-        If a parameter is of a wrong type.
+    ValueError, TypeError
+        As in `threshold_cdf`, and if workers are not alike.
 
     Notes
     -----
@@ -104,9 +95,7 @@ def covered_cdf(
     >>> covered_cdf([0.1, 0.3, 0.6], 40, 4, delays).round(4)
     array([0.0036, 0.8974, 0.9998])
     """
-    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
-    times = check_reals("t", t)
-    return np.where(np.isnan(times), np.nan, 1 - circle.late(times.ravel()).reshape(times.shape))
+    return _Circle.of(n, load, delays, k, needed, batch, cost).time().cdf(t)
 
 
 def covered_mean(
@@ -119,32 +108,12 @@ def covered_mean(
     batch: int = 1,
     cost: float = 0.0,
 ) -> float:
-    """Mean time at which n workers together have sent `needed` different partitions.
+    """Mean seconds until n workers together have sent `needed` different partitions.
 
     E[T] of UC-MMC and UC-MMC-PG of Ozfatura et al., by adaptive quadrature; for `Empirical` delays
-    exact.
-
-    Parameters
-    ----------
-    n, load, delays, k, needed, batch, cost
-        As in `covered_cdf`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError
-        As `covered_cdf`, and where the mean does not exist.
-    TypeError
-        If a parameter is of a wrong type.
+    exact. Parameters and errors as in `covered_cdf`, and ValueError where the mean does not exist.
     """
-    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
-    fractions = np.arange(circle.batch, circle.work.load + 1, circle.batch) / circle.work.load
-    tail = _tail_index(delays, [1] * circle.n, circle.n + 1 - circle.fewest_silent)
-    return _mean_of_many(circle.late, [circle.work], fractions, tail)
+    return _Circle.of(n, load, delays, k, needed, batch, cost).time().mean()
 
 
 def covered_messages(
@@ -160,26 +129,15 @@ def covered_messages(
     """Mean number of messages that come until n workers have sent `needed` different partitions.
 
     The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
-    quadrature: a message counts if the round is not over when it comes.
-
-    Parameters
-    ----------
-    n, load, delays, k, needed, batch, cost
-        As in `covered_cdf`.
+    quadrature: a message counts if the round is not over when it comes. Parameters and errors as in
+    `covered_cdf`, and ValueError where messages may come at the same moment, as with `Empirical`
+    delays: which of them are counted is for a simulation to say.
 
     Returns
     -------
     float
         The one that ends the round included. To 9 digits or more, unless delays vary by less than
         a millionth of themselves.
-
-    Raises
-    ------
-    ValueError
-        As `covered_cdf`, and where messages may come at the same moment, as with `Empirical`
-        delays: which of them are counted is for a simulation to say.
-    TypeError
-        If a parameter is of a wrong type.
     """
     circle = _Circle.of(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()
@@ -200,7 +158,7 @@ class _Circle:
     the worker which has come farthest beyond the block's beginning.
     """
 
-    def __init__(self, n: int, block: int, work: _Work, batch: int, lost: int) -> None:
+    def __init__(self, n: int, block: int, work: Work, batch: int, lost: int) -> None:
         self.n, self.block, self.work, self.batch = n, block, work, batch
         self.lost = lost  # partitions without which a round goes on
         self.farthest = work.load // batch * batch
@@ -221,7 +179,7 @@ class _Circle:
         k = n if k is None else at_least("k", k, 1)
         if k % n:
             raise ValueError(f"k must be a multiple of n = {n}, not {k}")
-        load, batch = _check_batch(load, batch)
+        load, batch = check_batch(load, batch)
         if not k // n <= load <= k:
             raise ValueError(f"load must be in k / n = {k // n} .. k = {k}, not {load}")
         farthest = load // batch * batch
@@ -233,13 +191,16 @@ class _Circle:
             )
         if isinstance(delays, Heterogeneous):
             raise ValueError("workers must be alike, not Heterogeneous: simulate")
-        [work] = _works(delays, [load], cost)
+        [work] = works_of(delays, [load], cost)
         return cls(n, k // n, work, batch, k - needed + 1)
 
-    @property
-    def fewest_silent(self) -> int:
-        """Fewest workers without which `lost` partitions are missing: they are neighbours."""
-        return min(self.n, (self.lost + self.farthest - 1) // self.block)
+    def time(self) -> CompletionTime:
+        """Until no more than is allowed is missing."""
+        # the fewest workers without which too much is missing are neighbours
+        silent = min(self.n, (self.lost + self.farthest - 1) // self.block)
+        sent = np.arange(self.batch, self.work.load + 1, self.batch) / self.work.load
+        each, needed = [1] * self.n, self.n + 1 - silent
+        return CompletionTime(self.late, [self.work], sent, self.work.delays, each, needed)
 
     def late(self, t: Array) -> Array:
         """Probability that `lost` partitions are missing at each of the times, a vector."""
@@ -258,7 +219,7 @@ class _Circle:
     def _reach(self, t: Array) -> Array:
         """Probability of each reach of a worker, 0 at least to the end of a block."""
         reach = np.zeros((t.size, max(self.farthest + 1, self.block)))
-        reach[:, : self.farthest + 1 : self.batch] = _pmf(t, self.work, self.batch)
+        reach[:, : self.farthest + 1 : self.batch] = messages_pmf(t, self.work, self.batch)
         return reach
 
     def _rest(self, reach: Array, arcs: Array) -> Array:

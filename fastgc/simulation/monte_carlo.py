@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import kernels
-from .._arrays import as_array, at_least, check_cost, check_real, check_reals
+from .._arrays import at_least, check_cost, check_real, check_reals
 from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
 from ..coding.approximation import residual_of_each
-from ..coding.rules import Blocks, Cells, Tiling, Waiting
-from ..coding.span import SOLVED, Span
+from ..coding.rules import Blocks, Cells, Span, Tiling, Waiting
+from ..coding.scheme import Scheme
+from ..coding.solve import SOLVED
 from ..delays import DelayModel
-from ..delays.interface import check_model, described, per_of, tail_bounds, tails
-from ..delays.laws import law_of
-from .asking import Asking
-from .shared import Shared
+from ..delays.interface import check_model, tail_bounds, tails
+from .drawing import draw
+from .processors import SharedProcessors
+from .rounds import (
+    Awaiting,
+    Conditions,
+    Kernel,
+    MessageByMessage,
+    OneByOne,
+    OnRequest,
+    Seen,
+    Simulator,
+    WithRule,
+)
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
 
-_DRAWN = 1 << 20  # delays drawn at a time: 8 MB
-
-# Works take this much of a usual time at least, which is less than any clock could tell: messages
-# of a worker come one by one, too, if their computation takes no time.
-_LEAST = 2.0**-40
+_DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
 
 # Rounds, at most, of which it is computed what their gradients leave out.
 _JUDGED = 1000
 _JUDGED_PRODUCTS = 1e9  # where that takes least squares, of n k^2 each
-
-_SUPPORT = 1 << 22  # entries of B, at most, whose zeros are remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,44 +221,18 @@ def simulate(
     """
     if method not in ("auto", "kernel", "round"):
         raise ValueError(f'method must be "auto", "kernel" or "round", not {method!r}')
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    check_model(delays)
-    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
-    receive, overhead = check_real("receive", receive), check_real("overhead", overhead)
+    rounds, seed, work, how, mean_exists = _checked(
+        code, delays, cost, receive, overhead, rounds, seed, interrupted
+    )
     request = check_real("request", request)
-    with np.errstate(over="ignore"):
-        work = check_cost(code.n, cost) * code.loads
-        bounded = np.isfinite(work * rounds).all()
-    if not bounded:
-        raise ValueError(
-            f"cost is too large for loads up to {code.loads.max()} and {rounds} rounds: {cost!r}"
-        )
-    interrupted = bool(interrupted)
-    mean_exists = require_mean(code, delays, interrupted)
-    rule = kernel_rule(code)
     if processors is not None and method != "auto":
         raise ValueError(f'processors are shared by method="auto" only, not {method!r}')
     if processors is not None and request:
         raise ValueError(
             "request is of rounds with a processor for each worker: not with processors"
         )
-    if rule is None and method == "kernel":
-        raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    run: _Kernel | _Rounds | Asking | Shared
-    judged = _Judge(code, rounds) if code.approximate else None
-    if processors is not None:
-        run = Shared(code, processors, None if judged is None else judged.take)
-    elif method != "round" and rule is None and isinstance(code.rule, Waiting):
-        run = _Awaiting(code, judged)
-    elif method == "round" or rule is None:
-        run = _Rounds(code, judged)
-    elif method == "auto" and code.on_request and isinstance(code.rule, Cells):
-        run = Asking(code, request)
-    elif method == "auto" and code.waits:
-        run = _Waiting(code, judged)
-    else:
-        run = _Kernel(rule, judged)
+    judge = _Judge(code, rounds) if code.scheme.approximate else None
+    run = _simulator(code, method, processors, request, judge)
     late = np.zeros(code.n)
     parts: list[tuple[NDArray[Any], ...]] = []
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
@@ -263,17 +242,175 @@ def simulate(
 
         shown = task_bar("simulating", -(-rounds // step))
     with shown as advance:
-        for first, count, drawn in _draw(code, delays, work, receive, rounds, seed, step):
-            parts.append(run(drawn, first, count, late, receive, overhead, interrupted))
+        for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, step):
+            parts.append(run(drawn, first, count, late, how))
             advance()
     times, messages, workers, computations = (
         each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
     )
-    left = None
-    if judged is not None:
-        left = judged.residuals()
-    weight = code.message_weight
+    left = None if judge is None else judge.residuals()
+    weight = code.scheme.message_weight
     return Simulation(times, messages, workers, computations, weight, mean_exists, left)
+
+
+class FollowedRound(NamedTuple):
+    """One simulated round, message by message.
+
+    Attributes
+    ----------
+    round : int
+        From 1.
+    time : float
+        Seconds from the beginning of the first round to the end of this one.
+    wait : float
+        Seconds from the hand-off of the parameters until the gradient could be decoded; inf if it
+        never could.
+    received : (messages,) int64 array
+        Numbers of the messages that had come by then, in order of arrival.
+    arrivals : (messages,) float64 array
+        When the master had each of them, in seconds from the hand-off.
+    decode : float
+        Seconds for decoding: 0, for it is not simulated.
+    """
+
+    round: int
+    time: float
+    wait: float
+    received: NDArray[np.int64]
+    arrivals: NDArray[np.float64]
+    decode: float = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"FollowedRound(round {self.round}: waited {duration(self.wait)} for "
+            f"{plural(len(self.received), 'message')})"
+        )
+
+
+class Followed(NamedTuple):
+    """Simulated rounds, for `fastgc.plotting.timeline`.
+
+    Attributes
+    ----------
+    rounds : list of FollowedRound
+    message_counts : tuple of int
+        Messages that each worker sends in a round.
+    """
+
+    rounds: list[FollowedRound]
+    message_counts: tuple[int, ...]
+
+
+def follow(
+    code: Code,
+    delays: DelayModel | None = None,
+    *,
+    cost: ArrayLike = 0.0,
+    receive: float = 0.0,
+    overhead: float = 0.0,
+    rounds: int = 3,
+    seed: int = 0,
+    interrupted: bool = True,
+    processors: ArrayLike | None = None,
+) -> Followed:
+    """The first rounds that `simulate` simulates, with who sent what when.
+
+    Parameters
+    ----------
+    code, delays, cost, receive, overhead, seed, interrupted, processors
+        As of `simulate`: the rounds are those of its ``method="round"``, for the same arguments, or
+        where processors are shared, of its only one.
+    rounds : int
+        How many.
+
+    Returns
+    -------
+    Followed
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `simulate`.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> code = fastgc.BinaryCode(12, stragglers=3)
+    >>> late = fastgc.delays.Exponential(0.01)  # seconds
+    >>> followed = fastgc.simulation.follow(code, late, cost=1e-3)
+    >>> run = fastgc.simulation.simulate(code, late, cost=1e-3, rounds=3)
+    >>> [each.wait for each in followed.rounds] == run.times.tolist()
+    True
+    >>> ax = fastgc.plotting.timeline(followed)
+    """
+    rounds, seed, work, how, _ = _checked(
+        code, delays, cost, receive, overhead, rounds, seed, interrupted
+    )
+    seen: list[Seen] = []
+    run: OneByOne = MessageByMessage(code, seen.append)
+    if processors is not None:
+        run = SharedProcessors(code, processors, seen.append)
+    late, found, now = np.zeros(code.n), list[FollowedRound](), 0.0
+    for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
+        run(drawn, first, count, late, how)
+    for number, each in enumerate(seen, 1):
+        now += each.time + how.overhead
+        found.append(FollowedRound(number, now, each.time, each.received, each.arrivals))
+    return Followed(found, tuple(code.scheme.message_counts))
+
+
+def _checked(
+    code: Code,
+    delays: DelayModel | None,
+    cost: ArrayLike,
+    receive: float,
+    overhead: float,
+    rounds: int,
+    seed: int,
+    interrupted: bool,
+) -> tuple[int, int, NDArray[np.float64], Conditions, bool | None]:
+    """Rounds, seed, each worker's seconds of work, and conditions; whether a mean time exists."""
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_model(delays)
+    rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
+    how = Conditions(
+        check_real("receive", receive), check_real("overhead", overhead), bool(interrupted)
+    )
+    with np.errstate(over="ignore"):
+        work = check_cost(code.n, cost) * code.scheme.loads
+        bounded = np.isfinite(work * rounds).all()
+    if not bounded:
+        raise ValueError(
+            f"cost is too large for loads up to {code.scheme.loads.max()} and {rounds} rounds: "
+            f"{cost!r}"
+        )
+    return rounds, seed, work, how, require_mean(code, delays, how.interrupted)
+
+
+def _simulator(
+    code: Code,
+    method: str,
+    processors: ArrayLike | None,
+    request: float,
+    judge: _Judge | None,
+) -> Simulator:
+    """The way to simulate rounds of this code."""
+    rule = kernel_rule(code)
+    if rule is None and method == "kernel":
+        raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
+    watch = None if judge is None else judge.watch
+    if processors is not None:
+        return SharedProcessors(code, processors, watch)
+    if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
+        return Awaiting(code, watch)
+    if method == "round" or rule is None:
+        return MessageByMessage(code, watch)
+    if method == "auto" and code.scheme.on_request and isinstance(code.scheme.rule, Cells):
+        return OnRequest(code, request)
+    if method == "auto" and code.scheme.waits:
+        return WithRule(code, watch)
+    return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 
 
 def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bool | None:
@@ -289,10 +426,10 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     other is lost for good: of them s + 1 must not have exponents of 1 or less.
     """
     least, index = tail_bounds(tails(delays, code.n))
-    if code.awaited is None:
+    if code.scheme.awaited is None:
         # whatever the code tolerates, the mean exists where that of each worker's delay does
         return True if least[0] > 1 else None
-    spared = code.n - code.awaited
+    spared = code.n - code.scheme.awaited
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(
@@ -311,72 +448,12 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
     return True if exists else None
 
 
-def _draw(
-    code: Code,
-    delays: DelayModel | None,
-    work: NDArray[np.float64],
-    receive: float,
-    rounds: int,
-    seed: int,
-    step: int,
-) -> Iterator[tuple[int, int, kernels.DelayPlan]]:
-    """The first of some rounds, their number, and how late workers are in them.
-
-    Where the law of the delays is known, kernels draw them; else the model does, `step` rounds at a
-    time, and kernels draw only who of those that answer at the same moment is first.
-    """
-    n = code.n
-    law = law_of(delays, n)
-    onset, load = 1.0, np.zeros(n)
-    if per_of(delays) == "computation":
-        onset, load = 0.0, code.loads.astype(np.float64)
-    key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-    if law is not None:
-        usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
-        least = _LEAST * (receive + usual / n or 1.0)
-        plan = kernels.DelayPlan.of(key, onset, *law, load, work + least)
-        for first in range(0, rounds, step):
-            yield first, min(step, rounds - first), plan
-        return
-    zeros = np.zeros(n)
-    assert delays is not None
-    for first, drawn in _given(delays, rounds, n, seed, step):
-        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
-        plan = kernels.DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
-        yield first, len(drawn), plan._replace(given=drawn)
-
-
-def _given(
-    delays: DelayModel, rounds: int, n: int, seed: int, step: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The delays of all rounds as the model draws them, `step` rounds at a time, with the first."""
-    rng = np.random.default_rng(seed)
-    draw = getattr(delays, "draw", None)
-    for at in range(0, rounds, step):
-        count = min(step, rounds - at)
-        if draw is not None:
-            drawn = as_array("delays", draw(rng, count, n))
-        else:
-            rows = [as_array("delays", delays.sample(r, n, seed)) for r in range(at, at + count)]
-            try:
-                drawn = check_reals("delays", np.array(rows))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"delays must be {n} real numbers in each round, from {described(delays)}"
-                ) from None
-        if drawn.shape != (count, n):
-            raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
-        if not ((drawn >= 0) & (drawn < np.inf)).all():
-            raise ValueError("delays must be finite and not negative")
-        yield at, np.ascontiguousarray(drawn, dtype=np.float64)
-
-
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule, wait, said = code.rule, 0, code.rule
+    rule, wait, said = code.scheme.rule, 0, code.scheme.rule
     none = np.empty(0, dtype=np.int64)
     if isinstance(said, Waiting):
-        if min(code.message_counts) < 1:
+        if min(code.scheme.message_counts) < 1:
             return None
         rule, wait = said.rule, said.wait
     spare = np.empty((0, 0))
@@ -400,14 +477,14 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
         kind, group, other, need, total = kernels.SPAN, none, none, none, 0
     else:
         return None
-    if kind == kernels.BLOCKS and code.message_count == code.n and need.size == 1 and wait:
+    if kind == kernels.BLOCKS and code.scheme.message_count == code.n and need.size == 1 and wait:
         need, wait = np.minimum(need, wait), 0
-    first = np.array(code.first_messages, dtype=np.int64)
+    first = np.array(code.scheme.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
         kind,
         first,
-        code.message_shares,
-        code.loads,
+        code.scheme.message_shares,
+        code.scheme.loads,
         group,
         other,
         need,
@@ -417,68 +494,12 @@ def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     )
 
 
-class _Kernel:
-    def __init__(self, rule: kernels.CompletionPlan, judge: _Judge | None = None) -> None:
-        self._rule, self._judge = rule, judge
-
-    def __call__(
-        self,
-        delays: kernels.DelayPlan,
-        first: int,
-        rounds: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> tuple[NDArray[Any], ...]:
-        how = receive, overhead, interrupted
-        if self._judge is None or first >= self._judge.most:
-            return kernels.simulate(self._rule, delays, first, rounds, late, *how)
-        judged = min(rounds, self._judge.most - first)
-        done = [self._judged(self._judge, delays.part(0, judged), first, judged, late, *how)]
-        if judged < rounds:
-            rest = delays.part(judged, rounds), first + judged, rounds - judged
-            done.append(kernels.simulate(self._rule, *rest, late, *how))
-        return tuple(np.concatenate(each) for each in zip(*done, strict=True))
-
-    def _judged(
-        self,
-        judge: _Judge,
-        delays: kernels.DelayPlan,
-        first: int,
-        rounds: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> kernels.Completion:
-        """The same of rounds of which it is told what they are decoded from."""
-        rule, out = self._rule, kernels.Completion.empty(rounds)
-        sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
-        wait, whole = kernels.draw(delays, first, rounds)
-        step = (
-            rounds if interrupted else 1
-        )  # workers that are not interrupted are late for the next
-        for at in range(0, rounds, step):
-            some = slice(at, at + step)
-            arrival = (late + wait[some])[:, sender] + whole[some][:, sender] * rule.share
-            done = out.part(at, at + step)
-            kernels.completion(
-                rule, wait[some], whole[some], late, receive, overhead, interrupted, done
-            )
-            for order, count in zip(
-                np.argsort(arrival, axis=1, kind="stable"), done.messages, strict=True
-            ):
-                judge.take(order[:count])
-        return out
-
-
 class _Judge:
     """What the first rounds leave out."""
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
-        solves = type(code).vector is Code.vector
+        solves = type(code.scheme).vector is Scheme.vector
         affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
         self.most = min(rounds, _JUDGED, max(affordable, 20))
         self._taken: list[NDArray[np.int64]] = []
@@ -487,147 +508,16 @@ class _Judge:
         if len(self._taken) < self.most:
             self._taken.append(survivors)
 
+    def watch(self, seen: Seen) -> None:
+        if seen.decoded is not None:
+            self.take(seen.decoded)
+
     def residuals(self) -> NDArray[np.float64]:
         """Of each round, one of each set that occurs."""
-        masks = np.zeros((len(self._taken), self._code.message_count), dtype=np.bool_)
+        masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
         distinct, index = np.unique(np.packbits(masks, axis=1), axis=0, return_inverse=True)
         sets = np.unpackbits(distinct, axis=1, count=masks.shape[1]).astype(np.bool_)
-        found: NDArray[np.float64] = residual_of_each(self._code, sets)[index.reshape(-1)]
+        found: NDArray[np.float64] = residual_of_each(self._code.scheme, sets)[index.reshape(-1)]
         return found
-
-
-class _Rounds:
-    """The same by the code's own rounds, message by message: for any code, and as a proof."""
-
-    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
-        self._code, self._judge = code, judge
-        self._round = code.round(2)
-        self._message = np.zeros(code.message_size(2), code.message_dtype())
-        self._sender = np.repeat(np.arange(code.n), code.message_counts)
-        self._shares, self._loads = code.message_shares, code.loads
-
-    def __call__(
-        self,
-        delays: kernels.DelayPlan,
-        first: int,
-        rounds: int,
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> tuple[NDArray[Any], ...]:
-        rows = [
-            self._one(*row, late, receive, overhead, interrupted)
-            for row in zip(*kernels.draw(delays, first, rounds), strict=True)
-        ]
-        times, *counts = zip(*rows, strict=True)
-        return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
-
-    def _last(self, order: NDArray[np.int64]) -> int:
-        """The message that makes a round ready, of all in the order they come; -1: none does."""
-        self._round.reset()
-        for number in order.tolist():
-            if self._round.receive(*self._code.sender(number)[:1], self._message):
-                return int(number)
-        return -1
-
-    def _arrivals(
-        self, begin: NDArray[np.float64], work: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """When each message comes, of workers that begin then and have so much to do."""
-        moments: NDArray[np.float64] = begin[self._sender] + work[self._sender] * self._shares
-        return moments
-
-    def _one(
-        self,
-        wait: NDArray[np.float64],
-        work: NDArray[np.float64],
-        late: NDArray[np.float64],
-        receive: float,
-        overhead: float,
-        interrupted: bool,
-    ) -> tuple[float, int, int, int]:
-        code, sender = self._code, self._sender
-        begin = late + wait
-        arrival = self._arrivals(begin, work)
-        order = np.argsort(arrival, kind="stable")
-        last = self._last(order)
-        if self._judge is not None and last >= 0:
-            self._judge.take(order[: int(np.flatnonzero(order == last)[0]) + 1])
-        ready = float(arrival[last]) if last >= 0 else math.inf
-        came = arrival <= ready
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
-        # beside a long delay the time since may have lost the digits that tell
-        sent = np.zeros(code.n)
-        np.maximum.at(sent, sender[came], self._shares[came])
-        done = np.floor(self._loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
-        time = ready
-        if receive > 0:  # one after another: the last is through when each of the queues is
-            queue = np.sort(arrival[came])
-            time = float(np.max(queue + receive * np.arange(queue.size, 0, -1)))
-        if not interrupted:
-            end = time + overhead
-            for worker in range(code.n):
-                mine = arrival[code.first_messages[worker] : code.first_messages[worker + 1]]
-                if late[worker] > end:
-                    late[worker] -= end
-                else:
-                    rest = mine[mine > end]
-                    late[worker] = rest[0] - end if rest.size else 0.0
-        return time, int(came.sum()), np.unique(sender[came]).size, int(done.sum())
-
-
-class _Waiting(_Rounds):
-    """The same for codes that have a rule, without rounds: in an eighth of the time."""
-
-    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
-        super().__init__(code, judge)
-        self._tally = code.rule.tally()
-
-    def _last(self, order: NDArray[np.int64]) -> int:
-        self._tally.reset()
-        for at, number in enumerate(order.tolist(), 1):
-            if self._tally.add(number) and (
-                at == order.size or not self._code.awaits_more(order[:at])
-            ):
-                return int(number)
-        return -1
-
-
-class _Awaiting(_Rounds):
-    """The same for codes that wait for some workers: what came before is seldom looked at."""
-
-    def __init__(self, code: Code, judge: _Judge | None = None) -> None:
-        super().__init__(code, judge)
-        rule = code.rule
-        assert isinstance(rule, Waiting)
-        self._rule, self._wait = rule.rule, rule.wait
-        self._sent = np.array(code.message_counts)
-        self._support: NDArray[np.bool_] | None = None
-        if isinstance(self._rule, Span) and code.message_count * code.k <= _SUPPORT:
-            rows = code.matrix().reshape(code.message_count, code.k, -1)
-            self._support = np.asarray(rows.any(axis=2))
-
-    def _exact(self, some: NDArray[np.int64]) -> bool:
-        if not some.size or (self._support is not None and not self._support[some].any(0).all()):
-            return False
-        if isinstance(self._rule, Span):
-            return self._rule.residual(some) <= SOLVED
-        return not self._rule.missing(some)
-
-    def _last(self, order: NDArray[np.int64]) -> int:
-        at = np.empty(order.size, dtype=np.int64)
-        at[order] = np.arange(order.size)
-        whole = np.maximum.reduceat(at, self._code.first_messages[:-1])  # a worker's last message
-        end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
-        # Sets that hold an exact one are exact: the first such prefix, if any is, by bisection.
-        low, high = -1, end
-        if self._exact(order[:end]):
-            high = end - 1
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if self._exact(order[: middle + 1]) else (middle, high)
-        return int(order[high])

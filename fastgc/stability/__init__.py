@@ -1,12 +1,20 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
 from .._listing import listing
-from .bounds import amplification, error_bound, residual
-from .circle import CircleValues, circle_values
+from .bounds import CircleValues, amplification, circle_values, error_bound, residual
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors
-from .spare import SPARED, SpareRow, spare
-from .survey import HELD, PATTERNS, StabilityRow, compare, matched, write_csv
+from .survey import (
+    HELD,
+    PATTERNS,
+    SPARED,
+    SpareRow,
+    StabilityRow,
+    compare,
+    matched,
+    spare,
+    write_csv,
+)
 from .tracker import StabilityTracker, TrackedRound, write_jsonl
 
 __all__ = [

@@ -8,13 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .._arrays import as_array, check_dtype, check_integer, is_half, is_pairs, unit_roundoff
-from ..codes import Code
+from .. import kernels
+from .._arrays import (
+    as_array,
+    check_dtype,
+    check_integer,
+    check_workers,
+    is_half,
+    is_pairs,
+    unit_roundoff,
+)
+from ..codes import Code, ReedSolomon
 from ..coding.scheme import Scheme
 from ..kernels.choice import folds_floats
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 
-__all__ = ["amplification", "error_bound", "residual"]
+__all__ = ["CircleValues", "amplification", "circle_values", "error_bound", "residual"]
 
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
@@ -50,10 +59,10 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     O(f s + n) once the row sums of the code are known, O(n d), and B is never formed. For codes of
     the data (`LagrangeCode`), B's entries are the products of two Lagrange basis polynomials.
     """
-    checked = code.check_survivors(survivors)
+    checked = code.scheme.check_survivors(survivors)
     if log:
-        logs = code.log_vector(checked).real.reshape(checked.size, -1)
-        return float(np.logaddexp.reduce(logs + code.log_row_sums[checked, None]).max())
+        logs = code.scheme.log_vector(checked).real.reshape(checked.size, -1)
+        return float(np.logaddexp.reduce(logs + code.scheme.log_row_sums[checked, None]).max())
     try:
         vector = code.decoding_vector(checked)
     except OverflowError:
@@ -66,7 +75,7 @@ def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[A
     size = np.abs(vector).reshape(survivors.size, -1)
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
-        return float((code.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
+        return float((code.scheme.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
@@ -90,16 +99,16 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     -----
     O(n d); computed in extended precision, where the platform has one.
     """
-    checked = code.check_survivors(survivors)
+    checked = code.scheme.check_survivors(survivors)
     a = code.decoding_vector(checked) if vector is None else _checked(code, vector, checked)
-    return float(np.abs(code.deviation(checked, a)).max())
+    return float(np.abs(code.scheme.deviation(checked, a)).max())
 
 
 def _checked(
     code: Code, vector: ArrayLike, survivors: NDArray[np.int64], paired: bool = False
 ) -> NDArray[Any]:
     a = as_array("the vector", vector)
-    columns = 2 if paired else code.pieces
+    columns = 2 if paired else code.scheme.pieces
     if a.shape != (survivors.shape if columns == 1 else (survivors.size, columns)):
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a
@@ -152,7 +161,7 @@ def error_bound(
     messages and of their combination are multiplied by the amplification; what the coefficients
     lack enters through the computed residual. Overflow and underflow are left out.
     """
-    checked = code.check_survivors(survivors)
+    checked = code.scheme.check_survivors(survivors)
     if vector is None:
         try:
             vector = code.decoding_vector(checked, message_dtype=dtype)
@@ -163,9 +172,9 @@ def error_bound(
         raise ValueError(f"terms must not be negative, but is {terms}")
     if gradient_dtype is not None:
         check_dtype(gradient_dtype, halves=True)
-    decoded = None if gradient_dtype is None else code.format(1, gradient_dtype, dtype)
+    decoded = None if gradient_dtype is None else code.scheme.format(1, gradient_dtype, dtype)
     kinds = dtype, None if decoded is None else decoded.gradient_dtype
-    return assess(code, checked, vector, *kinds, streaming=streaming, terms=terms)[0].bound
+    return assess(code.scheme, checked, vector, *kinds, streaming=streaming, terms=terms)[0].bound
 
 
 class Assessment(NamedTuple):
@@ -177,7 +186,7 @@ class Assessment(NamedTuple):
 
 
 def assess(
-    code: Scheme,
+    scheme: Scheme,
     survivors: NDArray[np.int64],
     vector: NDArray[Any],
     dtype: DTypeLike,
@@ -193,41 +202,41 @@ def assess(
         size, computed = size.sum(axis=1, keepdims=True), unit_roundoff(kind) * (2 * len(size) + 4)
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = size[used] * code.row_sums[survivors[used], None]
+        factors = size[used] * scheme.row_sums[survivors[used], None]
         factor = factors.sum(axis=0)
-        deviation = np.abs(code.deviation(survivors, vector)).astype(np.float64)
-        lacking = deviation.reshape(-1, code.pieces).sum(axis=0)
-        lacking += _gamma(3 * used.size + 3, computed) * (factor + code.k)
+        deviation = np.abs(scheme.deviation(survivors, vector)).astype(np.float64)
+        lacking = deviation.reshape(-1, scheme.pieces).sum(axis=0)
+        lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
         if is_pairs(kind):
             coarse = _DOUBLE
-        rounding = _roundings(code, kind, coarse, used.size, streaming, terms) @ factors
-        bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(code.k)
+        rounding = _roundings(scheme, kind, coarse, used.size, streaming, terms) @ factors
+        bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(scheme.k)
         if coarse > unit_roundoff(kind):
             # what is decoded is rounded: it is at most k times the longest partial gradient
-            bound += coarse * (math.sqrt(code.k) + bound)
+            bound += coarse * (math.sqrt(scheme.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
-    norm = code.residual(survivors, vector)
+    norm = scheme.residual(survivors, vector)
     return Assessment(float(factor.max(initial=0.0)), bound, float(deviation.max())), norm
 
 
 def _roundings(
-    code: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
+    scheme: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
 ) -> NDArray[np.float64]:
     """Relative error of what is amplified: from each message, and from combining them."""
     message = unit_roundoff(kind)
     if is_pairs(kind):  # see `kernels.combine_pairs`
-        each = message * ((2 * code.load + 4) ** 2 + (2 * used + 4) ** 2)
+        each = message * ((2 * scheme.load + 4) ** 2 + (2 * used + 4) ** 2)
         return np.full(used, math.sqrt(2) * each)
     half = is_half(kind)
     result = _SINGLE if half else message  # of what sums end in
-    parts = 2 if code.is_complex else 1  # roundings in a product
-    w = -(-code.load // code.messages_per_worker) * code.pieces
+    parts = 2 if scheme.is_complex else 1  # roundings in a product
+    w = -(-scheme.load // scheme.messages_per_worker) * scheme.pieces
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
     if streaming:  # each coefficient is rounded, too
         encode += _gamma(parts * w + parts + 1, result)
-    work = _gamma(code.computation_roundings(terms), max(result, coarse))
+    work = _gamma(scheme.computation_roundings(terms), max(result, coarse))
     # Rows are added in their order: the first go through the most sums.
     combine = _summing(np.arange(used, 0, -1), parts, half, result) + _gamma(1, result)
     # each part of a complex number has its own errors
@@ -255,3 +264,75 @@ def _gammas(counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
 
 def _gamma(count: float, unit: float) -> float:
     return count * unit / (1 - count * unit) if count * unit < 1 else math.inf
+
+
+class CircleValues(NamedTuple):
+    """Sizes of two polynomials p at the code's n roots of unity, in their order on the circle.
+
+    Of survivors, ``p(alpha^i)`` is the coefficient a_i of a decoding vector; of stragglers, what is
+    left out of the gradient for it. Adding up all n messages has 1/n everywhere.
+
+    Attributes
+    ----------
+    lost : (n,) bool array
+        The roots of stragglers.
+    exact : (n,) float64 array
+        Decimal logarithms of ``n |p|`` for the exact vector, which may be beyond float64; -Inf at
+        stragglers.
+    near_exact : (n,) float64 array
+        The same for the near-exact vector; rarely -Inf.
+    """
+
+    lost: NDArray[np.bool_]
+    exact: NDArray[np.float64]
+    near_exact: NDArray[np.float64]
+
+
+def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float64) -> CircleValues:
+    """What the methods "locator" and "near-exact" make of a set of stragglers, at every root.
+
+    Also where columns of B are alike, and the code has exact vectors that are shorter than these.
+
+    Parameters
+    ----------
+    code : Code
+        A `ReedSolomon` code of one cluster.
+    stragglers : integer array, or (n,) bool array
+        Silent workers, as many as the code tolerates at most.
+    dtype : numpy dtype
+        Of the messages.
+
+    Returns
+    -------
+    CircleValues
+
+    Raises
+    ------
+    TypeError
+        If the code is another one.
+    ValueError
+        If it has several clusters, or stragglers do not exist, are named twice, or are more than it
+        tolerates.
+    """
+    if not isinstance(code, ReedSolomon):
+        raise TypeError(f"only Reed-Solomon codes have polynomials on a circle, not {code!r}")
+    if code.scheme.clusters > 1:
+        raise ValueError(
+            f"{code!r} has {code.scheme.clusters} circles: give a code with clusters=1"
+        )
+    unit = unit_roundoff(check_dtype(dtype, halves=True))
+    silent = check_workers("stragglers", stragglers, code.n)
+    if silent.size and not 0 <= silent.min() <= silent.max() < code.n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {silent.tolist()}")
+    if np.unique(silent).size < silent.size:
+        raise ValueError(f"stragglers must not be named twice: {silent.tolist()}")
+    if silent.size > code.stragglers:
+        raise ValueError(f"{silent.size} stragglers, but {code!r} tolerates {code.stragglers}")
+    lost = np.isin(code.scheme.rings()[0], silent)
+    turns = np.flatnonzero(lost)
+    apart = (np.arange(code.n)[:, None] - turns) % code.n
+    with np.errstate(divide="ignore"):
+        exact = np.log10(2 * np.sin(math.pi / code.n * apart)).sum(axis=1)
+        values = kernels.near_exact(turns, code.n, code.stragglers, unit)
+        near = np.log10(code.n * np.abs(values))
+    return CircleValues(lost, exact, near)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import as_array, at_least, check_dtype, gradient_dtype_of
 from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
-from ..coding.decoding import trust_by_rows
+from ..coding.trust import trust_by_rows
 from ..models import least_squares_gradient
 from .bounds import error_bound
 
@@ -130,7 +130,7 @@ class Experiment:
         rng = np.random.default_rng(at_least("seed", seed, 0))
         kind = gradient_dtype_of(self.dtype)
         sent = None if kind == self.dtype else self.dtype
-        if code.codes_data:
+        if code.scheme.codes_data:
             work = _data(code, partials, kind, rng)
         else:
             work = _gradients(code, partials, kind, p, rng)
@@ -146,7 +146,7 @@ class Experiment:
                     index=t,
                     message_dtype=sent,
                 )
-                for w, t in map(code.sender, range(code.message_count))
+                for w, t in map(code.scheme.sender, range(code.scheme.message_count))
             ]
         )
 
@@ -166,8 +166,8 @@ class Experiment:
         """Relative error that `Code.trust` predicts; or of what this vector decodes to."""
         if vector is None:
             return self.code.trust(survivors, *self._trusted).relative_error
-        form = self.code.format(1, *self._trusted)
-        return trust_by_rows(self.code, survivors, vector, form).relative_error
+        form = self.code.scheme.format(1, *self._trusted)
+        return trust_by_rows(self.code.scheme, survivors, vector, form).relative_error
 
     def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
         """`error_bound`, over the norm of the exact gradient."""
@@ -241,7 +241,7 @@ def measured_error(
     NotDecodableError
         If more messages are needed.
     """
-    checked = code.check_survivors(survivors)
+    checked = code.scheme.check_survivors(survivors)
     try:
         vector = code.decoding_vector(checked, method, message_dtype=dtype)
         experiment = Experiment(code, partials, dtype=dtype, p=p, seed=seed)

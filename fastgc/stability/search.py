@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
 from ..codes import Code
-from ..coding.decoding import trust_by_rows
+from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
 from .bounds import amplification
 
@@ -36,6 +36,7 @@ _BEYOND = 1e4  # logarithm of errors that are beyond float64
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Found = tuple[float, str, Numbers]  # how bad a set is, its pattern, and the silent workers
 
 
 class WorstCase(NamedTuple):
@@ -71,7 +72,7 @@ class WorstCase(NamedTuple):
 
 def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
     """Numbers of the messages that come when these workers are silent."""
-    return code.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
+    return code.scheme.messages_of(np.setdiff1d(np.arange(code.n), stragglers))
 
 
 def worst_survivors(
@@ -129,7 +130,11 @@ def worst_survivors(
     Near-exact vectors of Reed-Solomon codes are worst where stragglers fill a window of the circle
     evenly but for its ends, where they are denser, as the nodes of quadrature rules are.
     """
-    s = code.known_stragglers() if stragglers is None else check_integer("stragglers", stragglers)
+    s = (
+        code.scheme.known_stragglers()
+        if stragglers is None
+        else check_integer("stragglers", stragglers)
+    )
     if not 0 <= s < code.n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
     trials = at_least("trials", trials, 0)
@@ -140,7 +145,6 @@ def worst_survivors(
     look = Sight(code, method, dtype)
     starts = list(_starts(code, s, trials, rng))
     total = len(starts) + (_CLIMBED * trials if s else 0)
-    known: list[tuple[float, str, Numbers]] = []
 
     def measured(lost: Numbers) -> float:
         value = look(lost)
@@ -148,6 +152,33 @@ def worst_survivors(
             progress(look.sets, total)
         return value
 
+    known = _worst_of(starts, measured, until)
+    if not known:
+        raise NotDecodableError(
+            f"no set of {s} silent workers that was tried leaves the gradient decodable; this code "
+            f"tolerates {code.stragglers}",
+            1,
+        )
+    best = first = known[0]
+    moves = _Moves(code, s, rng)
+    for start in known if s else []:
+        found = _anneal(start, moves, measured, trials, until)
+        best = max(best, found, key=itemgetter(0))
+    worst = np.unique(best[2])
+    survivors = messages_without(code, worst)
+    factor = look.amplification(survivors) / math.log(10)
+    return WorstCase(
+        survivors, worst, factor, best[1], _error(best[0]), _error(first[0]), look.sets
+    )
+
+
+def _worst_of(
+    starts: list[tuple[str, Callable[[], Numbers]]],
+    measured: Callable[[Numbers], float],
+    until: float,
+) -> list[Found]:
+    """The worst few of these sets, the worst first."""
+    known: list[Found] = []
     for pattern, make in starts:
         lost = make()
         value = measured(lost)
@@ -157,32 +188,26 @@ def worst_survivors(
             del known[_CLIMBED:]
         if time.monotonic() >= until:
             break
-    if not known:
-        raise NotDecodableError(
-            f"no set of {s} silent workers that was tried leaves the gradient decodable; this code "
-            f"tolerates {code.stragglers}",
-            1,
-        )
-    best = first = known[0]
-    moves = _Moves(code, s, rng)
-    for value, _, lost in known if s else []:
-        now = np.isin(np.arange(code.n), lost)
-        for step in range(trials):
-            if time.monotonic() >= until:
-                break
-            there = moves(now)
-            found = measured(np.flatnonzero(there))
-            heat = _HOT * (_COLD / _HOT) ** (step / trials)
-            if found > value or rng.random() < math.exp(max((found - value) / heat, -700.0)):
-                value, now = found, there
-                if value > best[0]:
-                    best = value, "exchanges", np.flatnonzero(now)
-    worst = np.unique(best[2])
-    survivors = messages_without(code, worst)
-    factor = look.amplification(survivors) / math.log(10)
-    return WorstCase(
-        survivors, worst, factor, best[1], _error(best[0]), _error(first[0]), look.sets
-    )
+    return known
+
+
+def _anneal(
+    start: Found, moves: _Moves, measured: Callable[[Numbers], float], trials: int, until: float
+) -> Found:
+    """The worst set on a way of exchanges from this one, by simulated annealing."""
+    value, _, lost = best = start
+    now = np.isin(np.arange(moves.place.size), lost)
+    for step in range(trials):
+        if time.monotonic() >= until:
+            break
+        there = moves(now)
+        found = measured(np.flatnonzero(there))
+        heat = _HOT * (_COLD / _HOT) ** (step / trials)
+        if found > value or moves.rng.random() < math.exp(max((found - value) / heat, -700.0)):
+            value, now = found, there
+            if value > best[0]:
+                best = value, "exchanges", np.flatnonzero(now)
+    return best
 
 
 def _error(value: float) -> float:
@@ -199,7 +224,7 @@ class Sight:
     def __init__(self, code: Code, method: str, dtype: DTypeLike) -> None:
         self.code, self.method, self.sets = code, method, 0
         self.dtype = kind = check_dtype(dtype, halves=True, pairs=True)
-        self.form = code.format(1, gradient_dtype_of(kind), kind)
+        self.form = code.scheme.format(1, gradient_dtype_of(kind), kind)
 
     def __call__(self, lost: Numbers) -> float:
         """How bad it is that these workers are silent."""
@@ -211,8 +236,10 @@ class Sight:
             return -math.inf
         except OverflowError:
             return _BEYOND + self.amplification(survivors)
-        error = trust_by_rows(self.code, survivors, vector, self.form).relative_error
-        if self.code.exact and self.method != "auto":  # what its vector lacks is not in trust
+        error = trust_by_rows(self.code.scheme, survivors, vector, self.form).relative_error
+        if (
+            self.code.scheme.exact and self.method != "auto"
+        ):  # what its vector lacks is not in trust
             error = math.hypot(error, self.code.residual(survivors, vector))
         if not error < math.inf:
             return _BEYOND + self.amplification(survivors)
@@ -234,7 +261,9 @@ class Sight:
             return amplification(self.code, survivors, log=True)
         with np.errstate(divide="ignore"):
             logs = np.log(np.abs(vector)).reshape(survivors.size, -1)
-        return float(np.logaddexp.reduce(logs + self.code.log_row_sums[survivors, None]).max())
+        return float(
+            np.logaddexp.reduce(logs + self.code.scheme.log_row_sums[survivors, None]).max()
+        )
 
 
 class _Moves:
@@ -242,7 +271,7 @@ class _Moves:
 
     def __init__(self, code: Code, s: int, rng: np.random.Generator) -> None:
         self.s, self.rng = s, rng
-        self.rings = code.rings()
+        self.rings = code.scheme.rings()
         self.ring = np.zeros(code.n, dtype=np.int64)
         self.place = np.zeros(code.n, dtype=np.int64)
         for r, ring in enumerate(self.rings):
@@ -285,7 +314,7 @@ def _starts(
     n = code.n
     for lost in contiguous(n, s, _PLACES, rng):
         yield "contiguous", _taken(np.arange(n), lost)
-    rings = code.rings()[:_RINGS]
+    rings = code.scheme.rings()[:_RINGS]
     shares = []
     for ring in rings:
         m = ring.size

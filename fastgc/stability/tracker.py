@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,7 +17,7 @@ from .._shown import plural
 from .._twofold import exact_sum
 from ..coding.format import Format
 from ..coding.scheme import Scheme
-from ..errors import InstabilityWarning, UnstableRoundError
+from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
 from .bounds import assess
 from .measured import relative_error
 
@@ -140,7 +139,7 @@ class StabilityTracker:
 
     def record(
         self,
-        code: Scheme,
+        scheme: Scheme,
         survivors: NDArray[np.int64],
         vector: NDArray[Any],
         form: Format,
@@ -154,7 +153,7 @@ class StabilityTracker:
             If it is bad, and the action "raise". The round is taken down all the same.
         """
         kinds = form.message_dtype, form.gradient_dtype
-        found, lacking = assess(code, survivors, vector, *kinds, streaming=True)
+        found, lacking = assess(scheme, survivors, vector, *kinds, streaming=True)
         if lacking > 10 * predicted:  # which took the vector for as good as it can be
             predicted = lacking
         number = len(self.rounds) + 1
@@ -166,7 +165,7 @@ class StabilityTracker:
             )
             if self.action == "raise":
                 raise UnstableRoundError(text)
-            warnings.warn(text, InstabilityWarning, stacklevel=4)
+            warn_caller(text, InstabilityWarning)
 
     # ----------------------------------------------------------------------------- measuring
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import importlib.util
+import inspect
 import itertools
 import math
 import os
@@ -34,10 +35,11 @@ from numpy.typing import NDArray
 from .. import planning
 from .._registry import load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
+from ..coding.arguments import arguments_of
 from ..coding.code import Code
 from ..coding.precision import UNSTABLE
-from ..coding.rules import check_wait
-from ..coding.span import SOLVED, Span, least_squares
+from ..coding.rules import Span, check_wait
+from ..coding.solve import SOLVED, least_squares
 from ..data import Dataset
 from ..delays import Exponential
 from ..engines import LocalCluster, SimulatedCluster
@@ -73,12 +75,12 @@ class Subject:
     @cached_property
     def sets(self) -> list[Numbers]:
         """Sets of messages: all of a small code; else of random sizes, and such as just suffice."""
-        count, rng = self.code.message_count, self.rng
+        count, rng = self.code.scheme.message_count, self.rng
         if 2**count <= SETS:
             each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
             return [np.array(F) for F in itertools.chain(*each)]
         found = [np.arange(count)]
-        for heard in self.code.random_arrivals(SETS // 3, self.seed):
+        for heard in self.code.scheme.random_arrivals(SETS // 3, self.seed):
             found += [np.array(heard), np.array(heard[:-1])]
         while len(found) < SETS:
             found.append(rng.permutation(count)[: rng.integers(1, count + 1)])
@@ -95,8 +97,8 @@ class Subject:
 
     def left(self, survivors: Numbers) -> float:
         """What least squares leave of the gradient."""
-        if self.code.codes_data:
-            return least_squares(self.code.equations(survivors))[1]
+        if self.code.scheme.codes_data:
+            return least_squares(self.code.scheme.equations(survivors))[1]
         rows, target = self._system(survivors)
         vector = np.linalg.lstsq(rows.T, target)[0]
         return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
@@ -105,9 +107,9 @@ class Subject:
         """What this vector leaves."""
         code = self.code
         rows = self._matrix[survivors].reshape(survivors.size, -1)
-        target = np.tile(np.eye(code.pieces), (code.k, 1))
+        target = np.tile(np.eye(code.scheme.pieces), (code.k, 1))
         lacking = rows.T @ vector.reshape(survivors.size, -1) - target
-        if code.layout == "complex":
+        if code.scheme.layout == "complex":
             lacking = lacking.real
         return float(np.linalg.norm(lacking) / np.linalg.norm(target))
 
@@ -117,7 +119,7 @@ class Subject:
 
     def _system(self, survivors: Numbers) -> tuple[NDArray[Any], NDArray[np.float64]]:
         rows = self._matrix[survivors].reshape(survivors.size, -1)
-        return rows, np.tile(np.eye(self.code.pieces), (self.code.k, 1))
+        return rows, np.tile(np.eye(self.code.scheme.pieces), (self.code.k, 1))
 
     @cached_property
     def work(self) -> tuple[list[Any], list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
@@ -134,7 +136,7 @@ class Subject:
         code, (_, partials, _, _) = self.code, self.work
         return [
             code.encode(worker, [partials[j] for j in code.partitions(worker, index)], index=index)
-            for worker, index in map(code.sender, range(code.message_count))
+            for worker, index in map(code.scheme.sender, range(code.scheme.message_count))
         ]
 
     def expected(self, survivors: Numbers) -> float:
@@ -204,7 +206,7 @@ def engines_run_it(subject: Subject, engines: Sequence[str]) -> str:
         else:
             _run(subject, _engine(name))
         ran.append(name)
-    said = f"{', '.join(ran)}; messages of {code.message_weight:g} gradients"
+    said = f"{', '.join(ran)}; messages of {code.scheme.message_weight:g} gradients"
     return said + (f"; not {', '.join(left_out)}" if left_out else "")
 
 
@@ -290,13 +292,15 @@ def rows_are_whole(subject: Subject) -> str:
     code = subject.code
     held = [code.partitions(worker) for worker in range(code.n)]
     everybody = np.unique(np.concatenate(held))
-    missing = np.setdiff1d(np.arange(code.shard_count), everybody)
+    missing = np.setdiff1d(np.arange(code.scheme.shard_count), everybody)
     nobody = ", ".join(map(str, missing.tolist()))
     require(not missing.size, f"nobody holds partition {nobody}: the sum can never be had")
     sizes = [each.size for each in held]
     require(code.load == max(sizes), f"load is {code.load}, but a worker holds {max(sizes)}")
-    require(code.loads.tolist() == sizes, f"loads are {code.loads.tolist()}, not {sizes}")
-    counts = code.message_counts
+    require(
+        code.scheme.loads.tolist() == sizes, f"loads are {code.scheme.loads.tolist()}, not {sizes}"
+    )
+    counts = code.scheme.message_counts
     require(
         len(counts) == code.n and min(counts) >= 1,
         f"message_counts must have an entry of at least 1 for each worker, not {list(counts)}",
@@ -306,7 +310,7 @@ def rows_are_whole(subject: Subject) -> str:
             size % count == 0,
             f"worker {worker} holds {size} partitions, which {count} messages cannot share evenly",
         )
-    return f"n={code.n}, k={code.k}, load {code.load}, {code.message_count} messages"
+    return f"n={code.n}, k={code.k}, load {code.load}, {code.scheme.message_count} messages"
 
 
 def decodable_is_what_spans(subject: Subject) -> str:
@@ -316,14 +320,14 @@ def decodable_is_what_spans(subject: Subject) -> str:
         left, decodable = subject.left(F), code.decodable(F)
         if decodable and left > 10 * SOLVED:
             require(
-                not code.exact,
+                not code.scheme.exact,
                 f"messages {F.tolist()} are said to suffice, but {left:.2g} of the gradient is not "
                 "in what they span, and the code is said to be exact",
             )
             approximate += 1
         elif not decodable and left < SOLVED / 10:
             require(
-                not isinstance(code.rule, Span),
+                not isinstance(code.scheme.rule, Span),
                 f"messages {F.tolist()} span the gradient, but are said not to suffice",
             )
             later += 1
@@ -345,9 +349,9 @@ def too_few_are_refused(subject: Subject) -> str:
         require(missing >= 1, f"{F.tolist()} do not suffice, but {missing} are said to be missing")
         refused += 1
         near, residual = code.best_vector(F)
-        if not code.codes_data:
+        if not code.scheme.codes_data:
             close(residual, subject.left_by(F, near), f"the residual of the best from {F}")
-    for wrong in ([code.message_count], [-1], [0, 0]):
+    for wrong in ([code.scheme.message_count], [-1], [0, 0]):
         with raises(ValueError, f"decoding from messages {wrong}"):
             code.decoding_vector(wrong)
     return f"{refused} sets, each with the number of messages missing"
@@ -360,10 +364,10 @@ def residuals_are_true(subject: Subject) -> str:
         vector = code.decoding_vector(F)
         residual = code.residual(F)
         largest = max(largest, residual)
-        if not code.codes_data:
-            size = float(np.abs(vector).max()) * float(code.row_sums[F].max())
+        if not code.scheme.codes_data:
+            size = float(np.abs(vector).max()) * float(code.scheme.row_sums[F].max())
             close(residual, subject.left_by(F, vector), f"the residual from {F}", 1e-13 * size)
-        said = code.left_out(F, vector)
+        said = code.scheme.left_out(F, vector)
         if residual > UNSTABLE:
             require(
                 said > residual / 2,
@@ -400,7 +404,7 @@ def verbs_agree(subject: Subject) -> str:
     """Every verb gives the same gradient: decode, round, bind, streams, prepared decoders."""
     code, (_, partials, _, _) = subject.code, subject.work
     for number, message in enumerate(subject.messages):
-        worker, index = code.sender(number)
+        worker, index = code.scheme.sender(number)
         encoder = code.encoder(worker, P, index=index)
         for j in code.partitions(worker, index).tolist():
             encoder.add(j, partials[j])
@@ -427,11 +431,13 @@ def verbs_agree(subject: Subject) -> str:
         received.reset()
         for number in F.tolist():
             received.receive(
-                code.sender(number)[0], subject.messages[number], code.sender(number)[1]
+                code.scheme.sender(number)[0],
+                subject.messages[number],
+                code.scheme.sender(number)[1],
             )
         require(received.decodable, f"a round that received {F.tolist()} cannot be decoded")
         alike(received.gradient(), gradient, f"a round's gradient from {F}", subject.expected(F))
-    masks = np.zeros((len(chosen), code.message_count), dtype=bool)
+    masks = np.zeros((len(chosen), code.scheme.message_count), dtype=bool)
     for mask, F in zip(masks, chosen, strict=True):
         mask[F] = True
     for mask, vector in zip(masks, code.decoding_vectors(masks), strict=True):
@@ -444,11 +450,11 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
     """A round becomes ready with the message with which the set becomes decodable."""
     code, rng, counted = subject.code, subject.rng, 0
     received = code.round(P)
-    senders = np.repeat(np.arange(code.n), code.message_counts)
+    senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
     for _ in range(20):
         received.reset()
         heard: list[int] = []
-        due = list(code.first_messages[:-1])
+        due = list(code.scheme.first_messages[:-1])
         for worker in rng.permutation(senders).tolist():
             heard.append(due[worker])
             due[worker] += 1
@@ -468,18 +474,21 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
 def waiting_ends_in_time(subject: Subject) -> str:
     """Codes that wait for f workers are decoded from any f, and from whatever came as can be."""
     code = subject.code
-    if code.wait is None:
+    if code.scheme.wait is None:
         return "it does not give up exactness: it has no `wait`"
-    f, rng = check_wait(code.wait, code.n), subject.rng
-    require(not code.exact, f"it waits for {f} workers at most, and cannot be exact in every round")
+    f, rng = check_wait(code.scheme.wait, code.n), subject.rng
+    require(
+        not code.scheme.exact,
+        f"it waits for {f} workers at most, and cannot be exact in every round",
+    )
     for _ in range(30):
-        F = code.messages_of(rng.permutation(code.n)[:f])
+        F = code.scheme.messages_of(rng.permutation(code.n)[:f])
         require(code.decodable(F), f"it waits for {f} workers, but {F.tolist()} do not suffice")
     largest = 0.0
     for F in subject.some(subject.sets, 60):
-        left, best = subject.left_by(F, code.vector(F)), subject.left(F)
+        left, best = subject.left_by(F, code.scheme.vector(F)), subject.left(F)
         close(left, best, f"what `vector` leaves of messages {F.tolist()}, by least squares", 1e-7)
-        if len({code.sender(m)[0] for m in F.tolist()}) >= f:
+        if len({code.scheme.sender(m)[0] for m in F.tolist()}) >= f:
             largest = max(largest, left)
     return f"for {f} of {code.n} workers; at most {largest:.2g} is left out then"
 
@@ -491,7 +500,7 @@ def corrupt_messages_are_found(subject: Subject) -> str:
     for worker in [None, *rng.permutation(code.n)[:8].tolist()]:
         received.reset()
         for number, message in enumerate(subject.messages):
-            sender, index = code.sender(number)
+            sender, index = code.scheme.sender(number)
             if sender == worker:
                 message = message + (1 + rng.standard_normal(message.size)) * np.abs(message).max()
             if received.wants(sender):
@@ -525,10 +534,10 @@ def copies_are_the_same(subject: Subject) -> str:
     code = subject.code
     kind = type(code)
     make: Callable[..., Code] = kind
-    args, kwargs = code.given
+    made_of = inspect.BoundArguments(inspect.signature(kind), arguments_of(code))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)
-        again = make(*args, **kwargs)
+        again = make(*made_of.args, **made_of.kwargs)
     for what, other in (
         ("a pickle", pickle.loads(pickle.dumps(code))),
         ("a copy", copy.copy(code)),
@@ -537,7 +546,10 @@ def copies_are_the_same(subject: Subject) -> str:
     ):
         require(other == code and hash(other) == hash(code), f"{what} of {code!r} is not equal")
         require(repr(other) == repr(code), f"{what} is shown as {other!r}, not {code!r}")
-        require(other.fingerprint() == code.fingerprint(), f"{what} of {code!r} sends otherwise")
+        require(
+            other.scheme.fingerprint() == code.scheme.fingerprint(),
+            f"{what} of {code!r} sends otherwise",
+        )
     require(kind.__name__ in repr(code), f"{code!r} does not name its class")
     return repr(code)
 

@@ -79,7 +79,7 @@ class Taking(Gathering):
 
     def __init__(self, code: Code, size: int, need: int, linger: float) -> None:
         self.code, self.linger, self._need = code, linger, need
-        self.form = code.format(size, np.dtype(np.float64), None)
+        self.form = code.scheme.format(size, np.dtype(np.float64), None)
         self.came: dict[int, Array] = {}
 
     @property
@@ -326,7 +326,7 @@ def sums_are_asked_for(engine: Engine) -> None:
                 _close(out, theta * np.sum(shards, axis=0), dtype)
                 assert report.residual == 0.0
                 assert code.decodable(report.received)
-                senders = {code.sender(m)[0] for m in report.received.tolist()}
+                senders = {code.scheme.sender(m)[0] for m in report.received.tolist()}
                 assert senders == set(report.survivors.tolist())
                 assert (report.arrivals <= report.wait_seconds).all()
                 assert report.refused == 0
@@ -729,11 +729,13 @@ def _silence(cluster: Master, late: bool) -> list[int]:
 
 def _enough(code: Code, rng: np.random.Generator) -> NDArray[np.int64]:
     """Messages that suffice, in random order, as workers could send them."""
-    left = dict(enumerate(code.message_counts))
+    left = dict(enumerate(code.scheme.message_counts))
     chosen: list[int] = []
     while not code.decodable(chosen):
         worker = int(rng.choice([w for w, count in left.items() if count]))
-        chosen.append(code.message_number(worker, code.message_counts[worker] - left[worker]))
+        chosen.append(
+            code.scheme.message_number(worker, code.scheme.message_counts[worker] - left[worker])
+        )
         left[worker] -= 1
     return np.array(chosen)
 
@@ -766,7 +768,7 @@ def _check_report(code: Code, report: RoundReport, number: int) -> None:
     assert code.decodable(report.received)
     assert report.messages >= report.received.size == report.arrivals.size
     assert (np.diff(report.arrivals) >= 0).all()
-    senders = [code.sender(m)[0] for m in report.received.tolist()]
+    senders = [code.scheme.sender(m)[0] for m in report.received.tolist()]
     assert list(dict.fromkeys(senders)) == report.survivors.tolist()
     assert report.wait_seconds >= 0.0
     assert report.decode_seconds >= 0.0

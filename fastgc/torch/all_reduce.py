@@ -294,7 +294,7 @@ class CodedAllReduce:
         """Return the ranks' coefficients and the residual that these leave."""
         try:
             vector = self._code.decoding_vector(ranks)
-            left = self._code.residual(ranks, vector) if self._code.approximate else 0.0
+            left = self._code.residual(ranks, vector) if self._code.scheme.approximate else 0.0
             return vector, left
         except NotDecodableError as error:
             if self._partial:

@@ -179,7 +179,7 @@ class CodedDataParallel:
         # The gradient of a step, and of one that is added to what is there already.
         self._outs = [np.empty(layout.message_size, dtype)]
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
-        job, shards = Job(*what, device, threads, ahead), [None] * code.shard_count
+        job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.shard_count
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
         self._begin()
 
@@ -412,18 +412,18 @@ def _check_word(name: str, value: object, *known: str) -> None:
 def _parts(code: Code, message_dtype: Any) -> int:
     """In how many parts losses are sent, so that they are told as precisely as float32 does."""
     rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
-    return _PARTS if rounded and code.pieces == 1 else 1
+    return _PARTS if rounded and code.scheme.pieces == 1 else 1
 
 
 def _check_code(code: Code) -> None:
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if code.codes_data:
+    if code.scheme.codes_data:
         raise ValueError(
             f"{type(code).__name__} codes the data, for gradients that are polynomials: take "
             f"BinaryCode({code.n}, stragglers=...)"
         )
-    load = int(code.loads.max())
+    load = int(code.scheme.loads.max())
     if load > 1 and np.iscomplexobj(code.coefficients(0)):
         warnings.warn(
             f"{type(code).__name__} has complex coefficients: a worker makes {load} backward "

@@ -122,7 +122,7 @@ def weights_losses(code: Code) -> bool:
     rows = [
         code.coefficients(worker, index)
         for worker in range(code.n)
-        for index in range(int(code.message_counts[worker]))
+        for index in range(int(code.scheme.message_counts[worker]))
     ]
     return all(row.ndim == 1 and np.isrealobj(row) for row in rows)
 
@@ -214,11 +214,11 @@ class Worker:
         code = task.code
         self._direct = weights_losses(code)
         self._job, self._number = job, number
-        self._form = form = code.format(task.size, task.dtype, task.message_dtype)
+        self._form = form = code.scheme.format(task.size, task.dtype, task.message_dtype)
         # Where a message is added up whose scale is not known before, or by several passes.
         wide = form.scaled or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
         self._sums = np.empty(form.length, form.sum_dtype) if wide else None
-        for index in range(int(code.message_counts[number])):
+        for index in range(int(code.scheme.message_counts[number])):
             partitions = code.partitions(number, index).tolist()
             row = code.coefficients(number, index)
             weights = row.tolist() if self._direct else [1.0] * len(partitions)

@@ -43,15 +43,15 @@ def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     name, instead = type(code).__name__, f"take BinaryCode({code.n}, stragglers=...)"
-    if code.codes_data:
+    if code.scheme.codes_data:
         raise ValueError(
             f"{name} codes the data, for gradients that are polynomials, which those of a module "
             f"are not: {instead}"
         )
-    if code.messages_per_worker > 1:
+    if code.scheme.messages_per_worker > 1:
         raise ValueError(
-            f"{name} has {code.messages_per_worker} messages of each worker, and a rank has one "
-            f"gradient: {instead}"
+            f"{name} has {code.scheme.messages_per_worker} messages of each worker, and a rank has "
+            f"one gradient: {instead}"
         )
     rank = check_index("rank", rank, code.n)
     row = code.coefficients(rank)

@@ -1,74 +1,29 @@
-"""The compiled extension (csrc/), reached through cffi."""
+"""The compiled extension (csrc/), reached through cffi.
 
-from .apart import bind_add, bind_apart
-from .arrivals import bind_arrivals
-from .combine import bind_combine, bind_encode, bind_square_sum, combine, square_sum
-from .combine_pairs import combine_pairs
-from .completion import completion
-from .cover import bind_cells, bind_tiling
-from .decoding import (
-    bind_decoding_vector,
-    bind_polar,
-    bind_stream,
-    bind_survivor_mask,
-    decoding_vectors,
-)
-from .delays import draw, simulate
-from .dispatch import select_simd, simd
-from .edges import bind_edges
-from .lagrange import (
-    bind_functional,
-    lagrange_basis,
-    lagrange_evaluate,
-    lagrange_products,
-    lagrange_weights,
-)
-from .near_exact import ridge
-from .near_exact_pairs import locator_pairs, ridge_pairs
-from .optimize import amsgrad, nesterov, replace, sgd, square_distance
-from .pool import counts, set_least
-from .rings import bind_rings
-from .vandermonde import leja_order, solve_vandermonde
+Kernels on arrays and numbers need nothing here: their calls are made when they are first asked for.
+"""
 
-__all__ = [
-    "amsgrad",
-    "bind_add",
-    "bind_apart",
-    "bind_arrivals",
-    "bind_cells",
-    "bind_combine",
-    "bind_decoding_vector",
-    "bind_edges",
-    "bind_encode",
-    "bind_functional",
-    "bind_polar",
-    "bind_rings",
-    "bind_square_sum",
-    "bind_stream",
-    "bind_survivor_mask",
-    "bind_tiling",
-    "combine",
-    "combine_pairs",
-    "completion",
-    "counts",
-    "decoding_vectors",
-    "draw",
-    "lagrange_basis",
-    "lagrange_evaluate",
-    "lagrange_products",
-    "lagrange_weights",
-    "leja_order",
-    "locator_pairs",
-    "nesterov",
-    "replace",
-    "ridge",
-    "ridge_pairs",
-    "select_simd",
-    "set_least",
-    "sgd",
-    "simd",
-    "simulate",
-    "solve_vandermonde",
-    "square_distance",
-    "square_sum",
-]
+from __future__ import annotations
+
+from typing import Any
+
+from .. import numpy as _plain
+from .arrivals import *  # noqa: F403
+from .calls import made as _made
+from .combine import *  # noqa: F403
+from .completion import *  # noqa: F403
+from .cover import *  # noqa: F403
+from .decoding import *  # noqa: F403
+from .delays import *  # noqa: F403
+from .lagrange import *  # noqa: F403
+from .pool import *  # noqa: F403
+from .rings import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    oracle = getattr(_plain, name, None)
+    call = _made(oracle) if callable(oracle) else None
+    if call is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = call
+    return call

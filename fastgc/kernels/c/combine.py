@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import numpy as plain
 from .._cffi import ffi, lib
-from ..rows import CombineRows, EncodeRows, Rows, kind_of
+from ..cyclic import Status
+from ..rows import (
+    INTEGER,
+    AddRow,
+    Combinations,
+    CombineRows,
+    EncodeRows,
+    Rows,
+    alike,
+    extent_of,
+    extent_of_pairs,
+    kind_of,
+)
+from .structs import pointed_to, struct_of
 
-__all__ = ["bind_combine", "bind_encode", "bind_square_sum", "combine", "square_sum"]
+__all__ = [
+    "bind_add",
+    "bind_apart",
+    "bind_combine",
+    "bind_encode",
+    "bind_square_sum",
+    "combine",
+    "combine_pairs",
+]
 
-_combine = {
-    "float": ("float[]", lib.fgc_combine_float, lib.fgc_combine_chosen_float),
-    "double": ("double[]", lib.fgc_combine_double, lib.fgc_combine_chosen_double),
-    "half": ("float[]", lib.fgc_combine_half, lib.fgc_combine_chosen_half),
-    "bfloat": ("float[]", lib.fgc_combine_bfloat, lib.fgc_combine_chosen_bfloat),
-}
-_encode = {
-    "float": ("float[]", lib.fgc_encode_float),
-    "double": ("double[]", lib.fgc_encode_double),
-    "half": ("float[]", lib.fgc_encode_half),
-    "bfloat": ("float[]", lib.fgc_encode_bfloat),
-}
-_square_sum = {
-    "float": ("float[]", lib.fgc_square_sum_float),
-    "double": ("double[]", lib.fgc_square_sum_double),
-    "half": ("uint16_t[]", lib.fgc_square_sum_half),
-    "bfloat": ("uint16_t[]", lib.fgc_square_sum_bfloat),
-}
+# What is written, by the kind of rows.
+_WRITTEN = {"float": "float[]", "double": "double[]", "half": "float[]", "bfloat": "float[]"}
+
+
+def _functions(*names: str) -> dict[str, tuple[Any, ...]]:
+    """For each kind of rows what is written, and functions of these names."""
+    return {
+        kind: (written, *(getattr(lib, f"fgc_{name}_{kind}") for name in names))
+        for kind, written in _WRITTEN.items()
+    }
+
+
+_combine = _functions("combine", "combine_chosen")
+_encode = _functions("encode")
+_apart = _functions("combine_apart", "add_apart")
 
 
 def combine(
@@ -39,18 +59,18 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
+    accumulate: bool = False,
+    check: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.combine`."""
+    if rows.kind == INTEGER:
+        return plain.combine(mode, rows, coef, out, accumulate, check)
     kind, function, _ = _combine[rows.kind]
     return not function(
         mode,
         rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
         len(rows.arrays),
-        extent,
+        extent_of(mode, rows.length, out.size),
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
@@ -64,11 +84,11 @@ def bind_combine(
     numbers: NDArray[np.int64],
     coef: NDArray[Any],
     out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
+    accumulate: bool = False,
+    check: bool = False,
 ) -> CombineRows:
-    """See `fastgc.kernels.bind_combine`."""
+    if rows.kind == INTEGER:
+        return plain.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
     kind, _, function = _combine[rows.kind]
     call = partial(
         function,
@@ -76,7 +96,7 @@ def bind_combine(
         rows.c or _addresses(rows),
         ffi.from_buffer("int64_t[]", numbers),
         ffi.from_buffer("double[]", coef),
-        extent,
+        extent_of(mode, rows.length, out.size),
         rows.length,
         out.size,
         accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
@@ -92,10 +112,10 @@ def bind_encode(
     coef: NDArray[Any],
     weights: NDArray[np.float64],
     out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
+    accumulate: bool = False,
 ) -> EncodeRows:
-    """See `fastgc.kernels.bind_encode`."""
+    if rows.kind == INTEGER:
+        return plain.bind_encode(mode, rows, coef, weights, out, accumulate)
     kind, function = _encode[rows.kind]
     call = partial(
         function,
@@ -104,7 +124,7 @@ def bind_encode(
         ffi.from_buffer("double[]", coef),
         ffi.from_buffer("double[]", weights),
         coef.size,
-        extent,
+        extent_of(mode, rows.length, out.size),
         rows.length,
         out.size,
         int(accumulate),  # FGC_ACCUMULATE
@@ -119,13 +139,130 @@ def _addresses(rows: Rows) -> Any:
     return rows.c
 
 
-def square_sum(x: NDArray[Any]) -> float:
-    """See `fastgc.kernels.square_sum`."""
-    kind, function = _square_sum[kind_of(x.dtype)]
-    return function(ffi.from_buffer(kind, x), x.size)  # type: ignore[no-any-return]
-
-
 def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
-    """See `fastgc.kernels.bind_square_sum`."""
-    kind, function = _square_sum[kind_of(x.dtype)]
-    return partial(function, ffi.from_buffer(kind, x), x.size)
+    kind = kind_of(x.dtype)
+    read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
+    return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
+
+
+def combine_pairs(
+    rows: Rows,
+    coef: NDArray[np.complex128],
+    out: NDArray[np.float64],
+    *,
+    paired: bool,
+    rounded: bool = False,
+    accumulate: bool = False,
+    check: bool = False,
+) -> bool:
+    return not lib.fgc_combine_pairs(
+        rows.c or _addresses(rows),
+        ffi.from_buffer("double[]", coef),
+        len(rows.arrays),
+        extent_of_pairs(rows, out, paired, rounded),
+        rows.length // (2 if paired else 1),
+        out.size // (1 if rounded else 2),
+        accumulate + 2 * check + 4 * paired + 8 * rounded,  # FGC_ACCUMULATE, ... FGC_ROUNDED
+        ffi.from_buffer("double[]", out),
+    )
+
+
+def _known_layout() -> bool:
+    """Whether arrays are laid out as csrc/fastgc.h has them: as in all NumPy of CPython so far."""
+    probe = np.empty((3, 4))[:, 1:]
+    if sys.implementation.name != "cpython":
+        return False
+    seen = ffi.cast("fgc_array *", id(probe))
+    numbers = (seen.type, seen.data, seen.dtype, seen.base)
+    same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
+    return (
+        tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
+        and seen.dimensions == probe.ndim
+        and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
+        and seen.flags == probe.flags.num
+    )
+
+
+_KNOWN_LAYOUT = _known_layout()
+
+
+def bind_apart(
+    mode: int,
+    coef: NDArray[Any],
+    length: int,
+    dtype: np.dtype[Any],
+    size: int,
+    check: bool = False,
+) -> Combinations:
+    if kind_of(dtype) == INTEGER:
+        return plain.bind_apart(mode, coef, length, dtype, size, check)
+    fields = {
+        "mode": mode,
+        "flags": 2 * check,  # FGC_CHECK
+        "coef": ffi.from_buffer("double[]", coef),
+        "extent": extent_of(mode, length, size),
+        "in_len": length,
+        "out_len": size,
+    }
+    stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
+    anywhere = ffi.new("fgc_apart *", fields)
+    given = ffi.new("fgc_apart *", fields | {"objects": True})
+    pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
+    kind, function, _ = _apart[kind_of(dtype)]
+    real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
+    buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)
+
+    def stacked(rows: Any, out: NDArray[Any], count: int) -> int:
+        return function(stack, buffer(rows), buffer(real, out), count)  # type: ignore[no-any-return]
+
+    def separate(rows: Sequence[NDArray[Any]], out: NDArray[Any], count: int) -> int:
+        try:
+            addresses = new(pointers, list(map(buffer, rows)))
+        except ValueError:  # one is not contiguous
+            return misplaced
+        return function(anywhere, addresses, buffer(real, out), count)  # type: ignore[no-any-return]
+
+    def listed(rows: Rows, out: NDArray[Any], count: int) -> int:
+        addresses = rows.c
+        if addresses is None:
+            addresses = rows.c = buffer(ids, rows.addresses)
+        return function(anywhere, addresses, buffer(real, out), count)  # type: ignore[no-any-return]
+
+    def objects(arrays: list[Any], out: NDArray[Any], count: int) -> int:
+        if not _KNOWN_LAYOUT:
+            return separate(arrays, out, count) if alike(arrays) else misplaced
+        # An array of objects holds their addresses; what each of them tells takes Python as long
+        # as it takes C to combine them.
+        table = np.fromiter(arrays, object, count)
+        return function(given, buffer(ids, table), buffer(real, out), count)  # type: ignore[no-any-return]
+
+    return Combinations(stacked, separate, listed, objects)
+
+
+def bind_add(
+    mode: int,
+    coef: NDArray[Any],
+    weights: NDArray[np.float64],
+    length: int,
+    dtype: np.dtype[Any],
+    out: NDArray[Any],
+    energy: NDArray[np.float64],
+) -> AddRow:
+    if kind_of(dtype) == INTEGER:
+        return plain.bind_add(mode, coef, weights, length, dtype, out, energy)
+    struct = struct_of(
+        "fgc_apart",
+        mode=mode,
+        coef=ffi.from_buffer("double[]", coef),
+        extent=extent_of(mode, length, out.size),
+        in_len=length,
+        out_len=out.size,
+    )
+    kind, _, function = _apart[kind_of(dtype)]
+    weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
+    out_, buffer = ffi.from_buffer(kind, out, require_writable=True), ffi.from_buffer
+
+    def add(row: NDArray[Any], at: int, accumulate: bool) -> int:
+        return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)  # type: ignore[no-any-return]
+
+    return add

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..completion import Completion, CompletionPlan
+from ..numpy.completion import Completion, CompletionPlan
 
-__all__ = ["as_struct", "completion", "into"]
+__all__ = ["completion"]
 
 
-def as_struct(plan: CompletionPlan) -> Any:
+def _as_struct(plan: CompletionPlan) -> Any:
     """A struct of which the arrays are kept alive by `plan`."""
     arrays = {
         name: ffi.from_buffer("double[]" if array.dtype == np.float64 else "int64_t[]", array)
@@ -32,14 +32,6 @@ def as_struct(plan: CompletionPlan) -> Any:
     return ffi.new("fgc_completion_plan *", struct)
 
 
-def into(out: Completion) -> tuple[Any, ...]:
-    """Where to write."""
-    return (
-        ffi.from_buffer("double[]", out.time),
-        *(ffi.from_buffer("int64_t[]", counts) for counts in out[1:]),
-    )
-
-
 def completion(
     plan: CompletionPlan,
     delay: NDArray[np.float64],
@@ -52,7 +44,7 @@ def completion(
 ) -> None:
     """See `fastgc.kernels.completion`."""
     status = lib.fgc_completion(
-        as_struct(plan),
+        _as_struct(plan),
         ffi.from_buffer("double[]", delay),
         ffi.from_buffer("double[]", work),
         ffi.from_buffer("double[]", late),
@@ -60,7 +52,8 @@ def completion(
         receive,
         overhead,
         interrupted,
-        *into(out),
+        ffi.from_buffer("double[]", out.time),
+        *(ffi.from_buffer("int64_t[]", counts) for counts in out[1:]),
     )
     if status:
         raise MemoryError

@@ -5,37 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..cover import CellsPlan, TilingPlan
+from ..numpy.cover import CellsPlan, TilingPlan
+from ..numpy.edges import EdgesPlan
+from .structs import struct_of
 
-__all__ = ["bind_cells", "bind_tiling", "bound", "struct_of"]
-
-
-_pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
-
-
-_KINDS = {np.dtype(np.int64): "int64_t[]", np.dtype(np.float64): "double[]"}
+__all__ = ["bind_cells", "bind_edges", "bind_tiling"]
 
 
-def struct_of(name: str, **fields: Any) -> Any:
-    """A struct of these numbers and arrays, which live as long as it does."""
-    buffers = {
-        field: ffi.from_buffer(_KINDS[value.dtype], value)
-        if isinstance(value, np.ndarray)
-        else value
-        for field, value in fields.items()
-    }
-    struct = ffi.new(f"{name} *", buffers)
-    _pointed_to[struct] = buffers
-    return struct
-
-
-def bound(
+def _bound(
     function: Any,
     struct: Any,
     survivors: NDArray[np.int64],
@@ -51,18 +33,25 @@ def bound(
 def bind_cells(
     plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_cells`."""
     messages, cells = plan.cell.size, plan.weight.size
     struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)
     work = np.empty(messages + cells, dtype=np.uint8)
-    return bound(lib.fgc_cells_vector, struct, survivors, out, work)
+    return _bound(lib.fgc_cells_vector, struct, survivors, out, work)
 
 
 def bind_tiling(
     plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_tiling`."""
     points = plan.first.size - 1
     struct = struct_of("fgc_tiling", **plan._asdict(), points=points)
     work = np.empty(plan.messages + 2 * points, dtype=np.int64)
-    return bound(lib.fgc_tiling_vector, struct, survivors, out, work)
+    return _bound(lib.fgc_tiling_vector, struct, survivors, out, work)
+
+
+def bind_edges(
+    plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    messages, vertices = len(plan.ends), plan.weight.size
+    struct = struct_of("fgc_edges", **plan._asdict(), messages=messages, vertices=vertices)
+    work = np.empty(8 * messages + 11 * vertices + 3, dtype=np.int64)
+    return _bound(lib.fgc_edges_vector, struct, survivors, out, work)

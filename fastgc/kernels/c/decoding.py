@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..cyclic import CyclicPlan, CyclicStream, CyclicTables, Decode, StreamCalls, Where
-from ..fourier import Polar
+from ..cyclic import CyclicPlan, CyclicStream, Decode, Polar, StreamCalls, Where
+from .structs import struct_of
 
 __all__ = [
     "bind_decoding_vector",
@@ -20,29 +20,14 @@ __all__ = [
     "bind_stream",
     "bind_survivor_mask",
     "decoding_vectors",
-    "plan_struct",
-    "work_space",
 ]
-
-_C_TYPES = {"d": "double[]", "?": "unsigned char[]"}  # by a dtype's character
-pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # a struct does not keep that
-
-
-def _struct(name: str, arrays: CyclicTables | CyclicStream, **sizes: int) -> Any:
-    buffers = {
-        field: ffi.from_buffer(_C_TYPES.get(array.dtype.char, "int64_t[]"), array)
-        for field, array in arrays._asdict().items()
-    }
-    struct = ffi.new(f"{name} *", sizes | buffers)
-    pointed_to[struct] = buffers
-    return struct
 
 
 def plan_struct(plan: CyclicPlan) -> Any:
     """The plan's tables as C knows them, made once."""
     if plan.c is None:
-        blocks = len(plan.tables.q)
-        plan.c = _struct("fgc_cyclic", plan.tables, workers=plan.workers, blocks=blocks)
+        sizes = {"workers": plan.workers, "blocks": len(plan.tables.q)}
+        plan.c = struct_of("fgc_cyclic", **plan.tables._asdict(), **sizes)
     return plan.c
 
 
@@ -55,9 +40,8 @@ def bind_decoding_vector(
     plan: CyclicPlan,
     survivors: NDArray[np.int64],
     out: NDArray[np.complex128],
-    longest: float,
+    longest: float = math.inf,
 ) -> tuple[Decode, Where]:
-    """See `fastgc.kernels.bind_decoding_vector`."""
     struct = plan_struct(plan)
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
@@ -76,7 +60,6 @@ def bind_polar(
     size: NDArray[np.float64],
     out: NDArray[np.complex128],
 ) -> Polar:
-    """See `fastgc.kernels.fourier.Polar`."""
     struct, where = plan_struct(plan), ffi.new("int64_t *")
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
@@ -92,8 +75,7 @@ def bind_polar(
 
 
 def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
-    """See `fastgc.kernels.bind_stream`."""
-    structs = plan_struct(plan), _struct("fgc_stream", stream)
+    structs = plan_struct(plan), struct_of("fgc_stream", **stream._asdict())
     where, work = ffi.new("int64_t *"), work_space(plan)
 
     def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
@@ -118,9 +100,8 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
-    longest: float,
+    longest: float = math.inf,
 ) -> None:
-    """See `fastgc.kernels.decoding_vectors`."""
     status = lib.fgc_decoding_vectors(
         plan_struct(plan),
         ffi.from_buffer("unsigned char[]", masks, require_writable=True),
@@ -137,7 +118,6 @@ def decoding_vectors(
 def bind_survivor_mask(
     n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_survivor_mask`."""
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
     return partial(lib.fgc_survivor_mask, n, survivors_, bits_)

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..completion import Completion, CompletionPlan
-from ..delays import DelayPlan
-from .completion import as_struct, into
+from ..numpy.delays import DelayPlan
 
-__all__ = ["draw", "simulate"]
+__all__ = ["draw"]
 
 _ARRAYS = ("shift", "scale", "power", "load", "work")
 
@@ -43,29 +41,3 @@ def draw(
         ffi.from_buffer("double[]", wait),
         ffi.from_buffer("double[]", whole),
     )
-
-
-def simulate(
-    plan: CompletionPlan,
-    delays: DelayPlan,
-    first: int,
-    late: NDArray[np.float64],
-    receive: float,
-    overhead: float,
-    interrupted: bool,
-    out: Completion,
-) -> None:
-    """See `fastgc.kernels.simulate`."""
-    status = lib.fgc_simulate(
-        as_struct(plan),
-        _as_struct(delays),
-        first,
-        ffi.from_buffer("double[]", late),
-        out.time.size,
-        receive,
-        overhead,
-        interrupted,
-        *into(out),
-    )
-    if status:
-        raise MemoryError

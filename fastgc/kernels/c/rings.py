@@ -13,7 +13,7 @@ from .._cffi import ffi, lib
 from ..arrivals import Arrivals
 from ..rings import RingArrays, RingCalls
 from ..rows import address
-from .decoding import pointed_to
+from .structs import struct_of
 
 __all__ = ["bind_rings"]
 
@@ -26,13 +26,9 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
     """See `fastgc.kernels.Rings`; None where processes cannot sleep on a word they share."""
     if not FUTEX:
         return None
-    given = {
-        name: ffi.from_buffer("int64_t[]", getattr(arrays, name))
-        for name in ("newest", "orders", "wanted", "news")
-    }
-    capacity = arrays.capacity
-    rings = ffi.new("fgc_rings *", {"workers": len(arrays.orders), "capacity": capacity, **given})
-    pointed_to[rings] = given
+    shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted", "news")}
+    sizes = {"workers": len(arrays.orders), "capacity": arrays.capacity}
+    rings = struct_of("fgc_rings", **shared, **sizes)
     taken = ffi.from_buffer("int64_t[]", arrays.taken)
     found, out = arrays.found, ffi.from_buffer("fgc_news[]", arrays.found)
     hand_out, take_all, take_more = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
@@ -73,13 +69,14 @@ def bind_rings(arrays: RingArrays, bell: int) -> RingCalls | None:
 
 
 def _intake(arrivals: Arrivals, slots: Sequence[Array], files: int, heard: int) -> Any:
-    given = {
-        "when": ffi.from_buffer("double[]", arrivals.when),
-        "slots": ffi.from_buffer("char[]", slots[0]),
-        "arrivals": arrivals.c,
-    }
-    stride = address(slots[1]) - address(slots[0]) if len(slots) > 1 else 0
-    sizes = {"stride": stride, "least": arrivals.least, "once": arrivals.once}
-    struct = ffi.new("fgc_intake *", given | sizes | {"files": files, "bell": heard})
-    pointed_to[struct] = given
-    return struct
+    return struct_of(
+        "fgc_intake",
+        when=arrivals.when,
+        slots=ffi.from_buffer("char[]", slots[0]),
+        arrivals=arrivals.c,
+        stride=address(slots[1]) - address(slots[0]) if len(slots) > 1 else 0,
+        least=arrivals.least,
+        once=arrivals.once,
+        files=files,
+        bell=heard,
+    )

@@ -40,81 +40,27 @@ clustered ones too; `combine_rows` and `accumulate` take the coefficients of any
     rng = np.random.default_rng(0)
     targets = rng.standard_normal((80, 640))
     arrivals = np.array([rng.permutation(80)[:68] for _ in range(50)])
-    theta = train(code.tables, held, coefficients, targets, arrivals, 0.5 / 80)
+    theta = train(code.scheme.tables, held, coefficients, targets, arrivals, 0.5 / 80)
     np.testing.assert_allclose(theta, targets.mean(axis=0), atol=1e-9)
 """
 
-from ..cyclic import LOCATOR, LOOKUP, SPREAD
-from .combine import accumulate, bind_combine, bind_encode, combine, combine_rows, square_sum
-from .combine_pairs import combine_pairs
-from .completion import completion
-from .cover import bind_cells, bind_tiling
-from .decoding import (
-    bind_decoding_vector,
-    bind_polar,
-    bind_stream,
-    bind_survivor_mask,
-    decoding_vector,
-    decoding_vectors,
-    rebuild_stream,
-    step_stream,
-    stream_vector,
-)
-from .delays import draw, simulate
-from .edges import bind_edges
-from .lagrange import (
-    bind_functional,
-    lagrange_basis,
-    lagrange_evaluate,
-    lagrange_products,
-    lagrange_weights,
-)
-from .near_exact import near_exact_ridge, ridge
-from .near_exact_pairs import locator_pairs, ridge_pairs
-from .optimize import amsgrad, nesterov, replace, sgd, square_distance
-from .vandermonde import leja_order, solve_vandermonde, vandermonde_column
+from .. import numpy as _plain
+from ..cyclic import LOCATOR as LOCATOR
+from ..cyclic import LOOKUP as LOOKUP
+from ..cyclic import SPREAD as SPREAD
+from .combine import *  # noqa: F403
+from .combine_pairs import *  # noqa: F403
+from .completion import *  # noqa: F403
+from .cover import *  # noqa: F403
+from .decoding import *  # noqa: F403
+from .delays import *  # noqa: F403
+from .edges import *  # noqa: F403
+from .lagrange import *  # noqa: F403
+from .near_exact import *  # noqa: F403
+from .near_exact_pairs import *  # noqa: F403
+from .optimize import *  # noqa: F403
+from .vandermonde import *  # noqa: F403
 
-__all__ = [
-    "LOCATOR",
-    "LOOKUP",
-    "SPREAD",
-    "accumulate",
-    "amsgrad",
-    "bind_cells",
-    "bind_combine",
-    "bind_decoding_vector",
-    "bind_edges",
-    "bind_encode",
-    "bind_functional",
-    "bind_polar",
-    "bind_stream",
-    "bind_survivor_mask",
-    "bind_tiling",
-    "combine",
-    "combine_pairs",
-    "combine_rows",
-    "completion",
-    "decoding_vector",
-    "decoding_vectors",
-    "draw",
-    "lagrange_basis",
-    "lagrange_evaluate",
-    "lagrange_products",
-    "lagrange_weights",
-    "leja_order",
-    "locator_pairs",
-    "near_exact_ridge",
-    "nesterov",
-    "rebuild_stream",
-    "replace",
-    "ridge",
-    "ridge_pairs",
-    "sgd",
-    "simulate",
-    "solve_vandermonde",
-    "square_distance",
-    "square_sum",
-    "step_stream",
-    "stream_vector",
-    "vandermonde_column",
-]
+for _name, _function in [*globals().items()]:  # what each does is said there
+    if callable(_function) and not _function.__doc__:
+        _function.__doc__ = getattr(_plain, _name).__doc__

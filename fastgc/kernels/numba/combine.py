@@ -12,19 +12,15 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from ..cyclic import Status
-from ..rows import EXPAND, PACKED, REAL, REAL_PART, CombineRows, EncodeRows, Rows, kind_of
+from .. import numpy as plain
+from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, Rows, extent_of, kind_of
 from .njit import njit, njit_sums
 
 __all__ = [
     "accumulate",
-    "bind_combine",
-    "bind_encode",
     "combine",
     "combine_rows",
-    "pointer",
     "square_sum",
-    "sum_squares",
 ]
 
 _BLOCK = 2048  # elements of a row handled at a time
@@ -237,11 +233,11 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
+    accumulate: bool = False,
+    check: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.combine`."""
+    if rows.kind == INTEGER:
+        return plain.combine(mode, rows, coef, out, accumulate, check)
     return _combine(
         mode,
         rows.addresses,
@@ -250,31 +246,10 @@ def combine(
         np.array(coef, np.complex128),  # for one that is read-only all would be compiled again
         out.view(out.real.dtype),
         rows.length,
-        extent,
+        extent_of(mode, rows.length, out.size),
         accumulate,
         check,
     )
-
-
-def bind_combine(
-    mode: int,
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
-) -> CombineRows:
-    """See `fastgc.kernels.bind_combine`."""
-
-    def combine_chosen(count: int) -> int:
-        used = np.flatnonzero(coef[:count])
-        chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, extent, accumulate, check)
-        return Status.OK if finite else Status.NOT_FINITE
-
-    return combine_chosen
 
 
 # What follows calls `_combine` with numbers of NumPy, not literal ones, for each of which Numba
@@ -412,26 +387,7 @@ def sum_squares(x):
     return total
 
 
-def bind_encode(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
-    out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-) -> EncodeRows:
-    """See `fastgc.kernels.bind_encode`."""
-
-    def encode() -> float:
-        combine(mode, rows, coef, out, extent, accumulate, False)
-        squares = [square_sum(row) for row in rows.arrays]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return float(np.multiply(weights, squares).sum())
-
-    return encode
-
-
 def square_sum(x: NDArray[Any]) -> float:
-    """See `fastgc.kernels.square_sum`."""
+    if kind_of(x.dtype) == INTEGER:
+        return plain.square_sum(x)
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rows import Rows
+from ..rows import Rows, extent_of_pairs
 from .combine import pointer
 from .njit import njit_exact
 from .pairs import quick_two_sum, two_product, two_sum
@@ -83,13 +83,12 @@ def combine_pairs(
     rows: Rows,
     coef: NDArray[np.complex128],
     out: NDArray[np.float64],
-    extent: int,
+    *,
     paired: bool,
-    rounded: bool,
-    accumulate: bool,
-    check: bool,
+    rounded: bool = False,
+    accumulate: bool = False,
+    check: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.combine_pairs`; `extent` numbers, an even one, of all that there are."""
     finite = _combine_pairs(
         rows.addresses,
         rows.count,
@@ -98,7 +97,7 @@ def combine_pairs(
         out,
         rows.length // (2 if paired else 1),
         out.size // (1 if rounded else 2),
-        extent,
+        extent_of_pairs(rows, out, paired, rounded),
         paired,
         rounded,
         accumulate,

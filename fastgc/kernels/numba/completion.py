@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..completion import BLOCKS, CELLS, EDGES, SOLVED, TILING, ZERO
+from ..numpy.completion import BLOCKS, CELLS, EDGES, SOLVED, TILING, ZERO
 from .njit import njit_exact
 
 __all__ = ["completion"]

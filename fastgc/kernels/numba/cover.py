@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cover import CellsPlan, TilingPlan
 from ..cyclic import Status
+from ..numpy.cover import CellsPlan, TilingPlan
 from .njit import njit
 
 __all__ = ["bind_cells", "bind_tiling"]
@@ -53,7 +53,6 @@ def _cells(plan, survivors, out):
 def bind_cells(
     plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_cells`."""
     return lambda f: _cells(plan, survivors[:f], out[:f])
 
 
@@ -101,5 +100,4 @@ def _tiling(plan, survivors, out):
 def bind_tiling(
     plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_tiling`."""
     return lambda f: _tiling(plan, survivors[:f], out[:f])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -16,11 +17,11 @@ from ..cyclic import (
     CyclicStream,
     CyclicTables,
     Decode,
+    Polar,
     Status,
     StreamCalls,
     Where,
 )
-from ..fourier import Polar
 from .cyclic import CHUNK, RUN, cyclic_product, multiply, normalise, scale, turn_sizes
 from .njit import njit
 
@@ -160,7 +161,7 @@ def decoding_vector(tables, method, survivors, out):
     Parameters
     ----------
     tables : CyclicTables
-        ``code.tables``.
+        ``code.scheme.tables``.
     method : int
         ``LOCATOR`` (0), ``LOOKUP`` (1) or ``SPREAD`` (2).
     survivors : (f,) int64 array
@@ -227,9 +228,8 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
-    longest: float,
+    longest: float = math.inf,
 ) -> None:
-    """See `fastgc.kernels.decoding_vectors`."""
     _decoding_vectors(plan.tables, masks, method, out, where, longest)
 
 
@@ -273,9 +273,8 @@ def bind_decoding_vector(
     plan: CyclicPlan,
     survivors: NDArray[np.int64],
     out: NDArray[np.complex128],
-    longest: float,
+    longest: float = math.inf,
 ) -> tuple[Decode, Where]:
-    """See `fastgc.kernels.bind_decoding_vector`."""
     tables: CyclicTables = plan.tables
     where = [0]
 
@@ -293,7 +292,6 @@ def bind_polar(
     size: NDArray[np.float64],
     out: NDArray[np.complex128],
 ) -> Polar:
-    """See `fastgc.kernels.fourier.Polar`."""
     tables, where = plan.tables, [0]
 
     def mark(f: int) -> int:
@@ -323,7 +321,6 @@ def _survivor_mask(n, survivors, bits):
 def bind_survivor_mask(
     n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_survivor_mask`."""
     return lambda f: _survivor_mask(n, survivors[:f], bits)
 
 
@@ -334,7 +331,7 @@ def rebuild_stream(tables, stream):
     Parameters
     ----------
     tables : CyclicTables
-        ``code.tables``.
+        ``code.scheme.tables``.
     stream : CyclicStream
         ``fastgc.kernels.cyclic_stream(tables)``.
     """
@@ -438,7 +435,6 @@ def stream_vector(tables, stream, survivors, out):
 
 
 def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
-    """See `fastgc.kernels.bind_stream`."""
     tables = plan.tables
     where = [0]
 

@@ -6,12 +6,9 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from .completion import completion
 from .njit import njit_exact
 
-__all__ = ["draw", "simulate"]
-
-_DRAWN = 1 << 14  # delays at a time: 128 KB
+__all__ = ["draw"]
 
 # See csrc/delays.c; every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -106,15 +103,3 @@ def draw(delays, first, wait, whole):
                 time = delays.shift[i] + delays.scale[i] * h
             wait[r, i] = time * delays.onset * apart
             whole[r, i] = (time * delays.load[i] + delays.work[i]) * apart
-
-
-def simulate(plan, delays, first, late, receive, overhead, interrupted, out):
-    """See `fastgc.kernels.simulate`."""
-    n, rounds = late.size, out.time.size
-    step = max(1, _DRAWN // n)
-    wait, whole = np.empty((2, min(step, rounds), n))
-    for lo in range(0, rounds, step):
-        done = out.part(lo, min(lo + step, rounds))
-        count = done.time.size
-        draw(delays.part(lo, lo + count), first + lo, wait[:count], whole[:count])
-        completion(plan, wait[:count], whole[:count], late, receive, overhead, interrupted, done)

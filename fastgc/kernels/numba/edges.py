@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..edges import SHORT, STEPS, EdgesPlan
+from ..numpy.edges import SHORT, STEPS, EdgesPlan
 from .cover import places
 from .njit import njit
 
@@ -182,5 +182,4 @@ def _edges(plan, survivors, out):
 def bind_edges(
     plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_edges`."""
     return lambda f: _edges(plan, survivors[:f], out[:f])

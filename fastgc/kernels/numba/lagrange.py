@@ -143,7 +143,6 @@ def lagrange_basis(
     points: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
-    """See `fastgc.kernels.lagrange_basis`."""
     _bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
 
 
@@ -199,7 +198,6 @@ def lagrange_weights(
     weights: NDArray[Any],
     exponent: NDArray[np.int64] | None,
 ) -> int | None:
-    """See `fastgc.kernels.lagrange_weights`."""
     powers = np.empty(nodes.size, np.int64) if exponent is None else exponent
     shift, good = _weights(nodes, scaled, weights, powers, exponent is None)
     return int(shift) if good else None
@@ -251,7 +249,6 @@ def lagrange_evaluate(
     scale: float,
     out: NDArray[Any],
 ) -> bool:
-    """See `fastgc.kernels.lagrange_evaluate`."""
     return bool(_evaluate(nodes, weights, weight_exponent, values, points, scale, out))
 
 
@@ -277,5 +274,4 @@ def _functional(nodes, points, chosen, out):
 def bind_functional(
     nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_functional`."""
     return lambda f: _functional(nodes, points, chosen[:f], out[:f])

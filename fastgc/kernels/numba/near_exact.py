@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .. import numpy as plain
 from .njit import njit, njit_sums
 
-__all__ = ["ridge"]
+__all__ = ["near_exact_ridge", "ridge"]
 
 # Products s c up to which the loops here, which go through memory once for each unknown, are faster
 # than NumPy's QR factorisation, of twice the arithmetic and in blocks.
@@ -96,7 +96,6 @@ def ridge(
     unit: float,
     out: NDArray[np.complex128],
 ) -> None:
-    """See `fastgc.kernels.choice.Backend`."""
     if turns.size * c > _MOST:
         plain.ridge(circle, turns, c, unit, out)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 from .njit import njit_exact
 from .pairs import add, divide, multiply, negate, square_root
 
-__all__ = ["locator_pairs", "ridge_pairs"]
+__all__ = ["locator_values", "ridge_pairs"]
 
 _HALF_ROOT = (math.sqrt(0.5), -4.833646656726457e-17)
 _RUN = 32  # factors between two normalisations
@@ -109,7 +109,6 @@ def _evaluate(circle, c, high, low, out):
 
 @njit_exact
 def ridge_pairs(circle, turns, c, out):
-    """See `fastgc.kernels.choice.Backend`."""
     s, n = turns.size, len(circle) // 2
     high, low = np.empty((s + c, c + 2)), np.empty((s + c, c + 2))
     _fill(circle, turns, c, 2.0**-106 * math.sqrt(2.0 * n), high, low)
@@ -119,8 +118,7 @@ def ridge_pairs(circle, turns, c, out):
 
 
 @njit_exact
-def locator_pairs(circle, turns, out):
-    """See `fastgc.kernels.choice.Backend`."""
+def locator_values(circle, turns, out):
     s, n = turns.size, len(circle) // 2
     for i in range(n):
         size, exponent, turn = (1.0, 0.0), 0, 0

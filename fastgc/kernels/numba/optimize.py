@@ -15,7 +15,6 @@ _PIECE = 1024  # elements whose changes are kept until their squares are added u
 
 @njit
 def sgd(theta, velocity, gradient, lr, momentum):
-    """See `fastgc.kernels.sgd`; `velocity` may be None here, too."""
     if gradient.size != theta.size:
         raise ValueError(LENGTHS)
     if velocity is not None and velocity.size != theta.size:
@@ -43,7 +42,6 @@ def sgd(theta, velocity, gradient, lr, momentum):
 
 @njit
 def nesterov(theta, point, gradient, lr, momentum):
-    """See `fastgc.kernels.nesterov`."""
     if not (theta.size == point.size == gradient.size):
         raise ValueError(LENGTHS)
     lr_, momentum_ = theta.dtype.type(lr), theta.dtype.type(momentum)
@@ -63,7 +61,6 @@ def nesterov(theta, point, gradient, lr, momentum):
 
 @njit
 def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
-    """See `fastgc.kernels.amsgrad`."""
     if not (theta.size == h.size == v.size == gradient.size):
         raise ValueError(LENGTHS)
     real = theta.dtype.type
@@ -86,8 +83,7 @@ def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
 
 
 @njit
-def replace(old, new, total):
-    """See `fastgc.kernels.replace`; `total` may be None here, too."""
+def replace(old, new, total=None):
     if new.size != old.size:
         raise ValueError(LENGTHS)
     if total is not None and total.size != old.size:
@@ -108,7 +104,6 @@ def replace(old, new, total):
 
 @njit
 def square_distance(x, y):
-    """See `fastgc.kernels.square_distance`."""
     if y.size != x.size:
         raise ValueError(LENGTHS)
     change, total = np.empty(min(x.size, _PIECE)), 0.0

@@ -386,11 +386,10 @@ def solve_vandermonde(
     order: NDArray[np.int64] | None,
     transpose: bool,
     out: NDArray[Any],
-    forced: bool,
-    bound: NDArray[np.float64] | None,
-    choose: bool,
+    forced: bool = False,
+    bound: NDArray[np.float64] | None = None,
+    choose: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.solve_vandermonde`."""
     if order is None:
         order = np.empty(nodes.size, dtype=np.int64)
         choose = choose and _order_on_ray(nodes, order)

@@ -1,60 +1,15 @@
-"""The kernels in NumPy: the oracle of the other two, and the fallback."""
+"""The kernels in NumPy: what each does, the oracle of the other two backends, and the fallback."""
 
-from .combine import bind_combine, bind_encode, combine, square_sum
-from .combine_pairs import combine_pairs
-from .completion import completion
-from .cover import bind_cells, bind_tiling
-from .decoding import (
-    bind_decoding_vector,
-    bind_polar,
-    bind_stream,
-    bind_survivor_mask,
-    decoding_vectors,
-)
-from .delays import draw, simulate
-from .edges import bind_edges
-from .lagrange import (
-    bind_functional,
-    lagrange_basis,
-    lagrange_evaluate,
-    lagrange_products,
-    lagrange_weights,
-)
-from .near_exact import ridge
-from .near_exact_pairs import locator_pairs, ridge_pairs
-from .optimize import amsgrad, nesterov, replace, sgd, square_distance
-from .vandermonde import leja_order, solve_vandermonde
-
-__all__ = [
-    "amsgrad",
-    "bind_cells",
-    "bind_combine",
-    "bind_decoding_vector",
-    "bind_edges",
-    "bind_encode",
-    "bind_functional",
-    "bind_polar",
-    "bind_stream",
-    "bind_survivor_mask",
-    "bind_tiling",
-    "combine",
-    "combine_pairs",
-    "completion",
-    "decoding_vectors",
-    "draw",
-    "lagrange_basis",
-    "lagrange_evaluate",
-    "lagrange_products",
-    "lagrange_weights",
-    "leja_order",
-    "locator_pairs",
-    "nesterov",
-    "replace",
-    "ridge",
-    "ridge_pairs",
-    "sgd",
-    "simulate",
-    "solve_vandermonde",
-    "square_distance",
-    "square_sum",
-]
+from .bound import *  # noqa: F403
+from .combine import *  # noqa: F403
+from .combine_pairs import *  # noqa: F403
+from .completion import *  # noqa: F403
+from .cover import *  # noqa: F403
+from .decoding import *  # noqa: F403
+from .delays import *  # noqa: F403
+from .edges import *  # noqa: F403
+from .lagrange import *  # noqa: F403
+from .near_exact import *  # noqa: F403
+from .near_exact_pairs import *  # noqa: F403
+from .optimize import *  # noqa: F403
+from .vandermonde import *  # noqa: F403

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cyclic import Status
-from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, CombineRows, EncodeRows, Rows
+from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows, extent_of
 
-__all__ = ["bind_combine", "bind_encode", "combine", "square_sum"]
+__all__ = ["combine", "square_sum"]
 
 
 def combine(
@@ -18,13 +17,42 @@ def combine(
     rows: Rows,
     coef: NDArray[Any],
     out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
+    accumulate: bool = False,
+    check: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.combine`."""
+    """``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
+
+    Rows of float32 are added up in float32, as coefficients are rounded to it, by at most 8; what
+    these add up to, in float64, and that is rounded once. The error is at most, to first order,
+    ``u |out| + (min(f, 8) + parts + 1) u sum_r |coef[r]| |rows[r]|`` with ``u = 2^-24``, and of
+    parts 1 for real coefficients, 2 for complex ones. (NumPy and Numba take all sums in float64.)
+
+    Parameters
+    ----------
+    mode : int
+        ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
+    rows : Rows
+        Real rows of one length and of `out`'s precision; complex ones for ``REAL_PART``. For
+        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32. For
+        ``REAL`` also rows of integers, with `out` of their dtype and coefficients that are
+        integers: sums are taken in it, and wrap around.
+    coef : (f,) float64 or complex128 array
+        float64 for ``REAL``, complex128 otherwise.
+    out : (p,) array
+        float32 or float64; complex of that precision for ``EXPAND``.
+    accumulate : bool
+        Add to `out`.
+    check : bool
+        Look for NaN and Inf in what is written.
+
+    Returns
+    -------
+    bool
+        False if `check` is set and a written value is NaN or Inf, else True.
+    """
     if rows.kind == INTEGER:
         return _combine_integers(rows, coef, out, accumulate)
+    extent = extent_of(mode, rows.length, out.size)
     size = extent // 2 if mode == PACKED else extent
     total: NDArray[Any] = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
     scaled, group = np.empty_like(total), np.zeros_like(total)
@@ -64,48 +92,10 @@ def _combine_integers(rows: Rows, coef: NDArray[Any], out: NDArray[Any], accumul
     return True
 
 
-def bind_combine(
-    mode: int,
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-    check: bool,
-) -> CombineRows:
-    """See `fastgc.kernels.bind_combine`."""
-
-    def combine_chosen(count: int) -> int:
-        used = np.flatnonzero(coef[:count])
-        chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, extent, accumulate, check)
-        return Status.OK if finite else Status.NOT_FINITE
-
-    return combine_chosen
-
-
-def bind_encode(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
-    out: NDArray[Any],
-    extent: int,
-    accumulate: bool,
-) -> EncodeRows:
-    """See `fastgc.kernels.bind_encode`."""
-
-    def encode() -> float:
-        combine(mode, rows, coef, out, extent, accumulate, False)
-        squares = [square_sum(row) for row in rows.arrays]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return float(np.multiply(weights, squares).sum())
-
-    return encode
-
-
 def square_sum(x: NDArray[Any]) -> float:
-    """See `fastgc.kernels.square_sum`."""
+    """Sum of squares of a real vector, in double precision; not finite if `x` is not.
+
+    Of float32, float64, float16, bfloat16 or integers.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())

@@ -2,21 +2,114 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ..completion import (
-    BLOCKS,
-    CELLS,
-    EDGES,
-    SOLVED,
-    TILING,
-    ZERO,
-    Completion,
-    CompletionPlan,
-)
+from ..choice import own
 
 __all__ = ["completion"]
+
+# The numbers are csrc/fastgc.h's fgc_rule.
+BLOCKS = 0  # of every block so many messages, whichever they are
+CELLS = 1  # of cells so many that they weigh enough
+TILING = 2  # intervals, as edges between their ends, that connect 0 and k
+EDGES = 3  # edges of a graph whose components have an odd cycle, or sides of as many vertices
+SPAN = 4  # rows that span: those can be spared that did not come
+
+# What columns of `spare` count as zero, where they are orthonormal, and where 1 is the largest. (As
+# in csrc/completion.c.)
+ZERO = 1e-9
+SOLVED = 1e-6
+
+
+class CompletionPlan(NamedTuple):
+    """A round of n workers and M messages.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    kind : int
+        ``BLOCKS``, ``CELLS``, ``TILING``, ``EDGES`` or ``SPAN``: when messages suffice.
+    first : (n + 1,) int64 array
+        Messages of worker i are ``first[i] .. first[i+1] - 1``, sent in this order.
+    share : (M,) float64 array
+        Part of its worker's work after which a message is sent, in (0, 1], ascending.
+    loads : (n,) int64 array
+        Computations of each worker.
+    group : (M,) int64 array
+        Of each message its block, or cell, or the start of its interval or edge.
+    other : (M,) or (0,) int64 array
+        ``TILING`` and ``EDGES``: the end of it.
+    need : (groups,) int64 array
+        ``BLOCKS``: messages needed of each block; ``CELLS``: weight of each cell.
+    total : int
+        ``CELLS``: weight needed, each cell counted once; ``TILING``: k; ``EDGES``: vertices.
+    wait : int
+        All messages of so many workers suffice in any case; 0: they do not.
+    spare : (M, q + 1) or (0, 0) float64 array
+        ``SPAN``: messages can be spared if, in their rows, the first column is a combination of the
+        others. These are orthonormal; of the first, 1 is the largest. C-contiguous.
+    """
+
+    kind: int
+    first: NDArray[np.int64]
+    share: NDArray[np.float64]
+    loads: NDArray[np.int64]
+    group: NDArray[np.int64]
+    other: NDArray[np.int64]
+    need: NDArray[np.int64]
+    total: int
+    wait: int = 0
+    spare: NDArray[np.float64] = np.empty((0, 0))
+
+    def complete(
+        self,
+        delay: NDArray[np.float64],
+        work: NDArray[np.float64],
+        late: NDArray[np.float64],
+        receive: float = 0.0,
+        overhead: float = 0.0,
+        interrupted: bool = True,
+    ) -> Completion:
+        """What `fastgc.kernels.completion` writes, by the backend in use."""
+        out = Completion.empty(len(work))
+        own(completion)(self, delay, work, late, receive, overhead, interrupted, out)
+        return out
+
+
+class Completion(NamedTuple):
+    """How rounds went; arrays of shape (rounds,).
+
+    Attributes
+    ----------
+    time : float64 array
+        Seconds until the gradient is known; Inf where all messages do not suffice.
+    messages, workers, computations : int64 array
+        Messages that had come when they sufficed, workers that had sent any, and computations
+        that all workers had finished then.
+    """
+
+    time: NDArray[np.float64]
+    messages: NDArray[np.int64]
+    workers: NDArray[np.int64]
+    computations: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, rounds: int) -> Completion:
+        """Room for so many rounds."""
+        counts = np.empty((3, rounds), dtype=np.int64)
+        return cls(np.empty(rounds), *counts)
+
+    def part(self, lo: int, hi: int) -> Completion:
+        """Rounds lo .. hi-1; a view."""
+        piece = slice(lo, hi)
+        return Completion(
+            self.time[piece], self.messages[piece], self.workers[piece], self.computations[piece]
+        )
+
 
 _ARRIVALS = 1 << 22  # at a time: 32 MB
 
@@ -31,7 +124,31 @@ def completion(
     interrupted: bool,
     out: Completion,
 ) -> None:
-    """See `fastgc.kernels.completion`."""
+    """Simulate rounds: when messages suffice, and what had been done by then.
+
+    Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
+    round r began.
+
+    Parameters
+    ----------
+    plan : CompletionPlan
+    delay, work : (rounds, n) float64 array
+        Seconds until each worker begins, once it is free, and seconds that all its work takes;
+        C-contiguous, finite, not negative.
+    late : (n,) float64 array
+        Seconds after a round's beginning until each worker is free. Of every round if
+        `interrupted`; else of the first round, and overwritten with those of the next one.
+    receive : float
+        Seconds that the master takes for each message that it hears, one after the other in order
+        of arrival.
+    overhead : float
+        Seconds between the end of a round and the beginning of the next one.
+    interrupted : bool
+        Whether workers drop what they are at when a round ends. If not, they finish the message
+        that they are at when the next round begins, unheard, and then join the newest round.
+    out : Completion
+        Where to write; arrays of shape (rounds,).
+    """
     sender = np.repeat(np.arange(plan.loads.size), np.diff(plan.first))
     step = max(_ARRIVALS // max(sender.size, 1), 1) if interrupted else 1
     for lo in range(0, len(work), step):
@@ -163,8 +280,9 @@ def _span_ready(plan: CompletionPlan, arrival: NDArray[np.float64], latest: floa
     first, others = plan.spare[:, 0], plan.spare[:, 1:]
     for at in range(arrival.size - 1, -1, -1):
         late = in_order[at:]
-        found = np.linalg.lstsq(others[late], first[late], rcond=ZERO)[0]
-        if np.abs(first[late] - others[late] @ found).max() > SOLVED:
+        basis, size, _ = np.linalg.svd(others[late], full_matrices=False)
+        basis = basis[:, size > ZERO]  # not in proportion to the largest, which may be rounding
+        if np.abs(first[late] - basis @ (basis.T @ first[late])).max() > SOLVED:
             last = float(arrival[in_order[at]])
             return last if last <= latest else np.inf
     return 0.0

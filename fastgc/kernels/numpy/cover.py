@@ -4,14 +4,69 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cover import CellsPlan, TilingPlan
 from ..cyclic import Status
 
 __all__ = ["bind_cells", "bind_tiling"]
+
+
+class CellsPlan(NamedTuple):
+    """Messages that are each the sum over one cell of the partitions.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    cell : (M,) int64 array
+        Of each message.
+    weight : (cells,) int64 array
+    need : int
+        What distinct cells must weigh.
+    whole : float
+        What came is multiplied by this over its weight; 0: it is not.
+    """
+
+    cell: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    need: int
+    whole: float
+
+
+class TilingPlan(NamedTuple):
+    """Messages that are each the sum over an interval, as edges of a graph of their ends.
+
+    A named tuple, so that Numba takes it as an argument. Points are the ends of intervals in
+    ascending order, from 0 to k; each edge is there twice, once at either of its ends.
+
+    Attributes
+    ----------
+    messages : int
+    first : (points + 1,) int64 array
+        Edges of point p are ``first[p] .. first[p+1] - 1``, in the order of their messages.
+    point, other, message : (2 M,) int64 array
+        Of each edge: the point that it is at, its other end, and its message.
+    """
+
+    messages: int
+    first: NDArray[np.int64]
+    point: NDArray[np.int64]
+    other: NDArray[np.int64]
+    message: NDArray[np.int64]
+
+
+def tiling_plan(start: NDArray[np.int64], stop: NDArray[np.int64], k: int) -> TilingPlan:
+    """Of messages that are sums over ``start[i]:stop[i]`` and are to give [0, k)."""
+    messages = np.arange(start.size)
+    ends, place = np.unique(np.concatenate([start, stop, [0, k]]), return_inverse=True)
+    at, other = place[: 2 * start.size], np.roll(place[: 2 * start.size], start.size)
+    message = np.tile(messages, 2)
+    order = np.lexsort((message, at))
+    first = np.searchsorted(at[order], np.arange(ends.size + 1))
+    return TilingPlan(start.size, first, at[order], other[order], message[order])
 
 
 def _fault(survivors: NDArray[np.int64], messages: int) -> Status:
@@ -23,7 +78,19 @@ def _fault(survivors: NDArray[np.int64], messages: int) -> Status:
 def bind_cells(
     plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_cells`."""
+    """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
+    or what the plan multiplies by, for the first message of each cell, and 0 for others. Its status
+    may be `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, and `out` means nothing
+    then. Pointers are taken once, here.
+
+    Parameters
+    ----------
+    plan : CellsPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
 
     def fill(f: int) -> int:
         if fault := _fault(survivors[:f], plan.cell.size):
@@ -62,7 +129,18 @@ def _path(plan: TilingPlan, came: NDArray[np.bool_], back: bool) -> list[int] | 
 def bind_tiling(
     plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_tiling`."""
+    """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` as of `bind_cells`. It writes 1 for the fewest
+    messages that add up to the whole; where none do, 1 and -1 for the fewest that do if some are
+    subtracted; and 0 for others. Of equally few it takes those found first, in breadth, by number.
+
+    Parameters
+    ----------
+    plan : TilingPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
 
     def fill(f: int) -> int:
         if fault := _fault(survivors[:f], plan.messages):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -16,11 +17,11 @@ from ..cyclic import (
     CyclicStream,
     CyclicTables,
     Decode,
+    Polar,
     Status,
     StreamCalls,
     Where,
 )
-from ..fourier import Polar
 from .cyclic import cyclic_product
 
 __all__ = [
@@ -144,9 +145,15 @@ def bind_decoding_vector(
     plan: CyclicPlan,
     survivors: NDArray[np.int64],
     out: NDArray[np.complex128],
-    longest: float,
+    longest: float = math.inf,
 ) -> tuple[Decode, Where]:
-    """See `fastgc.kernels.bind_decoding_vector`."""
+    """Prepare the decoding vector's computation on two fixed buffers.
+
+    Returns a function ``decode(method, f) -> status`` that reads ``survivors[:f]`` and writes
+    ``out[:f]``, and an object whose item 0 then says where that status applies. Pointers are taken
+    once, here. Where the sum of the entries' squares is over `longest`, they are written, and the
+    status is ``IMPRECISE``.
+    """
     present, where = np.empty(plan.workers, dtype=np.bool_), [0]
 
     def decode(method: int, f: int) -> int:
@@ -168,7 +175,17 @@ def bind_polar(
     size: NDArray[np.float64],
     out: NDArray[np.complex128],
 ) -> Polar:
-    """See `fastgc.kernels.fourier.Polar`."""
+    """Prepare a vector of which magnitudes are known, by worker: `size`, read when it is written.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    survivors : (n,) int64 array
+    present : (n,) bool array
+        Written by `Polar.mark`.
+    size : (n,) float64 array
+    out : (n,) complex128 array
+    """
     tables, where = plan.tables, [0]
 
     def mark(f: int) -> int:
@@ -196,7 +213,7 @@ def bind_polar(
 
 
 def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
-    """See `fastgc.kernels.bind_stream`."""
+    """Prepare what can be done to a stream of this code; pointers are taken once, here."""
     tables = plan.tables
     start = tables.start.tolist()
     where = [0]
@@ -250,9 +267,24 @@ def decoding_vectors(
     method: int,
     out: NDArray[np.complex128],
     where: NDArray[np.int64],
-    longest: float,
+    longest: float = math.inf,
 ) -> None:
-    """See `fastgc.kernels.decoding_vectors`."""
+    """Decoding vectors of many rounds.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    masks : (rounds, n) bool array
+        The survivors of each round; C-contiguous, and overwritten if `method` is ``SPREAD``.
+    method : int
+        As of the function that `bind_decoding_vector` returns.
+    out : (rounds, n) complex128 array
+        C-contiguous; the coefficients of all workers, 0 for stragglers.
+    where : (rounds,) int64 array
+        0; or how many more survivors are needed, and the row of `out` was not written; or -1, if an
+        entry is beyond a double; or -2, if the sum of their squares is over `longest`.
+    longest : float
+    """
     for r, present in enumerate(masks):
         where[r] = _missing(plan.tables, present)
         if not where[r]:
@@ -267,7 +299,18 @@ def decoding_vectors(
 def bind_survivor_mask(
     n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_survivor_mask`."""
+    """Prepare the bit mask of a set of survivors on two fixed buffers.
+
+    Returns a function ``mask(f)`` that reads ``survivors[:f]``, in whatever order, and writes
+    `bits`: that of number i is bit ``i % 8`` of byte ``i // 8``. It returns 0 if they are distinct
+    and in 0 .. n-1; otherwise 1, and the bits mean nothing.
+
+    Parameters
+    ----------
+    n : int
+    survivors : (n,) int64 array
+    bits : (ceil(n / 8),) uint8 array
+    """
 
     def mask(f: int) -> int:
         chosen = survivors[:f]

@@ -2,19 +2,82 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ..completion import Completion, CompletionPlan
-from ..delays import DelayPlan
-from .completion import completion
+from ..choice import own
 
-__all__ = ["draw", "simulate"]
+__all__ = ["draw"]
+
+_TOGETHER = 512  # delays that compiled loops draw at a time
+
+
+class DelayPlan(NamedTuple):
+    """Delays and works of n workers in any round, of which each random number is known by itself.
+
+    With h exponential of mean 1, worker i is late by ``shift[i] + scale[i] h``, or where
+    ``power[i] > 0`` by ``shift[i] + scale[i] exp(power[i] h)``, or by what is given. Times this
+    delay, it begins after ``onset`` and works for ``load[i]``, and for ``work[i]`` seconds more.
+    Both times are multiplied by the same random number between 1 and 1 + 2^-40: what is
+    simultaneous comes in random order. There is a single random number for both.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    key : uint64
+        Of the random numbers: SplitMix64's of the counter ``key + round n + worker``, in its steps.
+    onset : float
+    shift, scale, power, load, work : (repeats n,) float64 array
+        The numbers of all workers, several times over for loops over several rounds.
+    repeats : int
+    given : (rounds, n) float64 array
+        The delays of the rounds asked for, if any are given; else of no rounds.
+    """
+
+    key: np.uint64
+    onset: float
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    power: NDArray[np.float64]
+    load: NDArray[np.float64]
+    work: NDArray[np.float64]
+    repeats: int
+    given: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        key: np.uint64,
+        onset: float,
+        shift: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        power: NDArray[np.float64],
+        load: NDArray[np.float64],
+        work: NDArray[np.float64],
+    ) -> DelayPlan:
+        """The plan of n workers, each array of shape (n,), where no delays are given."""
+        n = shift.size
+        repeats = max(1, _TOGETHER // n)
+        numbers = np.tile([shift, scale, power, load, work], repeats)
+        shift, scale, power, load, work = numbers
+        return cls(key, onset, shift, scale, power, load, work, repeats, np.empty((0, n)))
+
+    def part(self, lo: int, hi: int) -> DelayPlan:
+        """The same for rounds lo .. hi-1 of those that are given; a view."""
+        return self._replace(given=self.given[lo:hi])
+
+    def draw(self, first: int, rounds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What `fastgc.kernels.draw` writes of so many rounds, by the backend in use."""
+        wait, whole = np.empty((2, rounds, self.given.shape[1]))
+        own(draw)(self, first, wait, whole)
+        return wait, whole
+
 
 Bits = NDArray[np.uint64]
 Array = NDArray[np.float64]
-
-_DRAWN = 1 << 20  # delays at a time: 8 MB
 
 # See csrc/delays.c, also for the polynomials; every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -49,7 +112,18 @@ _EXP = (
 
 
 def draw(delays: DelayPlan, first: int, wait: Array, whole: Array) -> None:
-    """See `fastgc.kernels.draw`."""
+    """Random delays of rounds ``first``, ``first + 1``, ..., with the works.
+
+    They depend on the plan, the round and the number of workers only.
+
+    Parameters
+    ----------
+    delays : DelayPlan
+    first : int
+    wait, whole : (rounds, n) float64 array
+        Where to write seconds until each worker begins, once it is free, and seconds that all its
+        work takes: as `completion` takes them.
+    """
     rounds, n = wait.shape
     random = _random(delays.key, first * n, rounds * n).reshape(rounds, n)
     apart = 1 + (((random << 32) >> 12 | _ONE).view(np.float64) - 1) * 2.0**-40
@@ -99,24 +173,3 @@ def _power_of_e(x: Array) -> Array:
     p = 1 + (r + r * r * q)
     power: Array = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
     return power
-
-
-def simulate(
-    plan: CompletionPlan,
-    delays: DelayPlan,
-    first: int,
-    late: NDArray[np.float64],
-    receive: float,
-    overhead: float,
-    interrupted: bool,
-    out: Completion,
-) -> None:
-    """See `fastgc.kernels.simulate`."""
-    n, rounds = late.size, out.time.size
-    step = max(1, _DRAWN // n)
-    wait, whole = np.empty((2, min(step, rounds), n))
-    for lo in range(0, rounds, step):
-        done = out.part(lo, min(lo + step, rounds))
-        count = done.time.size
-        draw(delays.part(lo, lo + count), first + lo, wait[:count], whole[:count])
-        completion(plan, wait[:count], whole[:count], late, receive, overhead, interrupted, done)

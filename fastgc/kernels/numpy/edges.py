@@ -9,9 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..edges import SHORT, STEPS, EdgesPlan
 
 __all__ = ["bind_edges"]
+
+# Conjugate gradients end when what they lack is this small, relative and squared, or after so many
+# steps: the vector is then as short as can be to a part in a thousand or so. (As in csrc/edges.c.)
+SHORT = 1e-6
+STEPS = 100
+
+
+class EdgesPlan(NamedTuple):
+    """Messages that are each the sum of two blocks: edges of a graph whose vertices are the blocks.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    ends : (M, 2) int64 array
+        The two vertices of each edge, which differ. C-contiguous.
+    weight : (vertices,) float64 array
+        Positive: the partitions of each block.
+    need : int
+        Messages that are combined in any case, as well as they can be.
+    """
+
+    ends: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    need: int
 
 
 class _Part(NamedTuple):
@@ -87,7 +111,25 @@ def _shortest(
 def bind_edges(
     plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_edges`."""
+    """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` as of `bind_cells`. What it writes combines the
+    messages so that each block counts as nearly once as can be: with x_v what block v counts, the
+    sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in blocks and messages: of a
+    component of the graph that is not bipartite, all x are 1; of one that is, with sides L and R,
+    ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in L and + in R. Fewer
+    messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
+
+    Of all vectors with these x it writes a short one: conjugate gradients go towards the least sum
+    over messages of the weight of both blocks times the square of the coefficient, for a hundred
+    steps at most, and what x then lacks is made up for along a spanning tree.
+
+    Parameters
+    ----------
+    plan : EdgesPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
 
     def fill(f: int) -> int:
         came = survivors[:f]

@@ -27,7 +27,19 @@ def lagrange_products(
     exponent: NDArray[np.int64],
     hit: NDArray[np.int64],
 ) -> None:
-    """See `fastgc.kernels.lagrange_products`."""
+    """``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``.
+
+    A node nearer than 2^-250 is left out of the product: ``hit[i]`` is the last such one, -1 if
+    there is none.
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+        Of modulus 1 or so at most, as the points.
+    points, mantissa : (p,) array
+        Of the nodes' dtype. Mantissas, or the larger of their parts, lie in [1, 2).
+    exponent, hit : (p,) int64 array
+    """
     mantissa[:] = 1.0
     exponent[:] = 0
     hit[:] = -1
@@ -64,7 +76,17 @@ def lagrange_basis(
     points: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
-    """See `fastgc.kernels.lagrange_basis`."""
+    """``out[i, j] = l_j(points[i])``, the Lagrange basis on distinct nodes, or its column sums.
+
+    Parameters
+    ----------
+    nodes, weights : (m,) float64 or complex128 array
+    weight_exponent : (m,) int64 array
+        With the weights: 1 over the products of each node's differences to the others.
+    points : (p,) array
+    out : (p, m) or (m,) array
+        Contiguous; all of one dtype. If it is a vector, the sum over all points.
+    """
     mantissa, exponent = np.empty_like(points), np.empty(points.size, dtype=np.int64)
     hit = np.empty(points.size, dtype=np.int64)
     lagrange_products(nodes, points, mantissa, exponent, hit)
@@ -83,7 +105,24 @@ def lagrange_weights(
     weights: NDArray[Any],
     exponent: NDArray[np.int64] | None,
 ) -> int | None:
-    """See `fastgc.kernels.lagrange_weights`."""
+    """Barycentric weights ``1 / prod_(i != j) (x_j - x_i)`` of the nodes over a power of two.
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+    scaled : (m,) array
+        ``nodes * 2.0**shift``, whose largest part lies in [1/2, 1): x.
+    weights : (m,) array
+        Of the nodes' dtype, as `scaled`.
+    exponent : (m,) int64 array or None
+        Weight j is ``weights[j] * 2.0**exponent[j]``. None: all weights are instead multiplied by
+        one power of two, with which the largest modulus lies in [1, 2).
+
+    Returns
+    -------
+    int or None
+        The shift; None if a node is not finite or two coincide, and what is written is no weight.
+    """
     largest = float(_larger_part(nodes).max())
     if not np.isfinite(nodes).all():
         return None
@@ -112,7 +151,24 @@ def lagrange_evaluate(
     scale: float,
     out: NDArray[Any],
 ) -> bool:
-    """See `fastgc.kernels.lagrange_evaluate`."""
+    """``out[i] = sum_j values[j] l_j(scale * points[i])``; exactly a value where a point is a node.
+
+    Parameters
+    ----------
+    nodes, weights, weight_exponent
+        As of `lagrange_basis`.
+    values : (m,) array
+    points, out : (p,) array
+        All of one dtype.
+    scale : float
+        A power of two.
+
+    Returns
+    -------
+    bool
+        False, and nothing is written, if a point or a value is not finite, or a point is beyond
+        2^239.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         points = points * scale
         if not ((_larger_part(points) <= 2.0**239).all() and np.isfinite(values).all()):
@@ -128,7 +184,22 @@ def lagrange_evaluate(
 def bind_functional(
     nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
 ) -> Callable[[int], int]:
-    """See `fastgc.kernels.bind_functional`."""
+    """Prepare the column sums of Lagrange bases of some of the nodes on two fixed buffers.
+
+    Returns a function ``functional(f) -> status`` that reads ``chosen[:f]``, numbers of nodes, and
+    writes ``out[:f]``: ``sum_i l_j(points[i])`` for each of them. f is 1 at least. Its status is
+    `Status.OUT_OF_RANGE` where a number is, `Status.DUPLICATE` where two nodes coincide, and
+    `Status.OVERFLOW` where a sum is beyond a double.
+
+    Parameters
+    ----------
+    nodes : (n,) float64 or complex128 array
+        Of modulus 1 or so at most.
+    points : (p,) array
+    chosen : int64 array
+    out : array
+        All but the numbers of one dtype.
+    """
 
     def functional(f: int) -> int:
         numbers = chosen[:f]

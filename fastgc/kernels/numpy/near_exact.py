@@ -20,8 +20,23 @@ def ridge(
     unit: float,
     out: NDArray[np.complex128],
 ) -> None:
-    """See `fastgc.kernels.choice.Backend`: by a QR factorisation of the whole problem, O(s c^2).
+    """Write the coefficients of `fastgc.kernels.near_exact`'s polynomial to `out`.
 
+    Here by a QR factorisation of the whole problem, O(s c^2).
+
+    Parameters
+    ----------
+    circle : (2 n,) complex128 array
+        ``exp(pi i u / n)``.
+    turns : (s,) int64 array
+    c : int
+    unit : float
+        As of `near_exact`; s and c are not 0.
+    out : (c,) complex128 array
+        Of z^1 .. z^c; contiguous.
+
+    Notes
+    -----
     With the phase ``z^((c+1)/2)`` taken out, powers z^1 .. z^c are cosines and sines, and the
     matrix is real.
     """

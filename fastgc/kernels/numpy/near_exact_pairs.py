@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .pairs import Pair, add, divide, multiply, negate, square_root, total
 
-__all__ = ["locator_pairs", "ridge_pairs"]
+__all__ = ["locator_values", "ridge_pairs"]
 
 _UNIT = 2.0**-106
 _HALF_ROOT = (math.sqrt(0.5), -4.833646656726457e-17)
@@ -23,8 +23,18 @@ def ridge_pairs(
     c: int,
     out: NDArray[np.complex128],
 ) -> None:
-    """See `fastgc.kernels.choice.Backend`: as `ridge`, and the values at all roots.
+    """Write what `fastgc.kernels.near_exact_pairs` gives to `out`; s and c are not 0.
 
+    Parameters
+    ----------
+    circle : (2 n, 2, 2) float64 array
+    turns : (s,) int64 array
+    c : int
+    out : (n, 2) complex128 array
+        Contiguous.
+
+    Notes
+    -----
     Of the basis 1/sqrt(2), cos, sin without their sqrt(2), by Householder reflectors; reflector j
     has the rows j .. j + s only.
     """
@@ -104,12 +114,15 @@ def _products(circle: NDArray[np.float64], c: int, y: NDArray[np.float64]) -> tu
     return (found[0, :, 0], found[1, :, 0]), (found[0, :, 1], found[1, :, 1])
 
 
-def locator_pairs(
+def locator_values(
     circle: NDArray[np.float64],
     turns: NDArray[np.int64],
     out: NDArray[np.complex128],
 ) -> None:
-    """See `fastgc.kernels.choice.Backend`: products of 2 sin(pi t / n), phases in integers."""
+    """Write what `fastgc.kernels.locator_pairs` gives to `out`; s may be 0.
+
+    As products of 2 sin(pi t / n), with phases in integers; arguments as of `ridge_pairs`.
+    """
     s, n = turns.size, len(circle) // 2
     high, low, exponent = np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64)
     turned = np.zeros(n, dtype=np.int64)

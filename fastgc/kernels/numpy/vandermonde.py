@@ -11,7 +11,14 @@ __all__ = ["leja_order", "solve_vandermonde"]
 
 
 def leja_order(nodes: NDArray[Any], order: NDArray[np.int64]) -> None:
-    """See `fastgc.kernels.leja_order`; csrc/vandermonde.c says why every rounding is as there."""
+    """Write to `order` a permutation that puts the nodes in Leja order.
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+        If they are not all finite, `order` is filled with some numbers in 0 .. m-1.
+    order : (m,) int64 array
+    """
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
     order[:] = np.arange(m)
@@ -58,11 +65,39 @@ def solve_vandermonde(
     order: NDArray[np.int64] | None,
     transpose: bool,
     out: NDArray[Any],
-    forced: bool,
-    bound: NDArray[np.float64] | None,
-    choose: bool,
+    forced: bool = False,
+    bound: NDArray[np.float64] | None = None,
+    choose: bool = False,
 ) -> bool:
-    """See `fastgc.kernels.solve_vandermonde`."""
+    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
+
+    Parameters
+    ----------
+    nodes : (m,) float64 or complex128 array
+    b, out : (m,) or (m, r) array
+        Of the nodes' dtype. `out` may be `b`, but overlap it in no other way.
+    order : (m,) int64 array or None
+        In which order to take the nodes, a permutation; None: `leja_order`.
+    transpose : bool
+    forced : bool
+        Write numbers that are not finite, too.
+    bound : array of b's shape or None
+        Bounds of the moduli of b's errors, and then of those of `out`, roundings included (but for
+        what underflows); Inf where there is none. Contiguous.
+    choose : bool
+        Instead of Leja's order take each column in that of the two that is shown to be better:
+        for nodes on one ray from 0 first that of the moduli, from the smallest on, and Leja's if
+        the bounds do not say that the result is accurate. Leja's is then left for the other where
+        the bounds prove that the largest error relative to a number becomes smaller, and that the
+        largest error does too, or is at most 2^-32 of the largest number.
+
+    Returns
+    -------
+    bool
+        Whether all results, and nodes, are finite; they never are if nodes coincide or if `b` is
+        not. If not, unless `forced`, the column at fault is not written, and none at all if it is
+        the nodes' fault or there is one column.
+    """
     m = nodes.size
     columns = b.reshape(m, -1)
     errors = np.zeros(columns.shape) if bound is None else bound.reshape(m, -1)

@@ -1,0 +1,352 @@
+"""Reed-Solomon codes in clusters: who holds what, at which roots of unity, and the numbers of B.
+
+First how workers and partitions are split, then the mask of each cluster, then its roots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import check_reals
+from ..interpolation import roots_of_unity
+from ..kernels.cyclic import sines
+
+__all__ = [
+    "Cluster",
+    "apportion",
+    "check_speeds",
+    "load_and_stragglers",
+    "log_tau",
+    "log_totals",
+    "roots",
+    "shares_by_speed",
+    "shares_of",
+    "stable_root",
+    "tau",
+    "valid_root",
+]
+
+# Products up to which a correlation is added up term by term, a third of a second; and how much
+# larger one value may be than another where it is not.
+DIRECT, EVEN = 1 << 26, 1e3
+
+
+class Cluster(NamedTuple):
+    """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
+
+    first_worker: int
+    first_partition: int
+    m: int  # workers
+    k: int  # partitions
+    w: int  # load
+    q: int  # root exp(2 pi i q / m)
+
+    @property
+    def tolerance(self) -> int:
+        """Stragglers tolerated, eq. (2)."""
+        return self.m * self.w // self.k - 1
+
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First row and weight of each column of the mask (Algorithm 4)."""
+        return _columns(self.m, self.k, self.w)
+
+    @property
+    def weights(self) -> list[int]:
+        """Weights of columns: at most two, that of most last."""
+        light, heavy = divmod(self.m * self.w, self.k)
+        return [light + 1, light] if heavy else [light]
+
+    def totals(self, weight: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For each worker the sum of ``values[place]`` over its partitions of this weight. (m,)."""
+        # Columns of this weight, laid end to end, are at begin .. end-1 on their way around the
+        # workers: what a worker meets repeats itself after `weight` workers.
+        light, heavy = divmod(self.m * self.w, self.k)
+        change = heavy * (light + 1)
+        begin, end = (change, self.m * self.w) if weight == light else (0, change)
+        first, last = -(-begin // self.m), end // self.m  # rounds that are of this weight alone
+        found = np.zeros(self.m)
+        if first < last:
+            rotations = (self.m * np.arange(first, last, dtype=np.int64) - begin) % weight
+            periodic = _correlation(np.bincount(rotations, minlength=weight), values)
+            found += np.resize(periodic, self.m)
+        rest = [(begin, min(first * self.m, end)), (max(last * self.m, begin), end)]
+        for lo, hi in rest if first <= last else [(begin, end)]:
+            at = np.arange(lo, hi)
+            found[at % self.m] += values[(at - begin) % weight]
+        return found
+
+    def row(self, worker: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Partitions of a worker, and for each the place m and weight d of its tau_d(m). O(w)."""
+        # Columns laid end to end go w times around all workers: a worker meets every m-th place.
+        light, heavy = divmod(self.m * self.w, self.k)  # weight of most, columns with one more
+        at = worker - self.first_worker + self.m * np.arange(self.w, dtype=np.int64)
+        beyond = at - heavy * (light + 1)
+        weight = light + (beyond < 0)
+        held, place = np.divmod(np.where(beyond < 0, at, beyond), weight)
+        return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
+
+
+def _correlation(count: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``sum_r count[r] values[(i + r) mod d]`` for each i < d; values are not negative."""
+    used = np.flatnonzero(count)
+    found = np.zeros(values.size)
+    # Errors of transforms are as large as those of the largest sum.
+    even = values.max() <= EVEN * values.min() < np.inf
+    if used.size * values.size <= DIRECT or not even:
+        for r in used.tolist():
+            found += count[r] * np.roll(values, -r)
+        return found
+    spectrum = np.conj(np.fft.rfft(count)) * np.fft.rfft(values)
+    return np.maximum(np.fft.irfft(spectrum, values.size), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _columns(m: int, k: int, w: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    d_low, heavy = divmod(m * w, k)
+    d_high = d_low + (heavy > 0)
+    j = np.arange(k, dtype=np.int64)
+    offset = np.where(j < heavy, j * d_high, heavy * d_high + (j - heavy) * d_low) % m
+    weight = np.where(j < heavy, d_high, d_low)
+    offset.flags.writeable = weight.flags.writeable = False
+    return offset, weight
+
+
+def load_and_stragglers(
+    n: int, k: int, load: int | None, stragglers: int | None
+) -> tuple[int, int]:
+    """The load, and the stragglers to tolerate with it, or ValueError."""
+    if stragglers is None and load is None:
+        raise ValueError("give stragglers= or load=")
+    if stragglers is not None and not 0 <= stragglers < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {stragglers}")
+    if load is None:
+        assert stragglers is not None
+        load = -(-(stragglers + 1) * k // n)
+    if not 1 <= load <= k:
+        raise ValueError(f"load must be in 1 .. k = {k}, not {load}")
+    tolerated = n * load // k - 1
+    if tolerated < (stragglers or 0):
+        needed = -(-((stragglers or 0) + 1) * k // n)
+        raise ValueError(
+            f"n={n} workers with load {load} of k={k} partitions tolerate {tolerated} stragglers "
+            f"at most; {stragglers or 0} need load {needed}"
+        )
+    return load, tolerated if stragglers is None else stragglers
+
+
+def shares_of(
+    n: int, k: int, load: int, stragglers: int, clusters: Literal["auto"] | int
+) -> list[tuple[int, int]]:
+    """Workers and partitions of each cluster, or ValueError."""
+    most = n // (stragglers + 1)
+    if clusters == "auto":
+        return next(s for g in range(most, 0, -1) if (s := _split(n, k, load, stragglers, g)))
+    if not 1 <= clusters <= most:
+        raise ValueError(
+            f'clusters must be "auto" or in 1 .. floor(n / (s+1)) = {most}, not {clusters!r}'
+        )
+    shares = _split(n, k, load, stragglers, clusters)
+    if not shares:
+        raise ValueError(
+            f"k={k} partitions cannot be shared by {clusters} clusters at load {load} so that each "
+            f'tolerates {stragglers} stragglers; use fewer, or clusters="auto"'
+        )
+    return shares
+
+
+def shares_by_speed(
+    speed: NDArray[np.float64], k: int, stragglers: int, clusters: Literal["auto"] | int
+) -> list[tuple[int, int]]:
+    """Workers and partitions of each cluster, so that all end at the same time, or ValueError.
+
+    A cluster of m workers, of load (s + 1) k_c / m each, waits for all but s of them: k_c is in
+    proportion to m times the speed of the slowest of the m - s fastest.
+    """
+    n = speed.size
+    most = min(n // (stragglers + 1), k)
+    if clusters == "auto":
+        clusters = most
+    if not 1 <= clusters <= most:
+        raise ValueError(
+            f'clusters must be "auto" or in 1 .. min(floor(n / (s+1)), k) = {most}, not '
+            f"{clusters!r}"
+        )
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    members = np.split(speed, np.cumsum(sizes)[:-1])
+    waited = np.array([np.sort(each)[stragglers] for each in members])
+    shares = apportion(k, waited / waited.max() * np.array(sizes)).tolist()
+    return list(zip(sizes, shares, strict=True))
+
+
+def _split(n: int, k: int, load: int, stragglers: int, clusters: int) -> list[tuple[int, int]]:
+    """Nearly equal clusters, partitions as even as their capacities allow; [] if impossible."""
+    sizes = [n // clusters + (c < n % clusters) for c in range(clusters)]
+    capacity = [m * load // (stragglers + 1) for m in sizes]
+    if k < clusters or sum(capacity) < k:
+        return []
+    ends = [end * k // n for end in accumulate(sizes)]
+    shares = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    shares = [min(max(share, 1), most) for share, most in zip(shares, capacity, strict=True)]
+    excess = sum(shares) - k
+    step = -1 if excess > 0 else 1
+
+    def room(c: int) -> list[tuple[float, int]]:
+        fits = 1 <= shares[c] + step <= capacity[c]
+        return [(shares[c] / sizes[c] * step, c)] if fits else []
+
+    # what rounding to the capacities moved, one by one to where it matters least
+    heap = [entry for c in range(clusters) for entry in room(c)] if excess else []
+    heapify(heap)
+    for _ in range(abs(excess)):
+        _, c = heappop(heap)
+        shares[c] += step
+        for entry in room(c):
+            heappush(heap, entry)
+    return list(zip(sizes, shares, strict=True))
+
+
+def check_speeds(speeds: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Speeds of n workers, or an error."""
+    speed = check_reals("speeds", speeds)
+    if speed.shape != (n,):
+        raise ValueError(f"{n} workers need {n} speeds, not an array of shape {speed.shape}")
+    if not (np.isfinite(speed) & (speed > 0)).all():
+        raise ValueError(f"speeds must be positive and finite, not {speed}")
+    return speed
+
+
+def apportion(k: int, weight: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers of sum k, at least 1 each, in proportion to the weights: largest remainders."""
+    weight = weight / weight.max()
+    ideal = k * weight / weight.sum()
+    size = np.maximum(np.floor(ideal), 1).astype(np.int64)
+    while (excess := int(size.sum()) - k) > 0:  # after raising slow ones to 1
+        over = np.where(size > 1, size - ideal, -np.inf)
+        size[np.argsort(-over, kind="stable")[: min(excess, int((size > 1).sum()))]] -= 1
+    if excess:
+        size[np.argsort(size - ideal, kind="stable")[:-excess]] += 1
+    shares: NDArray[np.int64] = size
+    return shares
+
+
+def valid_root(m: int, k: int, w: int, root: Literal["stable"] | int) -> int:
+    """The q of the root exp(2 pi i q / m) that is asked for, or ValueError."""
+    if root == "stable":
+        return stable_root(m, -(-m * w // k))
+    if math.gcd(root, m) != 1:
+        raise ValueError(
+            f"root={root} is not coprime to {m}: exp(2 pi i {root} / {m}) is no primitive root"
+        )
+    return root % m if m > 1 else 1
+
+
+# Factors that a search for the best root looks at, at most: half a second.
+SEARCHED = 1 << 26
+
+
+@lru_cache(maxsize=4096)
+def stable_root(m: int, d: int) -> int:
+    """The q for which exp(2 pi i q / m) gives columns of weight d the smallest largest entry.
+
+    A root costs O(d). q and m - q give conjugate codes: half of them suffice. Where these are too
+    many, those are tried with which points come to lie evenly: q / m next to fractions with the
+    denominator d, or the numerator 1. Where that was compared, the largest entry was up to 1.5
+    times the smallest there is, and 5 times for an m that is prime.
+    """
+    log_sines = _log_sines(m)
+    u = np.arange(d, dtype=np.int64)
+    best, best_size = 1, np.inf
+    candidates = _roots_to_try(m, d)
+    step = max((1 << 16) // d, 1)
+    for at in range(0, candidates.size, step):
+        some = candidates[at : at + step]
+        partial = np.cumsum(log_sines[some[:, None] * u % m], axis=1)
+        sizes = -(partial + partial[:, ::-1]).min(axis=1)
+        for q, size in zip(some.tolist(), sizes.tolist(), strict=True):
+            if size < best_size - 1e-9:
+                best, best_size = q, size
+    return best
+
+
+def _roots_to_try(m: int, d: int) -> NDArray[np.int64]:
+    """Numbers up to m / 2 that are coprime to m: all, or as many as may be searched."""
+    q = np.arange(1, max(m // 2, 1) + 1, dtype=np.int64)
+    most = max(SEARCHED // d, 100)
+    if q.size > most:
+        even = np.linspace(1, d // 2, most // 10).astype(np.int64) / d
+        turns = 1 / np.arange(2, most // 10 + 2)
+        near = np.rint(np.append(even, turns) * m).astype(np.int64)[:, None] + np.arange(-2, 3)
+        q = np.unique(np.clip(near, 1, m // 2))
+    coprime: NDArray[np.int64] = q[np.gcd(q, m) == 1]
+    return coprime
+
+
+def _log_sines(m: int) -> NDArray[np.float64]:
+    """log|1 - exp(2 pi i t / m)| for t = 0 .. m-1, and 0 at t = 0."""
+    table = np.zeros(m)
+    table[1:] = np.log(np.abs(sines(m, 1)[m + 1 :]))
+    return table
+
+
+def log_tau(m: int, d: int, q: int) -> NDArray[Any]:
+    """log|tau(x)| = log m - P(x) - P(d-1-x), P(t) = sum over u = 1 .. t of log|1 - alpha^u|.
+
+    In extended precision, where there is one: the sums are larger than what is left of them.
+    """
+    partial = np.zeros(d, dtype=np.longdouble)
+    np.cumsum(np.log(np.abs(sines(m, q)[m + 1 : m + d]).astype(np.longdouble)), out=partial[1:])
+    logs: NDArray[Any] = np.log(np.longdouble(m)) - partial - partial[::-1]
+    return logs
+
+
+def log_totals(clusters: Sequence[Cluster], power: int) -> NDArray[np.float64]:
+    """Logarithms of ``sum_j |B_ij|^power`` of each worker's row."""
+    known: dict[Cluster, NDArray[np.float64]] = {}  # many clusters are alike
+    for c in clusters:
+        alike = c._replace(first_worker=0, first_partition=0)
+        if alike in known:
+            continue
+        sums = np.full(c.m, -np.inf)
+        for d in c.weights:
+            logs = power * log_tau(c.m, d, c.q)
+            top = logs.max()
+            with np.errstate(divide="ignore"):
+                total = top + np.log(c.totals(d, np.exp(logs - top)))
+            sums[:] = np.logaddexp(sums, total)  # in extended precision until here
+        known[alike] = sums
+    return np.concatenate([known[c._replace(first_worker=0, first_partition=0)] for c in clusters])
+
+
+@lru_cache(maxsize=256)
+def tau(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """A column's d nonzeros: tau(x) = m / prod over r = 0 .. d-1, r != x, of (1 - alpha^(x-r)).
+
+    That is Algorithm 2's prod over u = d .. m-1 of (1 - alpha^(x-u)), in O(d).
+    """
+    # The angle of 1 - alpha^u is pi r / m - pi / 2 with the residue r = q u mod m, and that of
+    # 1 - alpha^-u its negative.
+    residues = np.cumsum(q * np.arange(d, dtype=np.int64) % m)
+    turns = (residues[::-1] - residues) % (2 * m)
+    turns[turns > m] -= 2 * m
+    quarter = np.array([1, 1j, -1, -1j])[(2 * np.arange(d) - (d - 1)) % 4]
+    with np.errstate(over="ignore"):
+        size = np.exp(log_tau(m, d, q)).astype(np.float64)
+    if not np.isfinite(size).all():
+        raise OverflowError(
+            f"the coefficients of root {q} for {m} workers and column weight {d} are beyond "
+            'float64; use root="stable"'
+        )
+    found: NDArray[np.complex128] = size * (np.exp(1j * np.pi / m * turns) * quarter)
+    found.flags.writeable = False
+    return found
+
+
+roots = lru_cache(maxsize=16)(roots_of_unity)

@@ -1,0 +1,248 @@
+"""Codes and rounds as people see them: pictures, tables, and what notebooks show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import at_least, check_index
+from .._shown import facts, listed, plural, short
+from ..kernels import Arrivals
+from .format import Format
+from .scheme import Scheme
+
+__all__ = ["ShownRound", "colours", "evenly", "grid", "html_of", "hue", "strength", "svg", "table"]
+
+_LISTED = 20  # workers that a table shows by itself
+_COLUMNS = 16  # partitions up to which each has a column
+_STRIP = 256  # workers up to which a round's picture has a cell for each
+_CAME, _AWAITED, _CORRUPT = "#0072B2", "#ddd", "#D55E00"
+
+Array = NDArray[Any]
+
+_PALE = 0.3  # ink of the smallest coefficients
+# Blue of Okabe and Ito's palette, and orange: in grey, the one is dark and the other light.
+_POSITIVE, _NEGATIVE = np.array([[0, 0x72, 0xB2], [0xE6, 0x9F, 0]]) / 255
+_SIDE = 160  # of a small picture, in pixels
+_MOST = 32  # rows and columns of one
+
+
+def evenly(count: int, most: int) -> NDArray[np.int64]:
+    """Numbers below `count`: all, or `most` of them, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def grid(scheme: Scheme, workers: NDArray[np.int64], columns: int) -> Array:
+    """Coefficients of these workers; of partitions that share a column, the largest.
+
+    Where a gradient is sent in pieces, those of the first one.
+    """
+    found = np.zeros((workers.size, columns), np.complex128 if scheme.is_complex else np.float64)
+    for line, worker in zip(found, workers.tolist(), strict=True):
+        held, values = scheme.partitions(worker), scheme.coefficients(worker)
+        if values.ndim == 2:
+            values = values[:, 0]
+        order = np.argsort(np.abs(values), kind="stable")  # the last of equal columns stays
+        line[held[order] * columns // scheme.shard_count] = values[order]
+    return found
+
+
+def colours(values: Array) -> Array:
+    """Red, green and blue of coefficients, of size 1 at most; 0 is white."""
+    ink = strength(np.abs(values))[..., np.newaxis]
+    if np.iscomplexobj(values):
+        pure = hue(np.angle(values))
+    else:
+        pure = np.where((values > 0)[..., np.newaxis], _POSITIVE, _NEGATIVE)
+    mixed: Array = 1 - ink * (1 - pure)
+    return mixed
+
+
+def strength(sizes: Array) -> Array:
+    """Ink for sizes of 1 at most: none for 0, and enough to be seen for all others."""
+    ink: Array = np.where(sizes > 0, _PALE + (1 - _PALE) * sizes, 0.0)
+    return ink
+
+
+def hue(angle: Array) -> Array:
+    """A colour for each angle, the same for angles that differ by a whole turn."""
+    thirds = np.array([0, 2, -2]) * np.pi / 3
+    colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
+    return colour
+
+
+def svg(scheme: Scheme) -> str:
+    """The assignment as a small SVG: rows are workers, columns partitions.
+
+    Of many workers or partitions 32 of each are shown, evenly spaced.
+    """
+    workers = evenly(scheme.n, _MOST)
+    values = grid(scheme, workers, min(scheme.shard_count, _MOST))
+    rows, columns = values.shape
+    size = np.abs(values)
+    largest = size.max(initial=0.0, where=np.isfinite(size)) or 1.0
+    shades = np.round(255 * colours(np.where(np.isfinite(size), values, 0) / largest)).astype(int)
+    cells: dict[str, list[str]] = {}
+    for row, column in np.argwhere(size > 0).tolist():
+        shade = "#{:02x}{:02x}{:02x}".format(*shades[row, column])
+        cells.setdefault(shade, []).append(f"M{column} {row}h.94v.94h-.94z")
+    paths = "".join(f'<path fill="{shade}" d="{"".join(d)}"/>' for shade, d in cells.items())
+    scale = _SIDE / max(rows, columns)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * columns:.0f}" '
+        f'height="{scale * rows:.0f}" viewBox="0 0 {columns} {rows}" role="img" '
+        'aria-label="who computes what: rows are workers, columns partitions">'
+        f'<rect width="100%" height="100%" fill="#fff"/>{paths}</svg>'
+    )
+
+
+def text_of(value: complex, digits: int) -> str:
+    """A coefficient to a few digits; of a complex one, no part that these digits cannot show."""
+    if not np.iscomplexobj(value):
+        return f"{value:.{digits}g}"
+    real, imag = (
+        0.0 if abs(part) < 0.5 * 10.0**-digits * abs(value) else part
+        for part in (value.real, value.imag)
+    )
+    if not imag:
+        return f"{real:.{digits}g}"
+    return f"{real:.{digits}g}{imag:+.{digits}g}j" if real else f"{imag:.{digits}g}j"
+
+
+def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
+    """`fastgc.Code.table`."""
+    digits = at_least("digits", digits, 1)
+    chosen = range(min(scheme.n, _LISTED)) if workers is None else workers
+    chosen = [check_index("worker", worker, scheme.n) for worker in chosen]
+    what = "coded blocks of data" if scheme.codes_data else "partitions"
+    lines = [f"{scheme!r}: coefficients of {what} in messages"]
+    labels, rows = [], []
+    for worker in chosen:
+        count = scheme.message_counts[worker]
+        for index in range(count):
+            labels.append(str(worker) if count == 1 else f"{worker}, message {index}")
+            held = scheme.partitions(worker, index).tolist()
+            values = scheme.coefficients(worker, index)
+            texts = [
+                ";".join(text_of(each, digits) for each in np.atleast_1d(value)) for value in values
+            ]
+            rows.append(dict(zip(held, texts, strict=True)))
+    width = max((len(label) for label in [*labels, "worker"]), default=0)
+    if scheme.shard_count <= _COLUMNS:
+        columns = range(scheme.shard_count)
+        wide = [max(len(str(j)), *(len(row.get(j, "·")) for row in rows), 1) for j in columns]
+        head = "".join(f"  {j:>{wide[j]}}" for j in columns)
+        lines.append(f"{'worker':>{width}}{head}")
+        for label, row in zip(labels, rows, strict=True):
+            cells = "".join(f"  {row.get(j, '·'):>{wide[j]}}" for j in columns)
+            lines.append(f"{label:>{width}}{cells}")
+    else:
+        lines.append(f"{'worker':>{width}}  partition: coefficient")
+        for label, row in zip(labels, rows, strict=True):
+            cells = "  ".join(f"{j}: {text}" for j, text in row.items())
+            lines.append(f"{label:>{width}}  {cells}")
+    if workers is None and scheme.n > _LISTED:
+        lines.append(f"… {scheme.n} workers in all")
+    return "\n".join(lines)
+
+
+def html_of(scheme: Scheme) -> str:
+    """What notebooks show: parameters, and who computes what."""
+    tolerated = "not known" if scheme.stragglers is None else scheme.stragglers
+    least, load = int(scheme.loads.min()), scheme.load
+    told: list[tuple[str, object]] = [
+        ("workers n", scheme.n),
+        ("partitions k", scheme.k),
+        ("load w", load if least == load else f"{least} to {load}"),
+        ("stragglers s tolerated", tolerated),
+    ]
+    if scheme.message_count != scheme.n:
+        told.append(("messages of a round", scheme.message_count))
+    kind = "complex" if scheme.is_complex else "integers" if scheme.integral else "real"
+    told += [
+        ("message, in gradients", short(scheme.message_weight)),
+        ("coefficients", kind),
+    ]
+    return (
+        '<div style="display:flex;gap:1.5em;align-items:center">'
+        f"{facts(repr(scheme), told)}{svg(scheme)}</div>"
+    )
+
+
+class ShownRound:
+    """A round at the master that can be looked at."""
+
+    scheme: Scheme
+    form: Format
+    corrupt: list[int]
+    _arrivals: Arrivals
+    _decodable: bool
+    _ready: bool
+
+    @property
+    def message_size(self) -> int:
+        """Elements of a message."""
+        return self.form.message_size
+
+    def _came(self) -> list[int]:
+        """Workers of which a message came, in ascending order."""
+        heard = np.asarray(self._arrivals.heard, dtype=bool)
+        senders = np.repeat(np.arange(self.scheme.n), self.scheme.message_counts)
+        return np.unique(senders[heard[: senders.size]]).tolist()  # type: ignore[no-any-return]
+
+    def _state(self) -> str:
+        if self._decodable:
+            return "ready" if self._ready else "decodable, waits for more messages"
+        return "not decodable yet"
+
+    def __repr__(self) -> str:
+        came = int(np.count_nonzero(self._arrivals.heard))
+        said = [f"{came} of {plural(self.scheme.message_count, 'message')}", self._state()]
+        if self.corrupt:
+            said.append(f"corrupt: workers {listed(self.corrupt)}")
+        kind = self.form.gradient_dtype
+        return (
+            f"<{type(self).__name__} of {self.scheme!r}, {self.form.gradient_size} elements of "
+            f"{kind}: {', '.join(said)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: who came, and whether that suffices."""
+        came = self._came()
+        told: list[tuple[str, object]] = [
+            ("gradient", f"{self.form.gradient_size} elements of {self.form.gradient_dtype}"),
+            (
+                "messages",
+                f"{int(np.count_nonzero(self._arrivals.heard))} of {self.scheme.message_count}",
+            ),
+            ("workers heard from", listed(came, 16) or "none"),
+            ("state", self._state()),
+        ]
+        if self.corrupt:
+            told.append(("corrupt", f"workers {listed(self.corrupt)}"))
+        picture = _strip(self.scheme.n, came, self.corrupt) if self.scheme.n <= _STRIP else ""
+        return f"<div>{facts(f'round of {self.scheme!r}', told)}{picture}</div>"
+
+
+def _strip(n: int, came: list[int], corrupt: list[int]) -> str:
+    """A cell for each worker: dark if a message came, pale if not."""
+    across = min(n, 32)
+    fills = [_AWAITED] * n
+    for worker in came:
+        fills[worker] = _CAME
+    for worker in corrupt:
+        fills[worker] = _CORRUPT
+    cells = "".join(
+        f'<rect x="{worker % across}" y="{worker // across}" width=".9" height=".9" '
+        f'fill="{fill}"><title>worker {worker}</title></rect>'
+        for worker, fill in enumerate(fills)
+    )
+    down = -(-n // across)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{12 * across}" height="{12 * down}" '
+        f'viewBox="0 0 {across} {down}" role="img" aria-label="workers, dark if a message came">'
+        f"{cells}</svg>"
+    )

@@ -1,0 +1,463 @@
+"""Graphs and designs that codes are made of: random ones, explicit expanders, finite fields.
+
+A graph is an array of edges, (edges, 2), each with the smaller vertex first, in ascending order.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import as_array, check_integer
+
+__all__ = [
+    "Field",
+    "adjacency",
+    "cayley",
+    "check_edges",
+    "complete",
+    "components",
+    "edge_connectivity",
+    "is_prime",
+    "lps",
+    "max_degree",
+    "paley",
+    "prime_power",
+    "random",
+    "regular",
+    "with_edges",
+]
+
+Edges = NDArray[np.int64]
+
+TRIES = 100  # of random graphs until one is connected, and of random offsets
+
+
+def check_edges(graph: ArrayLike, loops: bool = False) -> Edges:
+    """An array of edges that somebody gave, or an error."""
+    given = as_array("graph", graph)
+    if given.ndim != 2 or given.shape[1] != 2 or not len(given):
+        raise ValueError(
+            f"graph must be an array of edges, two vertices each, not of shape {given.shape}"
+        )
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"graph must be of integers, numbers of vertices, not {given.dtype}")
+    edges = np.ascontiguousarray(given, dtype=np.int64)
+    if edges.min() < 0:
+        raise ValueError(f"vertices are numbered from 0, but graph has {edges.min()}")
+    missing = np.setdiff1d(np.arange(min(int(edges.max()), 2 * len(edges)) + 1), edges)
+    if missing.size:
+        raise ValueError(f"vertex {missing[0]} of the graph has no edge")
+    same = np.flatnonzero(edges[:, 0] == edges[:, 1])
+    if same.size and not loops:
+        raise ValueError(f"edge {same[0]} of the graph leads from {edges[same[0], 0]} to itself")
+    return edges
+
+
+def adjacency(edges: Edges, vertices: int) -> NDArray[np.float64]:
+    """How many edges lead from one vertex to another, (vertices, vertices)."""
+    found = np.zeros((vertices, vertices))
+    np.add.at(found, (edges[:, 0], edges[:, 1]), 1)
+    np.add.at(found, (edges[:, 1], edges[:, 0]), 1)
+    return found
+
+
+def components(edges: Edges, vertices: int) -> int:
+    """How many components there are."""
+    label, before = np.arange(vertices), -1
+    while (now := int(label.sum())) != before:
+        before = now
+        np.minimum.at(label, edges[:, 0], label[edges[:, 1]])
+        np.minimum.at(label, edges[:, 1], label[edges[:, 0]])
+        label = label[label]
+    return int(np.unique(label).size)
+
+
+def edge_connectivity(edges: Edges, vertices: int) -> int:
+    """The fewest edges without which it is not connected (Stoer, Wagner 1997), in O(vertices^3)."""
+    between = adjacency(edges, vertices)
+    left, least = list(range(vertices)), len(edges)
+    while len(left) > 1:
+        inside = between[np.ix_(left, left)]
+        tied = inside[0].copy()
+        tied[0] = -1
+        last, before = 0, 0
+        for _ in left[1:]:
+            last, before = int(np.argmax(tied)), last
+            cut = tied[last]
+            waiting = tied >= 0
+            waiting[last] = False
+            tied[waiting] += inside[last, waiting]
+            tied[last] = -1
+        least = min(least, int(cut))
+        u, v = left[before], left[last]
+        between[u] += between[v]
+        between[:, u] += between[:, v]
+        between[u, u] = 0
+        left.remove(v)
+    return least
+
+
+def _ordered(edges: NDArray[np.int64]) -> Edges:
+    ordered: Edges = np.unique(np.sort(edges, axis=1), axis=0)
+    return ordered
+
+
+def random(vertices: int, count: int, seed: int) -> Edges:
+    """A random connected simple graph with so many edges, of degrees that differ by one at most.
+
+    Half-edges are paired at random; those that make a loop, or an edge a second time, change
+    partners with others, at random, until none does.
+
+    Raises
+    ------
+    ValueError
+        If there is no such graph, or none was found.
+    """
+    most = vertices * (vertices - 1) // 2
+    if not vertices - 1 <= count <= most:
+        raise ValueError(
+            f"a connected graph of {vertices} vertices has {vertices - 1} to {most} edges, "
+            f"not {count}"
+        )
+    rng = np.random.default_rng(seed)
+    for _ in range(TRIES):
+        if 2 * count > most:  # what it has not is drawn more easily
+            u, v = np.triu_indices(vertices, 1)
+            without = _paired(rng, vertices, most - count, high=False)
+            kept = np.ones((vertices, vertices), dtype=bool)
+            kept[without[:, 0], without[:, 1]] = False
+            edges = np.stack([u, v], axis=1)[kept[u, v]]
+        else:
+            edges = _paired(rng, vertices, count, high=True)
+        if components(edges, vertices) == 1:
+            return edges
+    raise ValueError(
+        f"none of {TRIES} random graphs of {vertices} vertices and {count} edges is connected: "
+        "a larger degree makes it likely"
+    )
+
+
+def _paired(rng: np.random.Generator, vertices: int, count: int, high: bool) -> Edges:
+    """A random simple graph; the vertices of larger degree are the first, or the last if not."""
+    least, more = divmod(2 * count, vertices)
+    degree = np.full(vertices, least)
+    degree[np.arange(more) if high else np.arange(vertices - more, vertices)] += 1
+    ends = rng.permutation(np.repeat(np.arange(vertices), degree)).reshape(-1, 2)
+    while True:
+        key = ends.min(axis=1) * vertices + ends.max(axis=1)
+        order = np.argsort(key, kind="stable")
+        again = np.zeros(len(ends), dtype=bool)
+        again[order[1:]] = key[order[1:]] == key[order[:-1]]
+        bad = np.flatnonzero(again | (ends[:, 0] == ends[:, 1]))
+        if not bad.size:
+            return _ordered(ends)
+        for i, j in zip(bad.tolist(), rng.integers(len(ends), size=bad.size), strict=True):
+            ends[i, 1], ends[j, 1] = ends[j, 1], ends[i, 1]
+            if rng.integers(2):
+                ends[j] = ends[j, ::-1]
+
+
+def cayley(vertices: int, degree: int, seed: int) -> Edges:
+    """The Cayley graph of the integers modulo `vertices` of the best of a hundred random sets.
+
+    Vertex v meets v + t and v - t for each t of a set; the best has the smallest second eigenvalue,
+    in absolute value, and is connected. Eigenvalues are Fourier transforms of the set.
+
+    Raises
+    ------
+    ValueError
+        If there is no such graph.
+    """
+    half = (vertices - 1) // 2
+    if not 2 <= degree <= vertices - 1 or (degree % 2 and vertices % 2):
+        raise ValueError(
+            f"a Cayley graph of {vertices} vertices has a degree of 2 to {vertices - 1}"
+            f"{', an even one' if vertices % 2 else ''}, not {degree}"
+        )
+    rng = np.random.default_rng(seed)
+    chosen, least = np.arange(1, degree // 2 + 1), np.inf
+    for attempt in range(TRIES + 1):
+        # first of all 1, 2, ..., with which it is connected
+        drawn = rng.permutation(half)[: degree // 2] + 1 if attempt else chosen
+        member = np.zeros(vertices)
+        member[drawn] = member[-drawn] = 1
+        if degree % 2:
+            member[vertices // 2] = 1
+        second = float(np.abs(np.fft.fft(member).real[1:]).max())
+        if second < least:
+            chosen, least = np.flatnonzero(member), second
+    at = np.arange(vertices)
+    return _ordered(
+        np.stack(
+            np.broadcast_arrays(at[:, None], (at[:, None] + chosen) % vertices), axis=2
+        ).reshape(-1, 2)
+    )
+
+
+def complete(vertices: int) -> Edges:
+    """All edges there are."""
+    return np.stack(np.triu_indices(vertices, 1), axis=1).astype(np.int64)
+
+
+def paley(q: int) -> Edges:
+    """The Paley graph: elements of the field of q, joined where they differ by a square.
+
+    Of degree (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2.
+
+    Raises
+    ------
+    ValueError
+        Unless q is a power of a prime and 1 modulo 4.
+    """
+    if q % 4 != 1 or prime_power(q) is None:
+        near = [i for i in range(5, 2 * q + 9) if i % 4 == 1 and prime_power(i)]
+        near = sorted(sorted(near, key=lambda i: abs(i - q))[:3])
+        raise ValueError(
+            f"a Paley graph has a power of a prime for vertices that is 1 modulo 4, such as "
+            f"{', '.join(map(str, near))}, not {q}"
+        )
+    field = Field.of(q)
+    squares = field.squares()
+    at = np.repeat(np.arange(q), squares.size)
+    return _ordered(np.stack([at, field.plus[:, squares].ravel()], axis=1))
+
+
+def lps(p: int, q: int) -> Edges:
+    """The Ramanujan graph X^{p,q} of Lubotzky, Phillips and Sarnak (1988), of degree p + 1.
+
+    The Cayley graph of PSL(2, q), or of PGL(2, q) where p is no square modulo q, for the p + 1
+    integer quaternions of norm p whose real part is odd and positive and whose others are even. All
+    eigenvalues but +-(p + 1) are at most 2 sqrt(p), which is the least that large graphs can have.
+    It has q (q^2 - 1) / 2 vertices; or twice as many, and is bipartite then.
+
+    Parameters
+    ----------
+    p, q : int
+        Distinct primes, 1 modulo 4, with q > 2 sqrt(p), so that the graph is simple.
+
+    Raises
+    ------
+    ValueError
+        If p and q are not such.
+    """
+    for name, prime in ("p", p), ("q", q):
+        if check_integer(name, prime) % 4 != 1 or not is_prime(prime):
+            raise ValueError(
+                f"{name} must be a prime that is 1 modulo 4, such as 5, 13, 17 or 29, not {prime}"
+            )
+    if p == q or q * q <= 4 * p:
+        raise ValueError(f"q must be larger than 2 sqrt(p) and not p: not p={p}, q={q}")
+    root = next(i for i in range(q) if i * i % q == q - 1)  # of -1
+    side = isqrt(p)
+    odd = range(1, side + 1, 2)
+    even = range(-(side // 2) * 2, side + 1, 2)
+    solutions = [
+        (a, b, c, d)
+        for a in odd
+        for b in even
+        for c in even
+        for d in even
+        if a * a + b * b + c * c + d * d == p
+    ]
+    steps = (
+        np.array(
+            [[a + root * b, c + root * d, -c + root * d, a - root * b] for a, b, c, d in solutions]
+        )
+        % q
+    )
+
+    inverse = np.array([0] + [pow(i, -1, q) for i in range(1, q)])
+
+    def normal(matrices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Up to factors: the first entry that is not 0 becomes 1; and as one number."""
+        first = np.where(matrices[..., 0] != 0, matrices[..., 0], matrices[..., 1])
+        keys: NDArray[np.int64] = matrices * inverse[first][..., None] % q @ q ** np.arange(4)
+        return keys
+
+    def digits(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = keys[..., None] // q ** np.arange(4) % q
+        return found
+
+    # all that the steps lead to from 1, layer by layer
+    layer = known = normal(np.array([[1, 0, 0, 1]]))
+    found = []
+    while layer.size:
+        a, b, c, d = (x[:, None] for x in digits(layer).T)
+        e, f, g, h = steps.T
+        there = normal(
+            np.stack([a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h], axis=2) % q
+        )
+        found.append(np.stack([np.repeat(layer, len(steps)), there.ravel()], axis=1))
+        layer = np.setdiff1d(there, known)
+        known = np.union1d(known, layer)
+    return _ordered(np.searchsorted(known, np.concatenate(found)))
+
+
+KINDS = ("random", "cayley", "paley", "lps", "complete")
+
+
+def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
+    """The graph of this kind whose vertices all have this degree.
+
+    Raises
+    ------
+    ValueError
+        If there is none; says which there are.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"graph must be one of {', '.join(KINDS)} or edges, not {kind!r}")
+    if not 1 <= degree < vertices:
+        raise ValueError(
+            f"a simple graph of {vertices} vertices has degrees of 1 to {vertices - 1}, "
+            f"not {degree}"
+        )
+    if vertices * degree % 2:
+        raise ValueError(
+            f"a graph of {vertices} vertices, an odd number, has an even degree, not {degree}"
+        )
+    if kind == "random":
+        return random(vertices, vertices * degree // 2, seed)
+    if kind == "cayley":
+        return cayley(vertices, degree, seed)
+    if kind == "complete":
+        _require(degree, vertices - 1, f"the complete graph of {vertices} vertices")
+        return complete(vertices)
+    if kind == "paley":
+        edges = paley(vertices)
+        _require(degree, (vertices - 1) // 2, f"the Paley graph of {vertices} vertices")
+        return edges
+    return _lps_of(vertices, degree)
+
+
+def _require(degree: int, right: int, what: str) -> None:
+    if degree != right:
+        raise ValueError(f"{what} has degree {right}, not {degree}")
+
+
+def _lps_of(vertices: int, degree: int) -> Edges:
+    p = degree - 1
+    sizes = []
+    if p % 4 == 1 and is_prime(p):
+        for q in range(5, 200, 4):
+            if is_prime(q) and q != p and q * q > 4 * p:
+                size = q * (q * q - 1)
+                # PSL(2, q), half of PGL(2, q), where p is a square
+                sizes.append(size // 2 if pow(p, (q - 1) // 2, q) == 1 else size)
+                if sizes[-1] == vertices:
+                    return lps(p, q)
+    known = ", ".join(map(str, sizes[:4]))
+    raise ValueError(
+        f"Ramanujan graphs of degree {degree} have {known} or more vertices, not {vertices}"
+        if sizes
+        else "Ramanujan graphs have a degree of 1 more than a prime that is 1 modulo 4, such as "
+        f"6, 14, 18 or 30, not {degree}"
+    )
+
+
+def max_degree(count: int) -> int:
+    """The largest degree, on average and rounded down, of simple graphs with so many edges."""
+    vertices = 2
+    while vertices * (vertices - 1) < 2 * count:
+        vertices += 1
+    return 2 * count // vertices
+
+
+def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
+    """The graph of this kind with so many edges; a random one is as regular as can be.
+
+    Raises
+    ------
+    ValueError
+        If there is none; says which there are.
+    """
+    if kind in ("complete", "paley") and degree is None:
+        # count is vertices times vertices - 1, over 2 or 4
+        vertices = (1 + isqrt(1 + 8 * count * (1 + (kind == "paley")))) // 2
+        degree = max(2 * count // vertices, 1)
+    if degree is None:
+        raise ValueError("give degree=, the number of workers that hold each block")
+    largest = max_degree(count)
+    if not 2 <= degree <= largest:
+        raise ValueError(
+            f"degree must be in 2 .. {largest} for {count} edges of a simple graph, not {degree}"
+            if largest >= 2
+            else f"a simple graph without ends has 3 edges or more, not {count}"
+        )
+    if kind == "random":
+        return random(round(2 * count / degree), count, seed)
+    if 2 * count % degree:
+        fitting = [d for d in range(2, largest + 1) if 2 * count % d == 0]
+        raise ValueError(
+            f"a regular graph of {count} edges has a degree that divides {2 * count}, such as "
+            f"{', '.join(map(str, fitting[:8]))}, not {degree}; random graphs may have others"
+        )
+    return regular(kind, 2 * count // degree, degree, seed)
+
+
+class Field(NamedTuple):
+    """A field of q elements, numbered from 0, of which 0 is zero and 1 is one.
+
+    Attributes
+    ----------
+    plus, times : (q, q) int64 array
+    """
+
+    plus: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, q: int) -> Field:
+        """The field of q elements, a power of a prime; ValueError otherwise.
+
+        Elements are polynomials over the integers modulo p, modulo an irreducible one; the number
+        of an element has its coefficients for digits, to the base p.
+        """
+        found = prime_power(q)
+        if found is None:
+            raise ValueError(f"there is a field of q elements for powers of primes, not q={q}")
+        p, m = found
+        place = p ** np.arange(m)
+        digits = np.arange(q)[:, None] // place % p
+        plus = (digits[:, None] + digits) % p @ place
+        # products of all pairs of polynomials, of degree 2 m - 2 at most, to be reduced
+        whole = np.zeros((q, q, 2 * m - 1), dtype=np.int64)
+        for i, j in product(range(m), repeat=2):
+            whole[..., i + j] += digits[:, None, i] * digits[:, j]
+        for low in product(range(p), repeat=m):  # of x^m - low(x)
+            left = whole % p
+            for top in range(2 * m - 2, m - 1, -1):
+                left[..., top - m : top] += left[..., top, None] * np.array(low)
+                left %= p
+            times = left[..., :m] @ place
+            # without divisors of zero it is a field
+            if (times[1:, 1:] != 0).all():
+                return cls(plus, times)
+        raise AssertionError("there is an irreducible polynomial of every degree")
+
+    def squares(self) -> NDArray[np.int64]:
+        """The elements that are squares, without 0."""
+        return np.unique(np.diag(self.times)[1:])
+
+    def minus(self) -> NDArray[np.int64]:
+        """The negative of each element."""
+        found: NDArray[np.int64] = self.plus.argmin(axis=1)
+        return found
+
+
+def is_prime(number: int) -> bool:
+    """Whether it is a prime."""
+    return number > 1 and all(number % i for i in range(2, int(number**0.5) + 1))
+
+
+def prime_power(q: int) -> tuple[int, int] | None:
+    """The prime p and the exponent m of q = p^m; None if it is no such power."""
+    p = next((i for i in range(2, int(q**0.5) + 1) if q % i == 0), q)
+    m = 1
+    while p > 1 and p**m < q:
+        m += 1
+    return (p, m) if p > 1 and p**m == q else None

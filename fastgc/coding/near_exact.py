@@ -1,0 +1,336 @@
+"""Near-exact decoding vectors of Reed-Solomon codes, where exact ones are too long.
+
+The locator form ``a_i = p(alpha^i)`` decodes exactly where p vanishes on the stragglers. If their
+roots lie together on the circle, such a p is astronomically large elsewhere, and rounding errors of
+messages are multiplied by it. A p that nearly vanishes there is small everywhere: what it leaves of
+the stragglers' share, ``a_F B_F - 1``, can be as small as rounding errors: `kernels.near_exact`.
+
+There are other exact vectors, though, where some columns of B are alike: `kernels.shortest`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernels
+from .clusters import Cluster, log_tau, tau
+from .trust import DOUBLE
+
+__all__ = [
+    "affordable",
+    "kept_error",
+    "lacking",
+    "longest_kept",
+    "nearer_vector",
+    "row_square",
+    "row_squares",
+    "split",
+    "square",
+    "typical_error",
+    "unnamed",
+]
+
+# Steps, degree^3, up to which a near-exact vector is computed where the exact one would do, about a
+# second; and where that would not.
+WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
+
+# Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
+# is computed anew by whitened equations: up to 0.15 seconds.
+ANEW = 1 << 28
+
+# Entries of the projector on what a code's columns map to zero, at most: 16 megabytes.
+ENTRIES = 1 << 20
+
+# A vector by transforms is rounded up to so many times as much as messages are, times the square
+# root of n: measured, for patterns of stragglers that leave it short enough, and n up to 65536. By
+# products of s factors, sqrt(s) / 2 times as much.
+ROUNDED = 4.0
+
+# Degree, at most, of codes by which the precision of larger ones is estimated.
+SAMPLED = 128
+
+
+def kept_error(unit: float) -> float:
+    """Expected error up to which an exact vector is kept: 1e-10 of messages of float64.
+
+    Of what rounding of messages leads to, which has then cost three eighths of their digits. A
+    near-exact vector takes ten times as long, and random stragglers of codes of a hundred tolerated
+    gain a factor of five by it in every other set.
+    """
+    return float(unit**0.625)
+
+
+def longest_kept(row: float, unit: float, m: int = 0) -> float:
+    """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
+
+    By transforms of length m, or by products, of which what they were rounded by is not counted.
+    """
+    longest = (kept_error(unit) / (2 * unit)) ** 2 / row
+    return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
+
+
+def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
+    """Whether near-exact vectors take no more than a second or so; a minute where they must."""
+    steps = max(c.tolerance for c in clusters) ** 3
+    return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
+
+
+def square(vector: NDArray[np.complex128]) -> float:
+    """Squared norm of a vector; Inf or NaN where that is beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.linalg.norm(vector)) ** 2
+
+
+@lru_cache(maxsize=4096)
+def _column_square(m: int, d: int, q: int) -> float:
+    """Squared norm of a column; Inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.logaddexp.reduce(2 * log_tau(m, d, q))))
+
+
+def row_square(cluster: Cluster, k: int) -> float:
+    """Mean squared norm of a cluster's rows of B, over the k partitions of all."""
+    m, q = cluster.m, cluster.q
+    light, heavy = divmod(m * cluster.w, cluster.k)
+    total = (cluster.k - heavy) * _column_square(m, light, q)
+    if heavy:
+        total += heavy * _column_square(m, light + 1, q)
+    return total / (m * k)
+
+
+def row_squares(clusters: Sequence[Cluster], k: int) -> NDArray[np.float64]:
+    """`row_square` of each cluster."""
+    known: dict[Cluster, float] = {}
+    squares = np.empty(len(clusters))
+    for at, c in enumerate(clusters):
+        alike = c._replace(first_worker=0, first_partition=0)
+        if alike not in known:
+            known[alike] = row_square(c, k)
+        squares[at] = known[alike]
+    return squares
+
+
+def unnamed(m: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of 0 .. m-1 that are none of these."""
+    left = np.ones(m, dtype=np.bool_)
+    left[numbers] = False
+    return np.flatnonzero(left)
+
+
+def split(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64]
+) -> Iterator[tuple[Cluster, NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each cluster: positions of its survivors, and their places on its circle."""
+    if len(clusters) == 1:
+        yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
+        return
+    firsts = np.array([c.first_worker for c in clusters])
+    of = np.searchsorted(firsts, survivors, side="right") - 1
+    order = np.argsort(of, kind="stable")
+    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
+    for c, at in zip(clusters, np.split(order, ends[:-1]), strict=True):
+        yield c, at, c.q * (survivors[at] - c.first_worker) % c.m
+
+
+def nearer_vector(
+    clusters: Sequence[Cluster],
+    survivors: NDArray[np.int64],
+    unit: float,
+    exact: NDArray[np.complex128] | None = None,
+    kept: float = 0.0,
+) -> NDArray[np.complex128]:
+    """The near-exact vector of survivors that suffice.
+
+    If columns of B are alike, the shortest exact one comes first, and is kept if it will do.
+
+    Where half of the digits are lost all the same, of another kind: p vanishes on the stragglers,
+    has any degree, and what its higher powers leave out of the gradient is held down.
+
+    With an `exact` one, whose entries may be beyond float64: in each cluster that of the vectors
+    whose expected error is smallest, of what it leaves out and of rounding; and the exact one where
+    its |a_F|^2 is at most `kept`.
+    """
+    vector = np.empty(survivors.size, dtype=np.complex128)
+    limit = math.sqrt(unit)
+    for c, at, turns in split(clusters, survivors):
+        length = math.inf
+        if exact is not None:
+            vector[at] = exact[at]
+            length = square(exact[at])
+            if length <= kept:
+                continue
+        choices = [vector[at]] if length < math.inf else []
+        alone = c._replace(first_worker=0, first_partition=0)
+        members = survivors[at] - c.first_worker
+        lost = unnamed(c.m, members)
+        shifts = _shifts(alone) if lost.size**3 <= WORTHWHILE else None
+        if shifts is not None:
+            choices.append(kernels.shortest(shifts, lost)[members])
+            if _error(alone, members, choices[-1], unit) <= kept_error(unit):
+                vector[at] = choices[-1]
+                continue
+        roots = np.sort(c.q * lost % c.m)
+        values = kernels.near_exact(roots, c.m, c.tolerance, unit)
+        near = values[turns]
+        # A quick look first: what is left out passes through rows of about one norm.
+        row = row_square(c, c.k)
+        about = math.sqrt(row * (square(values[roots]) + (2 * unit) ** 2 * square(near)))
+        longer = (not 2 * unit * math.sqrt(row * square(each)) <= about for each in choices)
+        if about <= limit and all(longer):
+            vector[at] = near
+            continue
+        choices.append(near)
+        errors = [_error(alone, members, each, unit) for each in choices]
+        if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
+            weights = _weights(alone, unit)
+            if weights is not None:
+                choices.append(kernels.whitened(roots, weights)[turns])
+                errors.append(_error(alone, members, choices[-1], unit))
+        vector[at] = choices[int(np.argmin(errors))]
+    return vector
+
+
+def _error(
+    alone: Cluster, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float
+) -> float:
+    """Error to expect of a code of one cluster: what is left out, and rounding of messages.
+
+    Of exact vectors, too, something is left out: a product of many factors is rounded as often, and
+    their sums over the rows cancel.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = square(lacking([alone], survivors, vector)) / alone.k
+    total = left + (2 * unit) ** 2 * row_square(alone, alone.k) * square(vector)
+    return math.sqrt(total) if total < math.inf else math.inf
+
+
+@lru_cache(maxsize=16)
+def _shifts(alone: Cluster) -> kernels.Shifts | None:
+    """B's columns, if they are shifts of tau by multiples of more than 1, and independent.
+
+    None also where they are beyond float64.
+
+    Columns of one weight d are laid end to end around the circle of m workers, and begin at all
+    multiples of what d and m have in common. Fewer columns than survivors leave a choice.
+    """
+    m, weights = alone.m, alone.weights
+    common = math.gcd(weights[0], m) if len(weights) == 1 else 1
+    steps = [g for g in range(2, min(common, ENTRIES // m) + 1) if common % g == 0]
+    step = max(steps, default=1)
+    if step == 1 or m // step > m - weights[0]:
+        return None
+    column = np.zeros(m, dtype=np.complex128)
+    with np.errstate(over="ignore", invalid="ignore"):
+        column[: weights[0]] = tau(m, weights[0], alone.q)
+        shifts = kernels.Shifts.of(column, step)
+    return shifts if np.isfinite(shifts.projector).all() else None
+
+
+@lru_cache(maxsize=16)
+def _weights(alone: Cluster, unit: float) -> NDArray[np.float64] | None:
+    """What frequencies of a vector count for, squares of which add up to that of `_error`.
+
+    None where they are beyond float64.
+
+    B's columns are shifts of tau, so that what is left out has the vector's spectrum times tau's.
+    That of a column of weight d is 0 at 1 .. d-1: those of p in the locator form. Only rounding
+    holds these down.
+    """
+    m = alone.m
+    squares = np.zeros(m)
+    counts = np.bincount(alone.columns()[1])
+    for d in alone.weights:
+        placed = np.zeros(m, dtype=np.complex128)
+        placed[alone.q * np.arange(d) % m] = tau(m, d, alone.q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
+            spectrum[1:d] = 0  # but for rounding
+            squares += counts[d] / alone.k * spectrum
+    if not np.isfinite(squares).all():
+        return None
+    found: NDArray[np.float64] = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=64)
+def _spectrum(m: int, d: int, q: int) -> NDArray[np.complex128]:
+    """What a transform of a vector is multiplied by, for its products with all shifts of tau."""
+    padded = np.zeros(m, dtype=np.complex128)
+    padded[:d] = tau(m, d, q)
+    found: NDArray[np.complex128] = np.conj(np.fft.fft(np.conj(padded)))
+    found.flags.writeable = False
+    return found
+
+
+def lacking(
+    clusters: Sequence[Cluster], survivors: NDArray[np.int64], vector: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """``a_F B_F - 1`` of every partition, by transforms: O(n log n + k).
+
+    Its rounding errors are of the size of those that messages suffer in float64.
+    """
+    n = clusters[-1].first_worker + clusters[-1].m
+    of_all = np.zeros(n, dtype=np.complex128)
+    of_all[survivors] = vector
+    alike: dict[Cluster, list[Cluster]] = {}
+    for c in clusters:
+        alike.setdefault(c._replace(first_worker=0, first_partition=0), []).append(c)
+    found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
+    for kind, members in alike.items():
+        first, weight = kind.columns()
+        workers = np.array([c.first_worker for c in members])[:, None] + np.arange(kind.m)
+        partitions = np.array([c.first_partition for c in members])[:, None] + np.arange(kind.k)
+        transformed: NDArray[Any] = np.fft.fft(of_all[workers])
+        for d in kind.weights:
+            products = np.fft.ifft(transformed * _spectrum(kind.m, d, kind.q))
+            of_weight = weight == d
+            found[partitions[:, of_weight]] = products[:, first[of_weight]]
+    found -= 1
+    return found
+
+
+def typical_error(cluster: Cluster, s: int) -> float:
+    """Median relative error in float64 that s random stragglers of a cluster lead to.
+
+    Of exact vectors from a sample of coefficients; of near-exact ones, where "auto" would take
+    those, from a smaller code that has as many stragglers for each worker.
+    """
+    rng = np.random.default_rng(0)
+    d = -(-cluster.m * cluster.w // cluster.k)
+    # the average square of a row, over that of all partial gradients, and roundings of a message
+    log_row = np.logaddexp.reduce(2 * log_tau(cluster.m, d, cluster.q)) - math.log(cluster.m)
+    steps = cluster.w + 2
+    found = []
+    for _ in range(5):
+        sample = min(max(4, (1 << 18) // (s + 1)), 64)
+        chosen = rng.choice(cluster.m, min(s + sample, cluster.m), replace=False)
+        lost, came = np.split(chosen, [s])
+        turns = cluster.q * (came[:, None] - lost) % cluster.m
+        logs = np.log(2 * np.sin(np.pi / cluster.m * turns)).sum(axis=1) - math.log(cluster.m)
+        log_square = np.logaddexp.reduce(2 * logs) + math.log((cluster.m - s) / came.size)
+        if s < cluster.tolerance:
+            log_square = min(log_square, 0)  # "spread" sees to that
+        log_error = (log_square + log_row + math.log(steps)) / 2 + math.log(DOUBLE)
+        if log_error > math.log(kept_error(DOUBLE)):
+            near = _near_growth(cluster.m, cluster.tolerance, s, steps, rng)
+            log_error = min(log_error, (math.log(near / cluster.m) + log_row) / 2)
+        found.append(log_error)
+    return math.exp(min(float(np.median(found)), 709.0))
+
+
+def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generator) -> float:
+    """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector for random stragglers."""
+    if degree > SAMPLED:
+        m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
+    lost = np.zeros(m, dtype=np.bool_)
+    lost[rng.permutation(m)[:s]] = True
+    size = np.abs(kernels.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    left, came = float(size[lost].sum()), float(size[~lost].sum())
+    return m * (left + steps * DOUBLE**2 * came)

@@ -1,0 +1,851 @@
+"""One plan for all that is done with messages: made once, bound to arrays, executed.
+
+`Plan` decodes messages of one format, `EncodingPlan` makes them of partial gradients. The verbs of
+`fastgc.coding.code.Code` make, bind and execute these: `decode` keeps one for each format, `bind`
+and `bind_encoder` return one that is bound to arrays, a `Round` has one for the messages it gets.
+
+Most calls bring contiguous arrays that fit, and need one combination of them. `Plan.run` is then
+what the kernels prepare for that. All else goes through `Plan.combine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .. import kernels
+from .._arrays import (
+    Output,
+    as_array,
+    as_rows,
+    check_dtype,
+    check_integer,
+    check_vector,
+    check_workers,
+    is_half,
+    is_integer,
+    is_pairs,
+    kind_of,
+    lies_elsewhere,
+    view_of,
+)
+from ..errors import InstabilityWarning, warn_caller
+from .approximation import check_partial, nearest_vector
+from .format import Format, real_of, scaled_vector
+from .rounding import DOUBLE
+from .scheme import FORMATS_KEPT, Scheme
+from .tensors import TensorFormat
+from .trust import Approximation, expected_trust
+
+__all__ = [
+    "BoundDecoder",
+    "BoundEncoder",
+    "Decoder",
+    "Encoder",
+    "EncodingPlan",
+    "Plan",
+    "decode",
+    "encode",
+    "fitting",
+    "warn_of_doubt",
+]
+
+_INT64 = np.dtype(np.int64)
+
+
+# ------------------------------------------------------------------------------------- decoding
+
+
+class Plan:
+    """How messages of one format are decoded, with everything prepared.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    form : Format
+    vector : array
+        Buffer for decoding vectors, as long as a round has messages.
+    check_finite : bool
+        Look for NaN and Inf in gradients.
+
+    Attributes
+    ----------
+    run : Combinations or None
+        Combines messages that lie anywhere by ``vector[:f]``. None where decoding takes more than
+        one combination, or a warning: use `combine`.
+    at_once : tuple or None
+        Of a plan that a thread keeps, where `run` is enough: a memoryview of survivors, what fills
+        the vector of so many of them, `run`, and dtype and shape of gradients.
+    """
+
+    __slots__ = ("at_once", "check", "form", "run", "scheme", "shape")
+
+    def __init__(
+        self, scheme: Scheme, form: Format, vector: NDArray[Any], check_finite: bool
+    ) -> None:
+        self.scheme, self.form, self.check = scheme, form, check_finite
+        self.at_once: Any = None
+        self.shape = (form.gradient_size,)
+        self.run: kernels.Combinations | None = None
+        whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
+        if whole and not (form.scaled or form.paired or form.pieces > 1 or scheme.gated):
+            row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
+            self.run = _bind(form, form.decode_mode, vector, row, gradient, check_finite)
+
+    @classmethod
+    def of_thread(
+        cls,
+        scheme: Scheme,
+        survivors: NDArray[np.int64],
+        messages: Any,
+        out: Output | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> tuple[Plan, Any]:
+        """The plan that this thread keeps for messages like these, and these as rows."""
+        given = as_rows("the messages", messages)
+        if len(given) != survivors.size:
+            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
+        if not survivors.size:
+            scheme.raise_too_few(survivors)
+        first = given[0]
+        if type(given) is not np.ndarray:
+            first = next(filter(lies_elsewhere, given), first)
+        kind, size = kind_of("a message", first), _size_of(out, p)
+        if kind.ndim != 1:
+            raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
+        device = first.device if lies_elsewhere(first) else None
+        active = kernels.choice.active or kernels.choice.load()
+        key: Any = active, kind.dtype, kind.size, size, check_finite
+        if device is not None:
+            key += (device,)
+        own = scheme._thread_own
+        known: dict[Any, Plan] = vars(own).setdefault("plans", {})
+        if key not in known:
+            form = _format_of(scheme, kind, size)
+            if getattr(own, "backend", None) is not active or form.unit not in own.bound:
+                scheme._bind_own(own, form.unit)
+            if len(known) >= FORMATS_KEPT:
+                known.clear()
+            _, survivors, vector, fill = own.bound[form.unit]
+            if device is not None:
+                form = TensorFormat.on(device, form)
+            known[key] = plan = cls(scheme, form, vector, check_finite)
+            if plan.run is not None:
+                plan.at_once = survivors, fill, plan.run, form.gradient_dtype, plan.shape
+        return known[key], given
+
+    def decode(
+        self,
+        survivors: NDArray[np.int64],
+        messages: Any,
+        out: Output | None,
+        method: str,
+        partial: Any,
+        tracker: Any,
+    ) -> Any:
+        """`Code.decode`, whatever there is to do."""
+        scheme, form = self.scheme, self.form
+        residual, mean = 0.0, 1.0
+        if partial is None:
+            vector = scheme._vector_by(survivors, method, form.unit)
+            warn_of_doubt(scheme, survivors, vector, form)
+        else:
+            checked = scheme.check_survivors(survivors)
+            vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
+        if tracker is not None:
+            predicted = residual
+            if not scheme.rule.missing(survivors):
+                kinds = form.gradient_dtype, form.message_dtype
+                predicted = expected_trust(scheme, survivors, *kinds).relative_error
+            tracker.record(scheme, survivors, vector, form, predicted)
+        gradient = self.combine(vector, survivors, messages, out)
+        return gradient if partial is None else Approximation(gradient, residual, mean)
+
+    def checked_vector(self, vector: ArrayLike, size: int) -> NDArray[Any]:
+        """A copy of a vector for so many messages, or an error."""
+        wanted = self.scheme._empty_vector(size, self.form.unit)
+        given = as_array("vector", vector)
+        if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            raise ValueError(
+                f"vector must be {wanted.dtype} of shape {wanted.shape}, not {given.dtype} of "
+                f"shape {given.shape}"
+            )
+        wanted[:] = given
+        return wanted
+
+    def combine(
+        self, vector: NDArray[Any], survivors: NDArray[np.int64], messages: Any, out: Output | None
+    ) -> Any:
+        """The combination of messages by a vector; `out`, or a new array.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If a message that is read is not finite; says whose.
+        TypeError, ValueError
+            If something does not fit; nothing has been written then.
+        """
+        form = self.form
+        target = None if out is None else form.output(out)
+        rows, scales = form.messages(_senders(self.scheme, survivors), messages, vector)
+        # Where `out` lies in a message, that is still to be read.
+        private = target is None or rows.overlap(target)
+        gradient = form.output(None) if private else target
+        if not form.combine(rows, vector, gradient, self.check, scales):
+            blame(self.scheme, form, survivors, rows.arrays, vector)
+        if target is not None and private:
+            form.store(gradient, target)
+        return gradient if out is None else out
+
+
+def decode(
+    scheme: Scheme,
+    survivors: ArrayLike,
+    messages: Any,
+    out: Output | None,
+    p: int | None,
+    method: str,
+    partial: Any,
+    check_finite: bool,
+    tracker: Any,
+) -> Any:
+    """`Code.decode`: at once, where arrays fit as they are and the thread's plan is known."""
+    came: NDArray[np.int64]
+    if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
+        came = survivors
+    else:
+        came = check_workers("survivors", survivors, scheme.message_count)
+    dtype, size, stacked = None, p, type(messages) is np.ndarray
+    if stacked:
+        if messages.ndim == 2 and messages.flags.c_contiguous:
+            dtype, length = messages.dtype, messages.shape[1]
+    elif type(messages) is list and messages and type(messages[0]) is np.ndarray:
+        dtype, length = messages[0].dtype, messages[0].size
+    if out is not None:
+        size = out.size if p is None and type(out) is np.ndarray else -1
+    fits = dtype is not None and (size is None or type(size) is int)
+    if fits and partial is None and tracker is None:
+        try:
+            key = kernels.choice.active, dtype, length, size, check_finite
+            plan = scheme._thread_own.plans[key]
+        except (AttributeError, KeyError):
+            plan = None
+        f = len(messages)
+        if plan is not None and 0 < f == came.size <= scheme.message_count:
+            if plan.at_once is None:
+                return plan.decode(came, messages, out, method, None, None)
+            buffer, fill, run, kind, shape = plan.at_once
+            target = fitting(out, kind, shape)
+            if target is not None:
+                buffer[:f] = came
+                fill(f, method)
+                if not (run.stacked if stacked else run.objects)(messages, target, f):
+                    return target
+    check_partial(partial, None)
+    if partial is not None and not came.size:
+        raise ValueError("there is no approximation without any message")
+    plan, given = Plan.of_thread(scheme, came, messages, out, p, check_finite)
+    return plan.decode(came, given, out, method, partial, tracker)
+
+
+def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """`out` if results can be written to it as it is, a new array for None; else None."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray:
+        return out
+    return None
+
+
+class Decoder:
+    """Decoding vectors with everything prepared: pointers are taken once.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    survivors : (N,) int64 array
+    vector : (N,) complex128 or float64 array, or (N, 2) of pairs
+        Buffers that each call overwrites, N the messages of a round.
+    fill_vector : callable
+        ``fill_vector(f, method)``: as `fill`, where there are as many; returns nothing.
+    """
+
+    __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
+
+    def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
+        self.scheme = scheme
+        self.survivors = np.empty(scheme.message_count, dtype=np.int64)
+        self._buffer: Any = self.survivors.data  # a memoryview: assigned to in half the time
+        self.vector = scheme._empty_vector(scheme.message_count, unit)
+        self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
+        self.backend = kernels.choice.active  # which now is loaded
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.scheme!r}>"
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for `survivors`: a view of `vector`, valid until the next call.
+
+        Survivors and errors as in `Code.decoding_vector`.
+        """
+        return self.vector[: self._compute(survivors, method)]
+
+    def _compute(self, survivors: ArrayLike, method: str) -> int:
+        """Write `vector`; how many survivors there are."""
+        checked: NDArray[np.int64]
+        if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
+            checked = survivors
+        else:
+            checked = check_workers("survivors", survivors, self.survivors.size)
+        f = len(checked)
+        if f > self.survivors.size:
+            self.scheme.check_survivors(checked)
+        self._buffer[:f] = checked
+        self.fill_vector(f, method)
+        return f
+
+    def fill(self, f: int, method: str = "auto") -> NDArray[Any]:
+        """Decoding vector for ``self.survivors[:f]``; ValueError if there are fewer."""
+        if not 0 <= f <= self.survivors.size:
+            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
+        self.fill_vector(f, method)
+        return self.vector[:f]
+
+
+class BoundDecoder:
+    """Gradients decoded from the rows of one array, with everything prepared: see `Code.bind`.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    messages : (message_count, message_size) array
+        Message m is row m.
+    gradient : (p,) array
+        The `out` that was given; each call overwrites it.
+    form : Format
+        Dtypes and sizes of gradient and messages.
+    """
+
+    __slots__ = (
+        "_check",
+        "_coefficients",
+        "_decoder",
+        "_gated",
+        "_once",
+        "_passes",
+        "_rows",
+        "_sums",
+        "_target",
+        "_whole",
+        "form",
+        "gradient",
+        "messages",
+        "scheme",
+    )
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        messages: Any,
+        out: Output | None,
+        p: int | None,
+        check_finite: bool,
+    ) -> None:
+        device = messages.device if lies_elsewhere(messages) else None
+        whole = view_of("messages", messages) if device is None else messages
+        if whole.ndim != 2 or len(whole) != scheme.message_count:
+            raise ValueError(
+                f"messages must be an array with a row for each of {scheme.message_count} "
+                f"messages, not of shape {tuple(whole.shape)}"
+            )
+        form = _format_of(scheme, kind_of("a message", whole[0]), _size_of(out, p))
+        if device is not None:
+            form = TensorFormat.on(device, form)
+        rows, target = form.matrix(whole), form.output(out)
+        if form.shared(target, whole):
+            raise ValueError("out shares memory with messages")
+        self.scheme, self.form, self.messages, self._check = scheme, form, messages, check_finite
+        self.gradient: Any = target if out is None else out
+        self._rows, self._whole, self._target = rows, whole, target
+        self._decoder = decoder = Decoder(scheme, form.unit)
+        # The last piece may be longer than what is left of the gradient.
+        padded = device is None and form.pieces > 1 and form.pieces * form.length > target.size
+        self._sums = form.empty(form.pieces * form.length, target.dtype) if padded else target
+        # What messages are multiplied by: of those that are scaled, not the vector itself.
+        self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
+        self._passes: list[Callable[[int], int]] = []
+        if not (form.paired or device is not None):
+            mode, pieces = form.decode_mode, self._sums.reshape(form.pieces, -1)
+            columns = self._coefficients.reshape(len(decoder.vector), -1).T
+            self._passes = [
+                kernels.bind_combine(
+                    mode, rows, decoder.survivors, coef, form.reals(piece, mode), check=check_finite
+                )
+                for coef, piece in zip(columns, pieces, strict=True)
+            ]
+        self._gated = scheme.gated
+        simple = len(self._passes) == 1 and not (self._gated or form.scaled)
+        self._once = self._passes[0] if simple else None
+
+    def __repr__(self) -> str:
+        size = self.form.gradient_size
+        return f"<{type(self).__name__} of {self.scheme!r}: {size} elements a gradient>"
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> NDArray[Any]:
+        """The gradient from the rows of `survivors`.
+
+        Parameters
+        ----------
+        survivors : (f,) integer array, or (message_count,) bool array
+            As in `Code.decoding_vector`.
+        method : str, default "auto"
+            As in `Code.decoding_vector`.
+
+        Returns
+        -------
+        (p,) array
+            `gradient`.
+
+        Raises
+        ------
+        NotDecodableError
+            If more messages are needed; says how many.
+        NonFiniteMessageError
+            If a message holds NaN or Inf, unless `check_finite` is off; says whose. What
+            `gradient` holds then is undefined.
+        TypeError, ValueError
+            If a survivor is named twice or does not exist. In every other case nothing has been
+            written.
+        """
+        f = self._decoder._compute(survivors, method)
+        if status := self._step_by_step(f) if self._once is None else self._once(f):
+            if status == kernels.Status.NO_MEMORY:
+                raise MemoryError("no memory for the addresses of what is combined")
+            numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
+            blame(self.scheme, self.form, numbers, self._rows.select(numbers).arrays, vector)
+        return self.gradient  # type: ignore[no-any-return]
+
+    def _step_by_step(self, f: int) -> int:
+        """A call where there is more to do than one combination; its status."""
+        form, scheme, target = self.form, self.scheme, self._target
+        numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
+        if self._gated:
+            warn_of_doubt(scheme, numbers, vector, form)
+        scales, unit = None, 1.0
+        if form.scaled:
+            ends = form.ends(self._whole, numbers)
+            scales = form.scales(ends, vector, lambda at: scheme.sender(int(numbers[at]))[0])
+        if not self._passes:
+            rows = self._rows.select(numbers)
+            finite = form.combine(rows, vector, target, self._check, scales)
+            return kernels.Status.OK if finite else kernels.Status.NOT_FINITE
+        if scales is not None:
+            self._coefficients[:f], unit = scaled_vector(vector, scales)
+        for combine_piece in self._passes:
+            if status := combine_piece(f):
+                return status
+        if unit != 1.0:
+            form.rescale(self._sums, unit)
+        if self._sums is not target:
+            target[:] = self._sums[: target.size]
+        return kernels.Status.OK
+
+
+def _size_of(out: Output | None, p: int | None) -> int | None:
+    """The gradient dimension that is asked for: p, or the size of `out`."""
+    if p is not None or out is None:
+        return p if p is None else check_integer("the gradient dimension p", p)
+    size: int = (kind_of if lies_elsewhere(out) else view_of)("out", out).size
+    return size
+
+
+def _format_of(scheme: Scheme, message: NDArray[Any], p: int | None) -> Format:
+    """Format of messages like this one, for a gradient of p elements."""
+    dtype, sent = message.dtype, None
+    if is_pairs(dtype):
+        dtype, sent = np.dtype(np.float64), dtype
+    if scheme.layout in ("complex", "complex data") and not (is_half(dtype) or is_integer(dtype)):
+        dtype = real_of(check_dtype(dtype), "messages")
+    if p is None:
+        p = max(1, scheme.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
+    form = scheme.format(p, dtype, sent)
+    if form.message_size != message.size:
+        raise ValueError(
+            f"messages for a gradient of {p} elements must have {form.message_size} elements, "
+            f"not {message.size}"
+        )
+    return form
+
+
+def blame(
+    scheme: Scheme,
+    form: Format,
+    survivors: NDArray[np.int64],
+    rows: Iterable[Any],
+    vector: NDArray[Any],
+) -> None:
+    """Raise NonFiniteMessageError if a message that was read holds NaN or Inf."""
+    used: list[bool] = np.atleast_1d(vector.reshape(len(vector), -1).any(axis=1)).tolist()
+    for worker, row, read in zip(_senders(scheme, survivors), rows, used, strict=True):
+        if read:
+            form.require_finite(worker, row)
+
+
+def _senders(scheme: Scheme, survivors: NDArray[np.int64]) -> Iterator[int]:
+    """Workers of these messages, which need not exist."""
+    one = scheme.messages_per_worker == 1
+    for number in survivors.tolist():
+        yield number if one else scheme.sender(number)[0]
+
+
+def warn_of_doubt(
+    scheme: Scheme, survivors: NDArray[np.int64], vector: NDArray[Any], form: Format
+) -> None:
+    """Warn where a gradient is imprecise that these messages are decoded to all the same."""
+    if scheme.gated and (error := scheme.doubt(survivors, vector, form)):
+        warn_caller(
+            f"the gradient decoded from these {survivors.size} messages has a relative error of "
+            f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
+            InstabilityWarning,
+        )
+
+
+# ------------------------------------------------------------------------------------- encoding
+
+
+class EncodingPlan:
+    """How one of a worker's messages is made of its partial gradients, of one format.
+
+    Attributes
+    ----------
+    coef : (w,) or (w, pieces) array
+    pairs : (w, 2) array or None
+        The same, for messages of float64x2.
+    form : Format
+    whole : bool
+        Whether that takes one combination of partial gradients as they are, into the message.
+    run : Combinations or None
+        That combination, of partial gradients that lie anywhere; None where there is more to do, or
+        a coefficient is 0, so that what a partial gradient holds would not be seen: use `encode`.
+    """
+
+    __slots__ = ("coef", "form", "pairs", "run", "shape", "whole")
+
+    def __init__(self, scheme: Scheme, worker: int, coef: NDArray[Any], form: Format) -> None:
+        self.coef, self.form = np.ascontiguousarray(coef), form
+        self.pairs = scheme.pair_row(worker) if form.paired else None
+        self.shape = (form.message_size,)
+        same = form.sum_dtype == form.message_dtype and form.row_dtype == form.partial_dtype
+        self.whole = same and not (form.paired or form.pieces > 1)
+        self.run: kernels.Combinations | None = None
+
+    @classmethod
+    def of(
+        cls, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
+    ) -> EncodingPlan:
+        """The plan for partial gradients like these, which `encode` finds next time."""
+        scheme.message_number(worker, index)
+        coef = scheme.coefficients(worker, index)
+        if len(given) != len(coef):
+            what = "" if scheme.message_counts[worker] == 1 else f" for message {index}"
+            raise ValueError(
+                f"worker {worker} computes {len(coef)} partial gradients{what}, but "
+                f"{len(given)} were given"
+            )
+        first = as_array("a partial gradient", given[0])
+        if first.ndim != 1:
+            raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
+        dtype = check_dtype(first.dtype, halves=True, integers=True)
+        if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
+            dtype = real_of(dtype, "partial gradients")
+        form = scheme.format(first.size, dtype, message_dtype)
+        plan = cls(scheme, worker, coef, form)
+        row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
+        if plan.whole and coef.all():
+            plan.run = _bind(form, form.encode_mode, plan.coef, row, message)
+        known = scheme._made_encodings
+        if len(known) >= FORMATS_KEPT:
+            known.clear()
+        known[kernels.choice.active, worker, index, len(coef), *row, message_dtype] = plan
+        return plan
+
+    def encode(self, given: Any, out: Output | None) -> Any:
+        """`Code.encode`, whatever there is to do."""
+        form, coef, mode = self.form, self.coef, self.form.encode_mode
+        what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
+        rows = form.rows(what, range(len(coef)), given, kind, size, mode)
+        if out is None:
+            message = np.empty(self.shape, dtype=form.message_dtype)
+        else:
+            message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+            if rows.overlap(message):
+                raise ValueError("out shares memory with a partial gradient")
+        wide = form.row_dtype != kind
+        if form.pieces > 1 or wide:
+            checked = [check_vector(what, row, kind, size) for row in given]
+            if wide:
+                checked = [row.astype(form.row_dtype) for row in checked]
+            pieces = [form.reals(piece, mode) for row in checked for piece in form.cut(row)]
+            rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
+        sums = form.sums(message)
+        if self.pairs is not None:
+            kernels.combine_pairs(rows, self.pairs, form.reals(sums, mode), paired=False)
+        else:
+            kernels.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
+        form.finish(sums, message)
+        return message if out is None else out
+
+
+def encode(
+    scheme: Scheme,
+    worker: Any,
+    partials: Any,
+    out: Output | None,
+    index: Any,
+    message_dtype: DTypeLike | None,
+) -> Any:
+    """`Code.encode`: at once, where arrays fit as they are and the plan is known."""
+    dtype, stacked = None, type(partials) is np.ndarray
+    if stacked:
+        if partials.ndim == 2 and partials.flags.c_contiguous:
+            dtype, length = partials.dtype, partials.shape[1]
+    elif type(partials) is list and partials and type(partials[0]) is np.ndarray:
+        dtype, length = partials[0].dtype, partials[0].size
+    if dtype is not None and type(worker) is int and type(index) is int:
+        count = len(partials)
+        try:
+            key = kernels.choice.active, worker, index, count, dtype, length, message_dtype
+            plan = scheme._made_encodings[key]
+        except (KeyError, TypeError):  # the latter: of what is no dtype
+            plan = None
+        if plan is not None and plan.run is None:
+            return plan.encode(partials, out)
+        if plan is not None:
+            message = fitting(out, plan.form.message_dtype, plan.shape)
+            if message is not None:
+                run = plan.run.stacked if stacked else plan.run.objects
+                if not run(partials, message, count):
+                    return message
+    given = as_rows("the partial gradients", partials)
+    return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
+
+
+def _bind(
+    form: Format,
+    mode: int,
+    coef: NDArray[Any],
+    row: tuple[np.dtype[Any], int],
+    out: tuple[np.dtype[Any], int],
+    check: bool = False,
+) -> kernels.Combinations:
+    """Combinations of arrays of a dtype and size to one of another."""
+    (dtype, length), (_, size) = (
+        (reals, count * kind.itemsize // reals.itemsize)
+        for kind, count in (row, out)
+        for reals in [form.reals(np.empty(0, kind), mode).dtype]
+    )
+    return kernels.bind_apart(mode, coef, length, dtype, size, check)
+
+
+class BoundEncoder:
+    """Messages encoded from the rows of one array, with everything prepared: `Code.bind_encoder`.
+
+    Not for use by two threads at once.
+
+    Attributes
+    ----------
+    worker : int
+    partials : (w, p) array
+        Partial gradients, in the order of the worker's partitions.
+    message : (message_size,) array
+        The `out` that was given; each call overwrites it.
+    """
+
+    __slots__ = ("_run", "message", "partials", "worker")
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        worker: int,
+        partials: ArrayLike,
+        out: Output | None,
+        index: int,
+        message_dtype: DTypeLike | None,
+    ) -> None:
+        rows = view_of("the partial gradients", partials)
+        self.partials, self.worker = partials, worker
+        self.message: Any = encode(scheme, worker, rows, out, index, message_dtype)
+        plan = EncodingPlan.of(scheme, worker, index, rows, message_dtype)
+        written = self.message if out is None else view_of("out", out)
+        self._run: Callable[[], object] = partial(plan.encode, rows, written)
+        if plan.whole and rows.strides[1] == rows.itemsize and rows.flags.aligned:
+            mode = plan.form.encode_mode
+            reals = plan.form.reals(rows, mode)
+            listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)
+            message, numbers = plan.form.reals(written, mode), np.arange(len(rows))
+            run = kernels.bind_combine(mode, listed, numbers, plan.coef, message)
+            self._run = partial(run, len(rows))
+
+    def __repr__(self) -> str:
+        return f"<BoundEncoder of worker {self.worker}: {len(self.message)} elements a message>"
+
+    def __call__(self) -> NDArray[Any]:
+        """The message of the partial gradients that are there now: `message`."""
+        found = self._run()  # a message, or a kernel's status
+        if isinstance(found, int) and found == kernels.Status.NO_MEMORY:
+            raise MemoryError("no memory for the addresses of what is combined")
+        return self.message  # type: ignore[no-any-return]
+
+
+class Encoder:
+    """A message, built up as its partial gradients are computed.
+
+    Holds one accumulator, the message itself (``c += B_ij * g_j``), instead of w gradients; where
+    the message is of less precision than they are, one that is rounded to it in the end. In an
+    accumulator of float32 the error is that of w roundings, where `Code.encode` has one.
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        worker: int,
+        p: int,
+        dtype: DTypeLike,
+        out: Output | None,
+        index: int,
+        message_dtype: DTypeLike | None = None,
+    ) -> None:
+        self._form = form = scheme.format(p, dtype, message_dtype)
+        scheme.message_number(worker, index)
+        self.worker = int(worker)
+        self._partitions = scheme.partitions(worker, index)
+        coefficients = scheme.coefficients(worker, index)
+        self._at = {number: at for at, number in enumerate(self._partitions.tolist())}
+        if out is None:
+            out = np.empty(form.message_size, dtype=form.message_dtype)
+        self._out = out
+        self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+        self._sums = form.sums(self._message)
+        kind = form.row_dtype
+        self._wide = np.empty(form.gradient_size, kind) if kind != form.partial_dtype else None
+        self._coef = np.ascontiguousarray(coefficients)
+        self._squares = np.abs(self._coef) ** 2
+        self._energy = np.zeros(1)
+        self._added: set[int] = set()
+        self._direct = (
+            self._wide is None
+            and self._sums is self._message
+            and form.pieces == 1
+            and not form.paired
+        )
+        real = form.reals(np.empty(0, kind), form.encode_mode).dtype
+        size = form.gradient_size if form.pieces == 1 else form.length
+        size *= kind.itemsize // real.itemsize
+        sums = form.reals(self._sums, form.encode_mode)
+        self._add: kernels.AddRow = self._add_pieces
+        if form.paired:
+            self._rows, self._add = kernels.Rows(1, size, real), self._add_pairs
+            self._pairs = scheme.pair_row(worker)
+        elif form.pieces > 1:
+            self._rows = kernels.Rows(form.pieces, size, real)
+            self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
+            self._weights = np.empty(form.pieces)
+            self._begin, self._continue = (
+                kernels.bind_encode(
+                    form.encode_mode,
+                    self._rows,
+                    self._factors,
+                    self._weights,
+                    sums,
+                    accumulate=accumulate,
+                )
+                for accumulate in (False, True)
+            )
+        else:
+            self._add = kernels.bind_add(
+                form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
+            )
+
+    def __repr__(self) -> str:
+        added = f"{len(self._added)} of {len(self._partitions)} partial gradients added"
+        return f"<Encoder of worker {self.worker}: {added}>"
+
+    @property
+    def out(self) -> NDArray[Any]:
+        """Where the message is written to."""
+        return self._message
+
+    @property
+    def sums(self) -> NDArray[Any]:
+        """What is added up, and in the end rounded to the message, or that itself."""
+        return self._sums
+
+    def add(self, partition: int, g: ArrayLike) -> None:
+        """Add the partial gradient of one partition, a (p,) array of the encoder's dtype."""
+        form = self._form
+        at = self._at.get(partition)
+        if at is None:
+            raise ValueError(
+                f"partition {partition} is not among those of worker {self.worker}: "
+                f"{self._partitions.tolist()}"
+            )
+        if partition in self._added:
+            raise ValueError(f"partition {partition} was added already")
+        partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
+        # what is added where the message lies is told by the kernel
+        shared = not self._direct and np.may_share_memory(partial, self._message)
+        if self._wide is not None and not shared:
+            self._wide[:] = partial
+            partial = self._wide
+        if shared or self._add(partial, at, bool(self._added)):
+            raise ValueError("the partial gradient shares memory with the message")
+        self._added.add(partition)
+
+    def _add_pieces(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
+        """What `kernels.bind_add` prepares, of a gradient cut into pieces."""
+        form, rows = self._form, self._rows
+        rows.clear()
+        for piece in form.cut(partial):
+            rows.append(form.reals(piece, form.encode_mode))
+        self._factors[:], self._weights[:] = self._coef[at], self._squares[at]
+        self._energy[0] += (self._continue if accumulate else self._begin)()
+        return kernels.Status.OK
+
+    def _add_pairs(self, partial: NDArray[Any], at: int, accumulate: bool) -> int:
+        """The same of a message of float64x2."""
+        rows, sums = self._rows, self._form.reals(self._sums, self._form.encode_mode)
+        rows.clear()
+        rows.append(self._form.reals(partial, self._form.encode_mode))
+        pair = self._pairs[at : at + 1]
+        kernels.combine_pairs(rows, pair, sums, paired=False, accumulate=accumulate)
+        self._energy[0] += self._squares[at] * kernels.square_sum(partial)
+        return kernels.Status.OK
+
+    def message(self) -> NDArray[Any]:
+        """The finished message (`out`, if given); ValueError if a partition is missing."""
+        if len(self._added) < len(self._at):
+            missing = sorted(self._at.keys() - self._added)
+            raise ValueError(f"worker {self.worker}'s message still lacks partitions {missing}")
+        self._form.finish(self._sums, self._message)
+        return self._out
+
+    @property
+    def energy(self) -> float:
+        """``sum_j |B_ij|^2 ||g_j||^2`` of what was added, for `Round.receive`.
+
+        The message's squared norm tells nothing of what cancelled in it. NaN if any of it is, or
+        Inf times 0; Inf where it is beyond float64.
+        """
+        return float(self._energy[0])
+
+    def reset(self) -> None:
+        """Begin the next message."""
+        self._added.clear()
+        self._energy[0] = 0.0
