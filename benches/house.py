@@ -181,13 +181,17 @@ class House:
             if new := sorted((came - went) & public):
                 name = new[0]
                 break
-        if name is None:
-            return None
+        return None if name is None else (name, self.files_of_kernel(name))
+
+    def files_of_kernel(self, name: str) -> list[str]:
+        """The files that name it."""
         bare = name.removeprefix("bind_")
-        in_c, in_python = re.compile(rf"\b(fgc_{bare}|{bare}_part)\b"), re.compile(rf"\b{name}\b")
+        declared = rf"(fgc_|FGC_KERNEL\(\w+, ){bare}(_(float|double|half|bfloat|##real))?"
+        in_c = re.compile(rf"\b({declared}|FGC_SUM\({bare}|{bare}_part)\b")
+        in_python = re.compile(rf"\b{name}\b")
         places = [*(self.root / "csrc").rglob("*"), self.root / "tests" / "kernel_table.py"]
         places += (self.root / "fastgc" / "kernels").rglob("*.py")
-        return name, [
+        return [
             str(path.relative_to(self.root))
             for path in sorted(places)
             if path.is_file()

@@ -27,8 +27,8 @@ import numpy as np
 
 from fastgc import __version__, kernels, plotting
 from fastgc.kernels import threads
-from fastgc.panels import Line, Panel
 from fastgc.plotting import frames
+from fastgc.plotting.panels import Line, Panel
 
 HERE = Path(__file__).parent
 

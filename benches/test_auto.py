@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.kernels import crossover
+from fastgc.kernels import fourier
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 
@@ -18,7 +18,7 @@ MOST_AT_RANDOM = 1 << 14  # stragglers: of more, some entries would be beyond fl
 
 def shares(n):
     """From 1 to n/4, and on both sides of where methods cross."""
-    cross = crossover.factors(n)
+    cross = fourier.crossover(n)
     found = {1, n // 64, n // 16, n // 8, n // 4, cross * 2 // 3, cross, cross * 3 // 2}
     return sorted(s for s in found if 1 <= s <= n // 4)
 
@@ -55,4 +55,4 @@ def test_auto(benchmark, note, n):
         worst = max(worst, auto / best[fastest])
         picks.append((s, fastest, auto, auto / best[fastest]))
     benchmark.pedantic(decode, (survivors,), rounds=3)
-    note(auto=n, worst=worst, cross=crossover.factors(n), picks=picks)
+    note(auto=n, worst=worst, cross=fourier.crossover(n), picks=picks)

@@ -1,4 +1,5 @@
 /* Linear combinations of long vectors: encoding and decoding. Memory-bound; every row is read once. */
+#include <math.h>
 #include <string.h>
 
 #include "levels.h"
@@ -432,3 +433,55 @@ COMBINE(double, double)
 COMBINE(float, float)
 COMBINE(half, float)
 COMBINE(bfloat, float)
+
+/* A float as a half's bits, rounded to even. A normal half: 112 is taken off the exponent, 13 digits
+ * off the fraction; a carry out of the fraction rightly goes into the exponent, and out of the largest
+ * exponent makes Inf. A smaller one: 0.5 is added, whose last digit is worth a subnormal half's, so
+ * that the addition rounds. A NaN keeps the digits that there is room for, as in NumPy. All three are
+ * computed and one is chosen by masks, since a branch would keep the loop from vectorising; as signed
+ * numbers, since AVX2 cannot compare unsigned ones. */
+static FGC_INLINE uint16_t half_of(float x)
+{
+    const float added = fabsf(x) + 0.5f; /* an ulp is 2^-24 */
+    int32_t bits, sum;
+    memcpy(&bits, &x, sizeof bits);
+    memcpy(&sum, &added, sizeof sum);
+    const int32_t size = bits & 0x7fffffff;
+    const int32_t normal = (size - (112 << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+    const int32_t large = size > 0x7f800000 ? 0x7c00 | (size >> 13 & 0x3ff) : 0x7c00; /* NaN, Inf */
+    const int32_t small = -(size < 113 << 23), beyond = -(size >= 143 << 23);
+    const int32_t found = ((sum - (126 << 23)) & small) | (normal & ~small & ~beyond) | (large & beyond);
+    return (uint16_t)(found | (bits >> 16 & 0x8000));
+}
+
+/* A double as a float, cut off, and odd if that loses anything: so it is rounded to a half as the double
+ * is (Boldo and Melquiond 2008: rounding to odd, with two digits to spare). */
+static FGC_INLINE float odd_of(double x)
+{
+    float value = (float)x;
+    const double back = value;
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits -= fabs(back) > fabs(x);
+    bits |= (back < x) | (back > x);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void FGC_AT_LEVEL(fgc_to_halves_double)(const double *x, int64_t len, double factor, uint16_t *out)
+{
+    for (int64_t i = 0; i < len; i++)
+        out[i] = half_of(odd_of(x[i] * factor));
+}
+
+/* The factor may be beyond a float, so two floats stand for it. Their first product is rounded, or
+ * Inf, only where the result is 0, or Inf, as a half. */
+void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, double factor, uint16_t *out)
+{
+    int exponent;
+    frexp(factor, &exponent);
+    const int half = (exponent - 1) / 2;
+    const float first = ldexpf(1, half), second = ldexpf(1, exponent - 1 - half);
+    for (int64_t i = 0; i < len; i++)
+        out[i] = half_of(x[i] * first * second);
+}

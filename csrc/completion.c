@@ -1,13 +1,26 @@
 /* When the messages of a simulated round suffice.
  *
  * A round is: fill_arrivals, find_ready (by the plan's rule), then what had come and been computed by
- * then. Every backend and level rounds alike, so that their counts agree even where times tie: this file
- * is compiled without fused multiply-adds.
+ * then.
  *
- * Sorting all arrivals of each round costs more than the rest of it. So blocks and cells select one
- * rank, intervals first shrink their graph, once for all rounds, and both look first inside a window of
- * times at which the rounds before were ready. Where the window misses, all is looked at: it saves time,
- * and no bit of a result depends on it. Only edges of graphs, and `receive`, take messages in order. */
+ * Two invariants. Every backend and level rounds alike, so that their counts agree even where times tie:
+ * this file is compiled without fused multiply-adds. And no bit of a result depends on what saves time:
+ * a window that misses, or a limit that was too early, leads to the same search among all messages.
+ *
+ * What saves time, by rule:
+ *
+ * - Blocks and cells need the message of one rank: quickselect (Hoare 1961), by weights where cells
+ *   differ. Up to FEW keys are compared each with each, in vectors.
+ * - Intervals (FGC_TILING) need two points connected. Edges in parallel or in series merge (Duffin 1965)
+ *   once for all rounds; a round then takes minima and maxima, and often one edge is left.
+ * - Rounds are alike: both look first inside the window of times at which the rounds before were ready.
+ * - Edges of graphs (FGC_EDGES) take messages in order, from a heap of workers, into a forest with sides.
+ * - Rows that span (FGC_SPAN) are spared from the last one backwards, by Gram-Schmidt: the first that
+ *   cannot be spared is the one waited for.
+ *
+ * Tried and rejected: to sort all arrivals of each round, which costs more than the rest of it; and to
+ * draw delays here, of those workers only that may matter: 440 lines saved 14 ms of 20,000 rounds at
+ * most. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,14 +4,6 @@
 
 #include "vector.h"
 
-static FGC_INLINE double power_of_two(int64_t e) /* -1022 <= e <= 1023 */
-{
-    const uint64_t bits = (uint64_t)(1023 + e) << 52;
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Eight independent chains hide the latency of a multiplication. */
 enum { CHAINS = 8 };
 

@@ -14,6 +14,11 @@
 #include <stdint.h>
 #endif
 
+/* For each kind of rows of(kind, what a real of it is read as, what it is combined to). */
+#define FGC_KINDS(of)                                                                              \
+    of(float, float, float) of(double, double, double) of(half, uint16_t, float)                   \
+        of(bfloat, uint16_t, float)
+
 typedef enum {
     FGC_OK = 0,
     FGC_OUT_OF_RANGE, /* a survivor is no worker of the code; *where = its position */
@@ -131,29 +136,23 @@ enum {
 
 /* One combination of the rows' first `extent` elements (for FGC_PACKED an even number): see
  * fgc_combine_part_double. */
-#define FGC_COMBINE(kind, real)                                                                    \
+#define FGC_COMBINE(kind, read, real)                                                              \
     int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
                            int64_t count, int64_t extent, int64_t in_len, int64_t out_len,         \
                            int flags, real *out);
-FGC_COMBINE(float, float)
-FGC_COMBINE(double, double)
-FGC_COMBINE(half, float)
-FGC_COMBINE(bfloat, float)
+FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, int64_t extent,
                       int64_t in_len, int64_t out_len, int flags, double *out);
 
 /* The same of rows numbers[0 .. count-1] of a table. Those whose coefficient is zero are not read.
  * FGC_NOT_FINITE: as 1 above. */
-#define FGC_COMBINE_CHOSEN(kind, real)                                                             \
+#define FGC_COMBINE_CHOSEN(kind, read, real)                                                       \
     fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
                                          const int64_t *numbers, const double *coef,               \
                                          int64_t extent, int64_t in_len, int64_t out_len,          \
                                          int flags, real *out, int64_t count);
-FGC_COMBINE_CHOSEN(float, float)
-FGC_COMBINE_CHOSEN(double, double)
-FGC_COMBINE_CHOSEN(half, float)
-FGC_COMBINE_CHOSEN(bfloat, float)
+FGC_KINDS(FGC_COMBINE_CHOSEN)
 #undef FGC_COMBINE_CHOSEN
 
 /* An array object, as NumPy has promised compiled code to lay it out, of CPython with one lock for all. */
@@ -180,36 +179,27 @@ typedef struct {
 /* The same of rows whose first is at `rows`, or whose addresses are, of uintptr_t, if stride is 0. If one
  * is not aligned, or shares memory with `out`, FGC_MISPLACED is returned, and nothing written; as where
  * one of the objects is not a contiguous vector of the first one's type, dtype and length. */
-#define FGC_COMBINE_APART(kind, real)                                                              \
+#define FGC_COMBINE_APART(kind, read, real)                                                        \
     fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
                                         int64_t count);
-FGC_COMBINE_APART(float, float)
-FGC_COMBINE_APART(double, double)
-FGC_COMBINE_APART(half, float)
-FGC_COMBINE_APART(bfloat, float)
+FGC_KINDS(FGC_COMBINE_APART)
 #undef FGC_COMBINE_APART
 
 /* Adds coef[at] times one such row to `out`, or writes it there without FGC_ACCUMULATE in `flags`, and
  * weight[at] times the sum of its squares to *energy. FGC_MISPLACED, or FGC_OK. */
-#define FGC_ADD_APART(kind, real)                                                                  \
+#define FGC_ADD_APART(kind, read, real)                                                            \
     fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
                                     real *out, const void *row, int64_t at, int flags);
-FGC_ADD_APART(float, float)
-FGC_ADD_APART(double, double)
-FGC_ADD_APART(half, float)
-FGC_ADD_APART(bfloat, float)
+FGC_KINDS(FGC_ADD_APART)
 #undef FGC_ADD_APART
 
 /* The same combination as the first in one pass with the sum over rows of weight[r] times the row's
  * squares, which it returns. Not for FGC_REAL_PART. */
-#define FGC_ENCODE(kind, real)                                                                     \
+#define FGC_ENCODE(kind, read, real)                                                               \
     double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
                              const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
                              int64_t out_len, int flags, real *out);
-FGC_ENCODE(float, float)
-FGC_ENCODE(double, double)
-FGC_ENCODE(half, float)
-FGC_ENCODE(bfloat, float)
+FGC_KINDS(FGC_ENCODE)
 #undef FGC_ENCODE
 
 /* What the reals of rows are. */

@@ -16,24 +16,6 @@ enum { RUN = 4 };
 #define NEAREST 0x1p-250
 #define FARTHEST 0x1p239 /* of points from nodes: a run of such factors stays within a double */
 
-static FGC_INLINE double power_of_two(int64_t e)
-{
-    const uint64_t bits = (uint64_t)(e + 1023) << 52;
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* The exponent of a normal number. */
-static FGC_INLINE int64_t exponent_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (int64_t)(bits >> 52 & 0x7ff) - 1023;
-}
-
-static FGC_INLINE double largest(double a, double b) { return a > b ? a : b; }
-
 typedef struct {
     double re[BLOCK], im[BLOCK];
     int64_t exponent[BLOCK], hit[BLOCK];
@@ -50,7 +32,7 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
             const int64_t j = first + u;
             double dr = zr[t] - nodes[complex ? 2 * j : j];
             double di = complex ? zi[t] - nodes[2 * j + 1] : 0;
-            const int is_node = largest(fabs(dr), fabs(di)) < NEAREST;
+            const int is_node = greater(fabs(dr), fabs(di)) < NEAREST;
             hit = is_node ? j : hit;
             dr = is_node ? 1 : dr;
             di = is_node ? 0 : di;
@@ -58,7 +40,7 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
             re = complex ? re * dr - im * di : re * dr;
             im = complex ? before * di + im * dr : 0;
         }
-        const int64_t e = exponent_of(complex ? largest(fabs(re), fabs(im)) : re);
+        const int64_t e = exponent_of(complex ? greater(fabs(re), fabs(im)) : re);
         const double scale = power_of_two(-e);
         out->re[t] = re * scale;
         out->im[t] = im * scale;
@@ -233,7 +215,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
                                             const double *points, int64_t p, int complex,
                                             int out_ndim, double *out)
 {
-    line l = {.m = m, .padded = (m + LANES - 1) / LANES * LANES};
+    line l = {.m = m, .padded = padded_size(m)};
     double *const work = malloc((size_t)(6 * l.padded) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
@@ -306,7 +288,7 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
 {
     const line l = *t->careful;
     for (int64_t j = l.m; j-- > 0;)
-        if (largest(fabs(zr - l.xr[j]), complex ? fabs(zi - l.xi[j]) : 0) < NEAREST) {
+        if (greater(fabs(zr - l.xr[j]), complex ? fabs(zi - l.xi[j]) : 0) < NEAREST) {
             out[0] = t->values[complex ? 2 * j : j];
             if (complex)
                 out[1] = t->values[2 * j + 1];
@@ -318,7 +300,7 @@ static void careful_value(const terms *t, double zr, double zi, double *out, con
         const double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0, before = pr;
         pr = complex ? pr * dr - pi * di : pr * dr;
         pi = complex ? before * di + pi * dr : 0;
-        const int64_t size = exponent_of(complex ? largest(fabs(pr), fabs(pi)) : pr);
+        const int64_t size = exponent_of(complex ? greater(fabs(pr), fabs(pi)) : pr);
         pr *= power_of_two(-size);
         pi *= power_of_two(-size);
         e += size;
@@ -423,7 +405,7 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
         pi = complex ? before * im[lane] + pi * re[lane] : 0;
         sr += sum_re[lane];
         si += complex ? sum_im[lane] : 0;
-        nearest = largest(inverse[lane], nearest);
+        nearest = greater(inverse[lane], nearest);
         exponent += exponents[lane];
     }
     for (; j < t->m; j++) {
@@ -434,8 +416,8 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
         pi = complex ? before * di + pi * dr : 0;
         sr += complex ? t->cr[j] * br - t->ci[j] * bi : t->cr[j] * br;
         si += complex ? t->cr[j] * bi + t->ci[j] * br : 0;
-        nearest = largest(fabs(inverted), nearest);
-        const int64_t e = exponent_of(complex ? largest(fabs(pr), fabs(pi)) : pr);
+        nearest = greater(fabs(inverted), nearest);
+        const int64_t e = exponent_of(complex ? greater(fabs(pr), fabs(pi)) : pr);
         pr *= power_of_two(-e);
         pi *= power_of_two(-e);
         exponent += e;
@@ -455,7 +437,7 @@ static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const do
         most = exponent[j] > most ? exponent[j] : most;
     }
     for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
-        size = largest(fabs(t->values[j]), size);
+        size = greater(fabs(t->values[j]), size);
     const int plain = most - least < 400; /* nearly always: the weights fit one scale, without loss */
     const int64_t shift = size > 0 ? exponent_of(size) : 0, down = within(-shift);
     const double half = power_of_two(down), other = power_of_two(within(-shift - down));
@@ -504,7 +486,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
     for (int64_t i = 0; i < (complex ? 2 * p : p); i++) {
         const double part = scale * points[i];
         finite += part - part;
-        farthest = largest(fabs(part), farthest);
+        farthest = greater(fabs(part), farthest);
     }
     for (int64_t j = 0; j < (complex ? 2 * m : m); j++)
         finite += values[j] - values[j];
@@ -512,7 +494,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
         return FGC_NOT_FINITE;
     if (farthest > FARTHEST)
         return FGC_OUT_OF_RANGE;
-    const int64_t padded = (m + LANES - 1) / LANES * LANES;
+    const int64_t padded = padded_size(m);
     double *const work = malloc((size_t)(8 * padded) * sizeof(double));
     if (!work)
         return FGC_NO_MEMORY;
@@ -574,7 +556,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, in
     double size = 0, finite = 0;
     for (int64_t i = 0; i < parts; i++) {
         finite += nodes[i] - nodes[i];
-        size = largest(fabs(nodes[i]), size);
+        size = greater(fabs(nodes[i]), size);
     }
     if (!(finite == 0))
         return FGC_NOT_FINITE;

@@ -1,10 +1,19 @@
 /* Polynomials that nearly vanish at given roots of unity: one ridge regression, by a QR factorisation.
+ * fastgc/kernels/near_exact.py says which, and numpy/near_exact.py has it in five lines.
  *
- * The stragglers' equations T x = b, s rows, stand on top of mu I. Reflector j has s + 1 rows only,
- * j .. j + s: those above are done, and those below have nothing in the columns up to j yet.
+ * The stragglers' equations T x = b, s rows, stand on top of mu I, so that the x found minimises
+ * |T x - b|^2 + mu^2 |x|^2. Householder's reflections (Golub and Van Loan, chapter 5) make both together
+ * triangular. The normal equations, of T^T T + mu^2 I, take less work, but mu is of the order of
+ * rounding, and its square is lost in them.
+ *
+ * The invariant: when reflector j comes, rows below j + s are still those of mu I, with nothing in the
+ * columns up to j, and rows above j are done. So it has s + 1 rows only, j .. j + s, of which the last is
+ * mu in column j: O(s c^2) products in all, not O((s + c) c^2).
  *
  * Columns lie in strips of STRIP, each a row-major array of its own, so that a strip's rows stay in
- * a cache for as long as a block of STRIP reflectors works on it. */
+ * a cache for as long as a block of STRIP reflectors works on it. A block's reflectors are applied to
+ * the other strips together, as v^T a and a -= v w (`inner`, `outer`: both products of matrices), with
+ * what they have of each other (`overlap`) taken off in between. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -286,7 +295,7 @@ fgc_status FGC_AT_LEVEL(fgc_ridge)(const double *circle, int64_t circle_len, con
     double *const memory = malloc(((size_t)(strips * height * STRIP + 2 * c) + 8) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    const equations a = {(void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), s, c, height};
+    const equations a = {aligned(memory), s, c, height};
     double *const x = a.strips + strips * height * STRIP;
     const double mu = unit * sqrt(2 * (double)n); /* 2 u sqrt(n), and less the basis' sqrt(2) */
     fill(&a, circle, n, turns, mu);

@@ -266,13 +266,13 @@ fgc_status FGC_AT_LEVEL(fgc_ridge_pairs)(const double *circle, int64_t circle_le
                                          const int64_t *turns, int64_t s, int64_t c, double *out)
 {
     const int64_t n = circle_len / 2;
-    const int64_t rows = s + 1, wide = (c + 2 + LANES - 1) / LANES * LANES;
+    const int64_t rows = s + 1, wide = padded_size(c + 2);
     const int64_t strip = (s + c) * ROW, vectors = c * 2 * rows, matrix = c * 2 * wide;
     const int64_t size = strip + vectors + 2 * c + matrix + 4 * wide + 8;
     double *const memory = malloc((size_t)size * sizeof *memory);
     if (!memory)
         return FGC_NO_MEMORY;
-    double *const a = (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+    double *const a = aligned(memory);
     double *const v = a + strip, *const triangle = v + vectors, *const y = triangle + matrix;
     double *const tau = y + 4 * wide;
     /* 2 u sqrt(n), and less the basis' sqrt(2) */

@@ -76,7 +76,7 @@ static int hear(int files, int bell, int milliseconds, int *others)
     return rang;
 }
 #else
-/* Not used there: see fastgc/kernels/rings.py. */
+/* Not used there: see fastgc/engines/rings.py. */
 static int sleep_on(atomic_uint *word, unsigned seen, int64_t until, unsigned bit)
 {
     (void)word, (void)seen, (void)until, (void)bit;

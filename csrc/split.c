@@ -58,7 +58,7 @@ static int cut(combination *it, int64_t work)
     return it->extent > 0;
 }
 
-#define COMBINE(kind, real)                                                                        \
+#define COMBINE(kind, read, real)                                                                  \
     static void combine_piece_##kind(void *data, int piece)                                        \
     {                                                                                              \
         combination *const it = data;                                                              \
@@ -78,10 +78,7 @@ static int cut(combination *it, int64_t work)
         fgc_pool_run(combine_piece_##kind, &it, cut(&it, work), work);                             \
         return it.bad;                                                                             \
     }
-COMBINE(float, float)
-COMBINE(double, double)
-COMBINE(half, float)
-COMBINE(bfloat, float)
+FGC_KINDS(COMBINE)
 
 static void combine_piece_pairs(void *data, int piece)
 {
@@ -118,7 +115,7 @@ static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numb
     return used;
 }
 
-#define COMBINE_CHOSEN(kind, real)                                                                 \
+#define COMBINE_CHOSEN(kind, read, real)                                                           \
     fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
                                          const int64_t *numbers, const double *coef,               \
                                          int64_t extent, int64_t in_len, int64_t out_len,          \
@@ -136,10 +133,7 @@ static int64_t choose(fgc_mode mode, const uintptr_t *table, const int64_t *numb
         free(work);                                                                                \
         return bad ? FGC_NOT_FINITE : FGC_OK;                                                      \
     }
-COMBINE_CHOSEN(float, float)
-COMBINE_CHOSEN(double, double)
-COMBINE_CHOSEN(half, float)
-COMBINE_CHOSEN(bfloat, float)
+FGC_KINDS(COMBINE_CHOSEN)
 
 static double total(const double *sum, int pieces)
 {
@@ -184,10 +178,7 @@ enum { NEAR = 4096 };
         fgc_pool_run(encode_piece_##kind, &it, pieces, 2 * work_of(&it));                          \
         return total(sum, pieces);                                                                 \
     }
-ENCODE(float, float, float)
-ENCODE(double, double, double)
-ENCODE(half, uint16_t, float)
-ENCODE(bfloat, uint16_t, float)
+FGC_KINDS(ENCODE)
 
 /* Vectors of one length and numbers, that a kernel takes to a sum. */
 typedef double (*sum_kernel)(void *const *vector, const double *by, int64_t len);

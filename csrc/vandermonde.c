@@ -329,28 +329,11 @@ static FGC_INLINE void solve_rows(table x, int transpose, const int vectors, con
     }
 }
 
-static double power_of_two(int64_t exponent)
-{
-    double value;
-    const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static int64_t exponent_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (int64_t)(bits >> 52 & 0x7ff) - 1023;
-}
-
-static inline double above(double a, double b) { return a > b ? a : b; }
-
 static double largest_part(const double *x, int64_t len)
 {
     double largest = 0;
     for (int64_t i = 0; i < len; i++)
-        largest = above(x[i] < 0 ? -x[i] : x[i], largest);
+        largest = greater(x[i] < 0 ? -x[i] : x[i], largest);
     return largest;
 }
 
@@ -363,7 +346,7 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
                             const int complex)
 {
     enum { CHAINS = 4, CLAMP = 16 };
-    const int64_t padded = (m + LANES - 1) / LANES * LANES;
+    const int64_t padded = padded_size(m);
     double *const re = work, *const product = re + padded, *const place = product + padded;
     double *const im = complex ? place + padded : re;
     const double largest = largest_part(nodes, (1 + complex) * m);
@@ -446,7 +429,7 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         store(all, larger(larger(top[0], top[1]), larger(top[2], top[3])));
         for (int w = LANES / 2; w; w /= 2)
             for (int t = 0; t < w; t++)
-                all[t] = above(all[t], all[t + w]);
+                all[t] = greater(all[t], all[t + w]);
         int64_t bits;
         memcpy(&bits, all, sizeof bits);
         best = bits & low;
@@ -462,10 +445,6 @@ static FGC_INLINE void leja(const double *nodes, int64_t m, int64_t *order, doub
         }
     }
 }
-
-static void *aligned(void *memory) { return (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63); }
-
-static int64_t padded_size(int64_t m) { return (m + LANES - 1) / LANES * LANES; }
 
 fgc_status FGC_AT_LEVEL(fgc_leja_order)(const double *nodes, int64_t m, int complex, int64_t *order)
 {
@@ -701,8 +680,8 @@ static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *orde
     double fr = 0, fi = 0;
     for (int64_t i = 0; i < m; i++) {
         const double re = fabs(nodes[parts * i]), im = complex ? fabs(nodes[2 * i + 1]) : 0;
-        key[i] = above(re, im);
-        if (key[i] > above(fabs(fr), fabs(fi))) {
+        key[i] = greater(re, im);
+        if (key[i] > greater(fabs(fr), fabs(fi))) {
             fr = nodes[parts * i];
             fi = complex ? nodes[2 * i + 1] : 0;
         }
@@ -746,7 +725,7 @@ static FGC_INLINE int order_on_ray(const double *nodes, int64_t m, int64_t *orde
 static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
 {
     const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
-    return above(re, im); /* at least 0.7 of the modulus */
+    return greater(re, im); /* at least 0.7 of the modulus */
 }
 
 /* Whether a column's bound says that all its numbers are good to about their last digits. */
@@ -770,16 +749,16 @@ static FGC_INLINE int is_better(const attempt *a, const attempt *other, int col,
         const double e = a->c.error[col][i], size = size_of(a, col, i, complex);
         const double re = fabs(a->c.re[col][i] - other->c.re[col][j]);
         const double im = complex ? fabs(a->c.im[col][i] - other->c.im[col][j]) : 0;
-        const double proven = above(re, im) - e; /* the other's error is no less */
+        const double proven = greater(re, im) - e; /* the other's error is no less */
         if (!(e < size || e == 0))
             return 0;
         if (e > 0)
-            most_relative = above(e / (size - e), most_relative);
+            most_relative = greater(e / (size - e), most_relative);
         if (proven > 0)
-            least_relative = above(proven / (1.5 * size + e), least_relative);
-        most = above(e, most);
-        least = above(proven, least);
-        largest = above(size, largest);
+            least_relative = greater(proven / (1.5 * size + e), least_relative);
+        most = greater(e, most);
+        least = greater(proven, least);
+        largest = greater(size, largest);
     }
     return most_relative < least_relative && (most <= least || most <= HARMLESS * largest);
 }

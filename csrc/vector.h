@@ -21,6 +21,34 @@ typedef int64_t lanes;
 
 enum { LANES = sizeof(vector) / sizeof(double) };
 
+static FGC_INLINE double greater(double a, double b) { return a > b ? a : b; }
+
+/* 2^e, -1022 <= e <= 1023. */
+static FGC_INLINE double power_of_two(int64_t e)
+{
+    const uint64_t bits = (uint64_t)(1023 + e) << 52;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The exponent of a normal number. */
+static FGC_INLINE int64_t exponent_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int64_t)(bits >> 52 & 0x7ff) - 1023;
+}
+
+/* The next address at which a cache line begins. */
+static FGC_INLINE void *aligned(void *memory)
+{
+    return (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+}
+
+/* Numbers of the full vectors that hold m. */
+static FGC_INLINE int64_t padded_size(int64_t m) { return (m + LANES - 1) / LANES * LANES; }
+
 static FGC_INLINE vector load(const double *from)
 {
     vector v;

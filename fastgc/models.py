@@ -199,8 +199,7 @@ class _Classifier:
             raise ValueError(
                 f"y must be an integer array of shape ({len(X)},), got {y.dtype} of shape {y.shape}"
             )
-        if len(y) < least:
-            raise ValueError("a mean over no samples is not defined")
+        _check_count(y, least)
         # Without this a negative label would count from the last class.
         if len(y) and not 0 <= y.min() <= y.max() < self.classes:
             raise ValueError(
@@ -258,32 +257,12 @@ class _CrossEntropy(_Classifier):
         return total if out is None else out
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Labels], out: Array) -> None:
-        """Write the partial gradient g_j of one partition to ``out``.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        shard : pair (X, y)
-            The partition's samples and labels, as `gradient` takes them.
-        out : array, shape (size,)
-            Overwritten.
-        """
+        """Write the `gradient` of a shard, a pair (X, y), to ``out``, shape (size,)."""
         self.gradient(theta, *shard, out=out)
 
     @_quiet
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
-        """Mean cross entropy, in nats, without the penalty.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        X : array, shape (m, features)
-            Samples, m >= 1.
-        y : array of int, shape (m,)
-            Their classes.
-        """
+        """Mean cross entropy over the m >= 1 samples, in nats, without the penalty."""
         X, y = self._checked(X, y, least=1)
         logits = _shifted(self._scores(theta, X))
         correct = logits[np.arange(len(y)), y]
@@ -365,15 +344,12 @@ class MLP(_CrossEntropy):
     units of a layer are alike and stay so.
 
     ``theta`` is flat: of each layer W, of shape (inputs, outputs), and then b, of shape (outputs,);
-    `layers` gives them. Arithmetic is done in theta's type, float32 or float64; samples of another
-    type are converted at every call.
+    `layers` gives them. Arithmetic is done in its type, as in `SoftmaxRegression`.
 
     Parameters
     ----------
-    features : int
-        Numbers per sample, at least 1.
-    classes : int
-        Number of classes, at least 2.
+    features, classes
+        As in `SoftmaxRegression`.
     hidden : int or sequence of int
         Units of each hidden layer; kept as a tuple. Without any it is softmax regression.
     activation : "relu" or "tanh"
@@ -467,15 +443,7 @@ class MLP(_CrossEntropy):
 
     @_quiet
     def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add l2 * W, the gradient of the penalty, to ``gradient`` in place.
-
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        gradient : array, shape (size,)
-            The decoded gradient: contiguous.
-        """
+        """Add l2 * W, as `SoftmaxRegression` does, to ``gradient``, which is contiguous."""
         if self.l2:
             for (W, _), (total, _) in zip(self.layers(theta), self.layers(gradient), strict=True):
                 total += self.l2 * W
@@ -515,21 +483,18 @@ class _Quadratic(_Linear):
     quadratic: ClassVar[bool] = True
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Array], out: Array) -> None:
-        """Write the partial gradient g_j of one partition, coded or not, to ``out``.
+        """Write the gradient of a shard to ``out``, shape (size,), complex where the shard is.
 
-        Parameters
-        ----------
-        theta : array, shape (size,)
-            Parameters.
-        shard : pair (A, E)
-            What `prepare` returns, or combinations of it over several partitions.
-        out : array, shape (size,)
-            Overwritten; complex where the shard is.
+        The shard is what `prepare` returns, or combinations of it over several partitions.
         """
         least_squares_gradient(theta, *shard, out=out)
 
     def prepare(self, X: Array, y: Any) -> tuple[Array, Array]:
         raise NotImplementedError
+
+    def gradient(self, theta: Array, X: Array, y: Any, out: Output | None = None) -> Array:
+        """Sum (not mean) over the samples of the gradient, shape (size,)."""
+        return least_squares_gradient(theta, *self.prepare(X, y), out=out)
 
     def optimum(self, X: Array, y: Any) -> Array:
         """Parameters that minimise the penalised loss, by a dense solution of least squares.
@@ -575,10 +540,6 @@ class LeastSquares(_Quadratic, _LinearClassifier):
         X, y = self._checked(X, y)
         return self._with_ones(X), np.eye(self.classes, dtype=X.dtype)[y]
 
-    def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
-        """Sum (not mean) over the samples of the gradient, shape (size,)."""
-        return least_squares_gradient(theta, *self.prepare(X, y), out=out)
-
     @_quiet
     def loss(self, theta: Array, X: Array, y: Labels) -> float:
         """Mean over the samples of half the squared distance, without the penalty."""
@@ -596,21 +557,15 @@ class LinearRegression(_Quadratic):
     squared entries of W. Its gradient is quadratic in the data, which is what Lagrange coded
     computing needs.
 
-    ``theta`` is flat. ``theta.reshape(-1, outputs)`` has W, of shape (features, outputs), in its
-    first rows and the bias b, of shape (outputs,), in one more, unless there is none. Arithmetic is
-    done in theta's type, float32 or float64, but for means, which are of float64.
+    ``theta`` is laid out as `SoftmaxRegression` has it, with outputs in the place of classes.
+    Arithmetic is done in theta's type, float32 or float64, but for means, which are of float64.
 
     Parameters
     ----------
-    features : int
-        Numbers per sample, at least 1.
+    features, l2, bias
+        As in `SoftmaxRegression`; the penalty is against the *sum* of half the squared distances.
     outputs : int
         Targets per sample, at least 1.
-    l2 : float
-        Weight of the penalty on W (not on the bias), against the *sum* of the squared distances
-        over 2.
-    bias : bool, default True
-        Whether there is a b.
 
     Attributes
     ----------
@@ -657,10 +612,6 @@ class LinearRegression(_Quadratic):
         X, y = self._checked(X, y)
         return self._with_ones(X), y.astype(X.dtype)
 
-    def gradient(self, theta: Array, X: Array, y: Targets, out: Output | None = None) -> Array:
-        """Sum (not mean) over the samples of the gradient, shape (size,)."""
-        return least_squares_gradient(theta, *self.prepare(X, y), out=out)
-
     @_quiet
     def loss(self, theta: Array, X: Array, y: Targets) -> float:
         """Mean over the m >= 1 samples of half the squared distance, without the penalty."""
@@ -685,9 +636,13 @@ class LinearRegression(_Quadratic):
                 f"y must be an array of real numbers of shape {' or '.join(map(str, shapes))}, "
                 f"got {y.dtype} of shape {y.shape}"
             )
-        if len(y) < least:
-            raise ValueError("a mean over no samples is not defined")
+        _check_count(y, least)
         return X, y.reshape(len(X), self.outputs)
+
+
+def _check_count(y: NDArray[Any], least: int) -> None:
+    if len(y) < least:
+        raise ValueError("a mean over no samples is not defined")
 
 
 def _shifted(scores: Array) -> Array:
@@ -783,15 +738,8 @@ def least_squares_gradient(
     """
     theta, X, y = as_array("theta", theta), as_array("X", X), as_array("y", y)
     outputs = y.shape[1] if y.ndim == 2 else 1
-    if (
-        X.ndim != 2
-        or theta.size != X.shape[1] * outputs
-        or y.shape
-        not in (
-            (len(X),),
-            (len(X), outputs),
-        )
-    ):
+    fits = X.ndim == 2 and theta.size == X.shape[1] * outputs
+    if not fits or y.shape not in ((len(X),), (len(X), outputs)):
         raise ValueError(
             f"shapes do not fit: theta {theta.shape}, X {X.shape}, y {y.shape}; X must be "
             "(m, features), y (m,) or (m, outputs), and theta have features * outputs elements"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial as bind
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,7 +22,7 @@ from .delays.interface import described
 from .engines import ENGINES, Cluster, RoundReport, find_engine
 from .engines.options import RoundOptions, SharedKeywords, Survivors, check_names
 from .engines.worker import partial_gradient
-from .errors import CheckpointError
+from .errors import CheckpointError, warn_caller
 from .history import (
     MISCLASSIFIED,
     History,
@@ -40,7 +39,7 @@ from .optimizers.schedules import Schedule
 from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
-    from .stability import StabilityTracker
+    from .stability import StabilityTracker, TrackedRound
 
 __all__ = [
     "ENGINES",
@@ -178,212 +177,306 @@ def train(
     As in any program that starts processes, call it under ``if __name__ == "__main__":`` in a
     script.
     """
-    own = train.__kwdefaults__ or {}
-    check_names(keywords, [*own, *TrainingKeywords.__annotations__], "train")
-    rounds = at_least("rounds", rounds, 1)
-    every = at_least("every", every, 1)
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    evaluate_every = at_least("evaluate_every", evaluate_every, 1)
-    check_methods("model", model, "partial_gradient", "loss", "error")
-    check_methods("optimizer", optimizer, "step", "reset")
-    if not isinstance(data, datasets.Dataset | str | os.PathLike):
-        raise TypeError(
-            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
-            f"path of a file, not {type(data).__name__}"
-        )
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, not {callback!r}")
-    if until is not None:
-        _check_loss(until)
-    run = _options(code, options, keywords, rounds if until is None else 1)
-    tracker, delays, seed = run.tracker, run.delays, run.seed
-    if isinstance(optimizer, GCADA):
-        _check_groups(code, optimizer, tracker)
-        if code.scheme.approximate:
-            raise ValueError(
-                f"{type(optimizer).__name__} keeps gradients for later rounds and needs them "
-                f"exact, which those of {code!r} need not be"
-            )
-        check_partial(type(optimizer).__name__, run.partial)
-        if run.ask:
-            raise ValueError(
-                f"suspects cannot be asked in rounds of groups, as {type(optimizer).__name__}'s "
-                "are: leave ask=True out"
-            )
-    if checkpoint is not None:
-        _check_kept(optimizer, tracker)
-    start_cluster = find_engine(engine)
-    name = name or type(code).__name__
-    serve = getattr(start_cluster, "serve", None)  # where all processes run the same program
-    if serve is not None and serve():  # without the data, which the master sends what is needed of
-        return History(name, repr(code), getattr(data, "name", str(data)), described(delays), seed)
-    dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
-    X, y = dataset.X_train, dataset.y_train
-    model = _default_model(code, dataset) if model is None else model
-    measure = measure_of(model, dataset)
-    if code.scheme.codes_data and not getattr(model, "quadratic", False):
-        raise ValueError(
-            f"{type(code).__name__} decodes only gradients that are quadratic in the data: train "
-            f"LeastSquares or LinearRegression with it, not {type(model).__name__}"
-        )
-    batches = None
-    if batch is not None:
-        check_batch(code, batch, len(X))
-        batches = datasets.MiniBatches(batch, seed)
-        run = replace(run, batch=batches)
-    optimizer = default_optimizer(model, X) if optimizer is None else optimizer
-    rate = None if schedule is None else _Rate(optimizer, schedule, rounds)
-    start_at = start_of(model, theta0, X.dtype, seed)
-    form = code.scheme.format(model.size, X.dtype, run.message_dtype)
-    whole = prepared(model, X, y)
-    shards = code.encode_data(*whole)
-    optimizer.reset(start_at)
-    gradient = np.empty(model.size, dtype=X.dtype)
-    add_regularisation = getattr(model, "add_regularisation", None)
-    history = History(
-        name,
-        repr(code),
-        dataset.name,
-        described(delays),
-        seed,
-        measure=measure,
-        message_counts=tuple(code.scheme.message_counts),
-        load=float(np.mean(code.scheme.loads)) * code.n / code.k,
-    )
-    computed = [len(shard[0]) if batch is None else batch for shard in shards]
-    samples = [sum(computed[j] for j in code.partitions(worker)) for worker in range(code.n)]
+    return Training(**locals()).run()  # its fields are the parameters
 
-    def start(first_round: int = 0) -> Cluster:
-        given = replace(run, first_round=first_round).given()
-        return start_cluster(
-            code, shards, model.partial_gradient, model.size, dtype=X.dtype, **given
+
+@dataclass(eq=False)
+class Training:
+    """A run of `train`, whose arguments it has, those given by keyword in a mapping.
+
+    They are checked when it is made, except against the data, against which `prepare` checks them.
+    So several runs can be refused before the first one starts.
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        As `train` does.
+    """
+
+    code: Code
+    data: datasets.Dataset | str | os.PathLike[str] = "digits"
+    model: Model | None = None
+    optimizer: Optimizer | None = None
+    rounds: int = 150
+    theta0: ArrayLike | None = None
+    schedule: str | Schedule | None = None
+    evaluate_every: int = 1
+    name: str | None = None
+    progress: bool = False
+    callback: Callable[[Record], object] | None = None
+    batch: int | None = None
+    until: float | None = None
+    engine: str | Callable[..., Cluster] = "local"
+    checkpoint: str | os.PathLike[str] | None = None
+    every: int = 10
+    options: RoundOptions | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        code, optimizer = self.code, self.optimizer
+        own = [each.name for each in fields(self)][2:-1]
+        check_names(self.keywords, [*own, *TrainingKeywords.__annotations__], "train")
+        self.rounds = at_least("rounds", self.rounds, 1)
+        self.every = at_least("every", self.every, 1)
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        self.evaluate_every = at_least("evaluate_every", self.evaluate_every, 1)
+        check_methods("model", self.model, "partial_gradient", "loss", "error")
+        check_methods("optimizer", optimizer, "step", "reset")
+        check_data(self.data)
+        check_callback(self.callback)
+        if self.until is not None:
+            _check_loss(self.until)
+        self.how = _options(
+            code, self.options, self.keywords, self.rounds if self.until is None else 1
+        )
+        if isinstance(optimizer, GCADA):
+            _check_groups(code, optimizer, self.how)
+        if self.checkpoint is not None:
+            _check_kept(optimizer, self.how.tracker)
+        self.start_cluster = find_engine(self.engine)
+        # where all processes run the same program
+        self.serve: Callable[[], bool] | None = getattr(self.start_cluster, "serve", None)
+        self.called = self.name or type(code).__name__
+        self.tracker, self.seed = self.how.tracker, self.how.seed
+        self.tracked: TrackedRound | None = None  # of the last round
+        self.elapsed, self.deaths = 0.0, 0  # the latter before this cluster was started
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Read the data, choose what was left open, and check all of it."""
+        code, data = self.code, self.data
+        self.dataset = (
+            data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=self.seed)
+        )
+        self.X, self.y = X, y = self.dataset.X_train, self.dataset.y_train
+        self.learner = _default_model(code, self.dataset) if self.model is None else self.model
+        self.measure = measure_of(self.learner, self.dataset)
+        if code.scheme.codes_data and not getattr(self.learner, "quadratic", False):
+            raise ValueError(
+                f"{type(code).__name__} decodes only gradients that are quadratic in the data: "
+                "train LeastSquares or LinearRegression with it, not "
+                f"{type(self.learner).__name__}"
+            )
+        self.batches = None
+        if self.batch is not None:
+            check_batch(code, self.batch, len(X))
+            self.batches = datasets.MiniBatches(self.batch, self.seed)
+        given = self.optimizer
+        self.method = default_optimizer(self.learner, X) if given is None else given
+        self.rate = None
+        if self.schedule is not None:
+            self.rate = _Rate(self.method, self.schedule, self.rounds)
+        self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
+        self.form = code.scheme.format(self.learner.size, X.dtype, self.how.message_dtype)
+        datasets.partition(X, y, code.k)  # raises where there are too few samples
+        self._is_prepared = True
+
+    def run(self) -> History:
+        """Train, and end what was started."""
+        about = described(self.how.delays), self.seed
+        if self.serve is not None and self.serve():
+            # without the data, of which the master sends what is needed
+            named = getattr(self.data, "name", str(self.data))
+            return History(self.called, repr(self.code), named, *about)
+        if not self._is_prepared:
+            self.prepare()
+        code = self.code
+        self.whole = prepared(self.learner, self.X, self.y)
+        self.shards = code.encode_data(*self.whole)
+        self.method.reset(self.start)
+        self.gradient = np.empty(self.learner.size, dtype=self.X.dtype)
+        self.history = History(
+            self.called,
+            repr(code),
+            self.dataset.name,
+            *about,
+            measure=self.measure,
+            message_counts=tuple(code.scheme.message_counts),
+            load=float(np.mean(code.scheme.loads)) * code.n / code.k,
+        )
+        held = [len(shard[0]) if self.batch is None else self.batch for shard in self.shards]
+        self.samples = [sum(held[j] for j in code.partitions(i)) for i in range(code.n)]
+        self._train()
+        self.history.theta = self.method.theta.copy()
+        last = self.history.rounds[-1]
+        if not last.evaluated:  # of a run that was ended there, and was to go on
+            self.history.rounds[-1] = self._evaluated(last)
+        return self.history
+
+    def _train(self) -> None:
+        """Train from the first round, or a checkpoint, to the last one."""
+        rounds, until, history = self.rounds, self.until, self.history
+        with ExitStack() as stack:
+            if self.rate is not None:
+                stack.callback(self.rate.reset)
+            kept = None if self.checkpoint is None else self._resumed(stack, self.checkpoint)
+            done = len(history.rounds)
+            over = until is not None and any(record.loss <= until for record in history.rounds)
+            first = rounds + 1 if over else done + 1
+            show: Callable[[Record], object] = _ignore
+            if self.progress and first <= rounds:
+                from .progress import training_bar
+
+                about = (self.called, rounds, self.code.n, done, self.measure)
+                show = stack.enter_context(training_bar(*about))
+            if first > rounds and self.serve is None:
+                return
+            # even without a round to come: other processes would wait for a cluster
+            cluster = stack.enter_context(self._cluster(done))
+            step = self._steps(cluster)
+            if done:
+                self.elapsed, self.deaths = history.rounds[-1].time, history.rounds[-1].deaths
+            for number in range(first, rounds + 1):
+                record = self._round(cluster, step, number)
+                show(record)
+                if self.callback is not None:
+                    self.callback(record)
+                over = until is not None and record.loss <= until
+                if kept is not None:
+                    kept.add([asdict(record), self.tracked])
+                    if over or number == rounds or number % self.every == 0:
+                        kept.save(_state(self.method))
+                if over:
+                    break
+
+    def _cluster(self, first_round: int = 0) -> Cluster:
+        """Start the workers."""
+        how = replace(self.how, first_round=first_round, batch=self.batches)
+        return self.start_cluster(
+            self.code,
+            self.shards,
+            self.learner.partial_gradient,
+            self.learner.size,
+            dtype=self.X.dtype,
+            **how.given(),
         )
 
-    def evaluated(record: Record) -> Record:
-        theta = optimizer.theta
+    def _resumed(self, stack: ExitStack, folder: str | os.PathLike[str]) -> Checkpoint:
+        """The folder that the run is kept in; the run goes on from what it holds."""
+        what: dict[str, Any] = {
+            "batch": self.batch,
+            "messages": self.form.message_dtype,
+            "tracked": self.tracker is not None,
+        }
+        if self.theta0 is not None:  # else said by the model and the seed
+            what["start"] = f"digest {digest([self.start])}"
+        if self.rate is not None:
+            what["schedule"] = self.rate.schedule
+        how = self.how.delays, self.seed
+        this = describe(self.code, self.learner, self.method, self.dataset, *how, **what)
+        try:
+            kept = stack.enter_context(Checkpoint(folder, this))
+            _resume(kept, self.rounds, self.history, self.method, self.tracker)
+        except BaseException:
+            if self.serve is not None:  # other processes wait for a cluster, and its end
+                self._cluster().close()
+            raise
+        return kept
+
+    def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
+        """What writes the next gradient, and says how the round went and who was to compute."""
+        code, optimizer, form = self.code, self.method, self.form
+        if not isinstance(optimizer, GCADA):
+            return bind(_step_all, cluster, optimizer, self.gradient, range(code.n))
+        assert isinstance(code, Grouped)
+        rnd = code.group_round(
+            self.gradient.size,
+            form.gradient_dtype,
+            form.message_dtype,
+            verify=self.how.verify,
+        )
+        same = form.gradient_dtype == self.gradient.dtype
+        decoded = self.gradient if same else np.empty(self.gradient.size, form.gradient_dtype)
+        return bind(_step_selected, cluster, optimizer, rnd, decoded, self.gradient)
+
+    def _round(
+        self,
+        cluster: Cluster,
+        step: Callable[[], tuple[RoundReport, Sequence[int]]],
+        number: int,
+    ) -> Record:
+        """One round, which the history has then."""
+        tracker = self.tracker
+        if self.rate is not None:
+            self.rate.set(number - 1)
+        began = cluster.clock()
+        known = 0 if tracker is None else len(tracker.rounds)
+        report, workers = step()
+        self.tracked = None
+        # what was made do with, for want of messages, is not tracked
+        if tracker is not None and len(tracker.rounds) > known:
+            self.tracked = tracker.rounds[-1]
+        if tracker is not None and self.tracked is not None and tracker.due:
+            paused = cluster.clock()
+            self._measure(tracker, report.round)
+            began += cluster.clock() - paused
+        self._update()
+        self.elapsed += cluster.clock() - began
+        if number == 1 and self.theta0 is None and not hasattr(self.learner, "initial"):
+            _warn_of_saddle(self.learner, self.gradient, self.shards[0], self.seed)
+        record = self._record(number, report, workers)
+        if number == self.rounds or number % self.evaluate_every == 0:
+            record = self._evaluated(record)
+        self.history.rounds.append(record)
+        return record
+
+    def _measure(self, tracker: StabilityTracker, round: int) -> None:
+        """Compare the gradient with all partial gradients, computed here."""
+        drawn = None if self.batches is None else bind(self.batches, round=round)
+        point = self.method.point
+        tracker.measure(
+            self.gradient, _partials(self.learner, point, self.whole, self.code.k, round, drawn)
+        )
+        self.tracked = tracker.rounds[-1]
+
+    def _update(self) -> None:
+        """Make the gradient that of the mean loss, and step along it."""
+        gradient, X, optimizer = self.gradient, self.X, self.method
+        if self.batch is not None:
+            gradient *= len(X) / (self.batch * self.code.k)
+        add_regularisation = getattr(self.learner, "add_regularisation", None)
+        if add_regularisation is not None:
+            add_regularisation(optimizer.point, gradient)
+        gradient /= len(X)
+        optimizer.step(gradient)
+
+    def _record(self, number: int, report: RoundReport, asked: Sequence[int]) -> Record:
+        """How a round went that was not evaluated; `asked` are the workers that were to compute."""
+        return Record(
+            number,
+            self.elapsed,
+            report.wait_seconds,
+            report.decode_seconds,
+            tuple(report.survivors.tolist()),
+            report.messages,
+            report.stale,
+            loss=math.nan,
+            test_error=math.nan,
+            rounding=math.nan if self.tracked is None else self.tracked.predicted,
+            received=tuple(report.received.tolist()),
+            arrivals=tuple(report.arrivals.tolist()),
+            downloads=len(asked),
+            uploads=report.received.size,
+            samples=sum(self.samples[worker] for worker in asked),
+            deaths=self.deaths + report.deaths,
+            residual=report.residual,
+            corrupt=report.corrupt,
+            verified=report.verified,
+            evaluated=False,
+            selected=() if len(asked) == self.code.n else tuple(asked),
+            asks=report.asks,
+            computed=report.computed,
+        )
+
+    def _evaluated(self, record: Record) -> Record:
+        model, dataset, theta = self.learner, self.dataset, self.method.theta
         return replace(
             record,
-            loss=model.loss(theta, X, y),
+            loss=model.loss(theta, self.X, self.y),
             test_error=model.error(theta, dataset.X_test, dataset.y_test),
             evaluated=True,
         )
-
-    def trained() -> History:
-        history.theta = optimizer.theta.copy()
-        if not history.rounds[-1].evaluated:  # of a run that was ended there, and was to go on
-            history.rounds[-1] = evaluated(history.rounds[-1])
-        return history
-
-    with ExitStack() as stack:
-        if rate is not None:
-            stack.callback(rate.reset)
-        kept = None
-        if checkpoint is not None:
-            what: dict[str, Any] = {
-                "batch": batch,
-                "messages": form.message_dtype,
-                "tracked": tracker is not None,
-            }
-            if theta0 is not None:  # else said by the model and the seed
-                what["start"] = f"digest {digest([start_at])}"
-            if rate is not None:
-                what["schedule"] = rate.schedule
-            this = describe(code, model, optimizer, dataset, delays, seed, **what)
-            try:
-                kept = stack.enter_context(Checkpoint(checkpoint, this))
-                _resume(kept, rounds, history, optimizer, tracker)
-            except BaseException:
-                if serve is not None:  # other processes wait for a cluster, and its end
-                    start().close()
-                raise
-        done = len(history.rounds)
-        over = until is not None and any(record.loss <= until for record in history.rounds)
-        first = rounds + 1 if over else done + 1
-        show: Callable[[Record], object] = _ignore
-        if progress and first <= rounds:
-            from .progress import training_bar
-
-            show = stack.enter_context(training_bar(history.name, rounds, code.n, done, measure))
-        if first > rounds and serve is None:  # or other processes would wait for a cluster
-            return trained()
-        cluster = stack.enter_context(start(done))
-        step: Callable[[], tuple[RoundReport, Sequence[int]]]
-        if isinstance(optimizer, GCADA):
-            assert isinstance(code, Grouped)
-            rnd = code.group_round(
-                model.size, form.gradient_dtype, form.message_dtype, verify=run.verify
-            )
-            same = form.gradient_dtype == gradient.dtype
-            decoded = gradient if same else np.empty(model.size, form.gradient_dtype)
-            step = bind(_step_selected, cluster, optimizer, rnd, decoded, gradient)
-        else:
-            step = bind(_step_all, cluster, optimizer, gradient, range(code.n))
-        elapsed, deaths = (history.rounds[-1].time, history.rounds[-1].deaths) if done else (0.0, 0)
-        for number in range(first, rounds + 1):
-            if rate is not None:
-                rate.set(number - 1)
-            began = cluster.clock()
-            known = 0 if tracker is None else len(tracker.rounds)
-            report, asked = step()
-            # what was made do with, for want of messages, is not tracked
-            tracked = tracker is not None and len(tracker.rounds) > known
-            if tracker is not None and tracked and tracker.due:
-                paused = cluster.clock()
-                drawn = None if batches is None else bind(batches, round=report.round)
-                tracker.measure(
-                    gradient, _partials(model, optimizer.point, whole, code.k, report.round, drawn)
-                )
-                began += cluster.clock() - paused
-            if batch is not None:
-                gradient *= len(X) / (batch * code.k)
-            if add_regularisation is not None:
-                add_regularisation(optimizer.point, gradient)
-            gradient /= len(X)
-            optimizer.step(gradient)
-            elapsed += cluster.clock() - began
-            if number == 1 and theta0 is None and not hasattr(model, "initial"):
-                _warn_of_saddle(model, gradient, shards[0], seed)
-            record = Record(
-                number,
-                elapsed,
-                report.wait_seconds,
-                report.decode_seconds,
-                tuple(report.survivors.tolist()),
-                report.messages,
-                report.stale,
-                math.nan,
-                math.nan,
-                tracker.rounds[-1].predicted if tracker is not None and tracked else math.nan,
-                tuple(report.received.tolist()),
-                tuple(report.arrivals.tolist()),
-                len(asked),
-                report.received.size,
-                sum(samples[worker] for worker in asked),
-                deaths + report.deaths,
-                report.residual,
-                report.corrupt,
-                report.verified,
-                evaluated=False,
-                selected=() if len(asked) == code.n else tuple(asked),
-                asks=report.asks,
-                computed=report.computed,
-            )
-            if number == rounds or number % evaluate_every == 0:
-                record = evaluated(record)
-            history.rounds.append(record)
-            show(record)
-            if callback is not None:
-                callback(record)
-            over = until is not None and record.loss <= until
-            if kept is not None:
-                row = tracker.rounds[-1] if tracker is not None and tracked else None
-                kept.add([asdict(record), row])
-                if over or number == rounds or number % every == 0:
-                    kept.save(_state(optimizer))
-            if over:
-                break
-    return trained()
 
 
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
@@ -439,11 +532,11 @@ def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int)
     partial_gradient(model.partial_gradient, nearby, shard, partial, partition=0, round=0)
     stuck = np.count_nonzero(idle & (partial != 0))
     if 2 * stuck > gradient.size:
-        warnings.warn(
+        warn_caller(
             f"training starts at zero, where {stuck} of {gradient.size} elements of the gradient "
             f"are zero, and near it they are not: give theta0=, or {type(model).__name__} a "
             "method initial(rng), for networks cannot start there",
-            stacklevel=3,
+            UserWarning,
         )
 
 
@@ -518,6 +611,21 @@ def check_methods(what: str, given: object, *methods: str) -> None:
             raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
 
 
+def check_data(data: object) -> None:
+    """Raise TypeError unless it is a Dataset, or a name or path of one."""
+    if not isinstance(data, datasets.Dataset | str | os.PathLike):
+        raise TypeError(
+            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
+            f"path of a file, not {type(data).__name__}"
+        )
+
+
+def check_callback(callback: object) -> None:
+    """Raise TypeError unless it is None or callable."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, not {callback!r}")
+
+
 def check_partial(method: str, partial: str) -> None:
     """Raise if an adaptive method were to make do with approximations."""
     if partial != "raise":
@@ -527,7 +635,7 @@ def check_partial(method: str, partial: str) -> None:
 
 
 def _options(
-    code: Code, options: RoundOptions | None, keywords: TrainingKeywords, rounds: int
+    code: Code, options: RoundOptions | None, keywords: Mapping[str, Any], rounds: int
 ) -> RoundOptions:
     """How rounds are run; of a run to decode as, so many rounds at least are needed."""
     given: dict[str, Any] = {**keywords}
@@ -635,16 +743,27 @@ def _check_loss(until: Any) -> None:
         raise ValueError("until is NaN: no training loss is that low")
 
 
-def _check_groups(code: Code, method: GCADA, tracker: StabilityTracker | None) -> None:
+def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
+    """Raise unless an adaptive method can select among the groups of a code."""
+    name = type(method).__name__
     if not isinstance(code, Grouped) or code.groups != method.groups:
         has = f"has {code.groups}" if isinstance(code, Grouped) else "is none"
         raise ValueError(
-            f"{type(method).__name__} selects among {method.groups} groups and needs a Grouped "
-            f"code of as many, such as fastgc.Grouped.repetition(n, {method.groups}); "
-            f"{type(code).__name__} {has}"
+            f"{name} selects among {method.groups} groups and needs a Grouped code of as many, "
+            f"such as fastgc.Grouped.repetition(n, {method.groups}); {type(code).__name__} {has}"
         )
-    if tracker is not None:
-        raise ValueError(f"trackers follow gradients decoded in one, not {type(method).__name__}'s")
+    if how.tracker is not None:
+        raise ValueError(f"trackers follow gradients decoded in one, not {name}'s")
+    if code.scheme.approximate:
+        raise ValueError(
+            f"{name} keeps gradients for later rounds and needs them exact, which those of "
+            f"{code!r} need not be"
+        )
+    check_partial(name, how.partial)
+    if how.ask:
+        raise ValueError(
+            f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
+        )
 
 
 def _step_all(

@@ -10,7 +10,7 @@ import gc
 import importlib.util
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 # What Numba has compiled is kept in the checkout, and so outlasts each installation of it: it is
@@ -45,6 +45,7 @@ for name in (
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 strength, leftovers = sys.modules["strength"], sys.modules["leftovers"]
+PIECE = 100  # tests of a file, which one process takes together
 # Numba compiles all for every dtype: of two that it treats alike one is enough without --long.
 TWINS = {"float32", "complex64", "bfloat16"}
 APART = {"test_vandermonde", "test_interpolation", "test_completion"}
@@ -72,6 +73,31 @@ def pytest_cmdline_main(config):
     elif whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
         option.dist = "loadgroup"
+        option.loadscopereorder = False  # they are in order: in_order()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files by pieces: most tests take less time than to wait for word of what comes next."""
+    if config.option.dist != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Pieces(LoadGroupScheduling):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self._of, self._count = {}, Counter()
+
+        def _split_scope(self, nodeid):
+            if "@" in nodeid.rpartition("]")[2]:
+                return super()._split_scope(nodeid)
+            if nodeid not in self._of:
+                file = nodeid.partition("::")[0]
+                self._of[nodeid] = f"{file} {self._count[file] // PIECE}"
+                self._count[file] += 1
+            return self._of[nodeid]
+
+    return Pieces(config, log)
 
 
 def pytest_configure(config):
@@ -127,8 +153,26 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
-        return
+    if not config.getoption("--long"):
+        leave_out(config, items)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        in_order(items)
+
+
+def in_order(items):
+    """What may take long comes first: all of Numba, then files of few tests, which start programs.
+
+    Pieces of the large files are short, and none waits long for the last of them.
+    """
+    tests = Counter(item.path for item in items)
+
+    def when(item):
+        return item.get_closest_marker("xdist_group") is None, tests[item.path], item.path
+
+    items.sort(key=when)
+
+
+def leave_out(config, items):
 
     def is_long(item):
         if item.get_closest_marker("long"):

@@ -168,6 +168,32 @@ def _square_distance():
     )
 
 
+def _to_halves(factor):
+    """Of numbers in and beyond float16's range, many of them half-way between its own."""
+
+    def make(rng, size, count, dtype):
+        x = rng.standard_normal(size) * 2.0 ** rng.integers(-28, 18, size)
+        x[1::3] = (2 * rng.integers(0, 2048, x[1::3].size) + 1) * 2.0 ** rng.integers(-25, 6)
+        x[2::3] = np.resize([65520, 65519, -np.inf, np.nan, -0.0, 2.0**-25, 1e-40], x[2::3].size)
+        with np.errstate(over="ignore", under="ignore"):
+            return {"x": (x / factor).astype(dtype)}
+
+    def run(arguments):
+        out = np.empty(arguments["x"].size, np.float16)
+        kernels.to_halves(arguments["x"], factor, out)
+        return out
+
+    def truth(arguments):
+        x = _wide(arguments["x"]) * WIDE(factor)
+        _, exponent = np.frexp(np.where(np.isfinite(x), x, 0))
+        unit = np.ldexp(WIDE(1), np.maximum(exponent, -13) - 11)
+        rounded = np.rint(x / unit) * unit
+        return np.where(np.abs(rounded) > 65504, np.copysign(np.inf, x), rounded)
+
+    title = f"to halves, 2^{math.frexp(factor)[1] - 1}"
+    return Kernel(title, make, run, truth, (np.float32, np.float64), bound=lambda arguments: 0)
+
+
 def decoding_truth(blocks, survivors):
     """Locator products by definition, from sines in extended precision.
 
@@ -408,6 +434,7 @@ KERNELS = [
     ),
     _square_sum(),
     _square_distance(),
+    *map(_to_halves, (1.0, 2.0**-113, 2.0**140)),
     _decoding_vector("locator", kernels.LOCATOR, _whole),
     _decoding_vector("lookup", kernels.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),

@@ -37,6 +37,7 @@ PLACES = ("fastgc", "gradient_coding", "csrc")
 SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
 # Seconds, for a fault that makes tests wait for ever: in the files to run first, and in all.
 TIMEOUTS = 300.0, 1200.0
+SILENCE = 100.0  # in which no test ends: several times what the longest takes
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,20 @@ def find(mutant, texts):
     return found[0]
 
 
+def patient(process, output, limit):
+    """Exit status of tests; "time out" if they take too long, all of them or one."""
+    size, heard = 0, time.monotonic()
+    end = heard + limit
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(1.0)
+        now, before = time.monotonic(), size
+        size = os.fstat(output.fileno()).st_size  # it grows with each test that ends
+        heard = now if size > before else heard
+        if now > min(end, heard + SILENCE):
+            return "time out"
+
+
 class Copy:
     """A copy of the checkout, with a Python that imports it and the extension built in it."""
 
@@ -158,7 +173,7 @@ class Copy:
         if files and not chosen:
             return 0, "", ""
         command = [self._python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        environment = os.environ | {"FASTGC_SHRINK": "0"}
+        environment = os.environ | {"FASTGC_SHRINK": "0", "PYTHONUNBUFFERED": "1"}
         if cache is not None:
             environment["NUMBA_CACHE_DIR"] = cache
         environment.pop("FASTGC_TEST_INSTALLED", None)
@@ -173,9 +188,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                status = process.wait(TIMEOUTS[not files])
-            except subprocess.TimeoutExpired:
-                status = "time out"
+                status = patient(process, output, TIMEOUTS[not files])
             finally:
                 self.stop()
                 process.wait()

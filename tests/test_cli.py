@@ -19,7 +19,7 @@ from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
 from fastgc.engines import RoundOptions
-from fastgc.kernels import crossover
+from fastgc.kernels import fourier
 
 pytestmark = pytest.mark.any_backend
 
@@ -56,9 +56,9 @@ def test_info_under_each_backend(name, monkeypatch):
 
 def test_info_says_where_transforms_take_over(monkeypatch):
     told = json.loads(run("info", "--json").stdout)["transforms"]
-    assert told["kind"] == crossover.kind()
-    assert {int(m): count for m, count in told["factors"].items()} == crossover.table()
-    monkeypatch.setattr(crossover, "table", lambda: {64: 9, 128: 17})
+    assert told["kind"] == fourier.crossover_kind()
+    assert {int(m): count for m, count in told["factors"].items()} == fourier.crossover_table()
+    monkeypatch.setattr(fourier, "crossover_table", lambda: {64: 9, 128: 17})
     assert "9 at n=64" in run("info").stdout
 
 
@@ -753,11 +753,11 @@ def test_what_suits_no_run_compared_with_is_refused_before_the_first(tmp_path):
 def test_optimizers_are_as_told(method, monkeypatch):
     made = []
 
-    def train(code, data, *, optimizer, **options):
+    def training(code, data, *, optimizer, **options):
         made.append((code, data, optimizer))
         raise ValueError("enough")
 
-    monkeypatch.setattr(fastgc.training, "train", train)
+    monkeypatch.setattr(fastgc.training, "Training", training)
     options = () if method == "adam" else ("--c", "0.7", "--max-age", "4")
     run("train", "--method", method, "-n", "8", "--lr", "0.05", *options, *SIMULATED)
     [(code, data, optimizer)] = made
@@ -880,7 +880,7 @@ def test_simulated_without_delays():
     ],
 )
 def test_adaptive_errors_are_one_line_and_nothing_runs(arguments, says, monkeypatch):
-    monkeypatch.setattr(fastgc.training, "train", None)
+    monkeypatch.setattr(fastgc.training.Training, "run", None)
     result = run("train", *arguments)
     assert result.exit_code == 2
     assert says in result.output
@@ -983,18 +983,18 @@ def test_runs_are_replayed(tmp_path):
 def test_options_of_engines_are_passed_on(monkeypatch):
     given = []
 
-    def train(*_, **options):
+    def training(*_, **options):
         given.append(options)
         raise ValueError("enough")
 
-    monkeypatch.setattr(fastgc.training, "train", train)
+    monkeypatch.setattr(fastgc.training, "Training", training)
     usual = RoundOptions(delays=parse("exponential:mean=0.001"))
-    names = ("survivors", "tracker", "checkpoint", "every")
+    names = ("keywords", "checkpoint", "every")
     run("train", *RESUMED)
-    assert [given[-1][name] for name in names] == [None, None, None, 10]
+    assert [given[-1][name] for name in names] == [{"survivors": None}, None, 10]
     assert given[-1]["options"] == usual
     run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify", "2")
-    assert [given[-1][name] for name in names] == [None, None, None, 10]
+    assert [given[-1][name] for name in names] == [{"survivors": None}, None, 10]
     assert given[-1]["options"] == replace(usual, patience=0.5, partial="best", verify=2)
     run("train", *RESUMED, "--verify", "1", "--ask")
     assert given[-1]["options"] == replace(usual, verify=1, ask=True)

@@ -11,7 +11,7 @@ from strength import much
 
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon, kernels
-from fastgc.kernels import crossover
+from fastgc.kernels import fourier
 from fastgc.kernels.fourier import Transform, transform_length
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
@@ -308,20 +308,20 @@ def test_transforms_have_fast_lengths():
 
 
 def test_every_kind_of_kernels_has_its_table():
-    assert crossover.kind().split()[0] == kernels.backend()
-    table = crossover.table()
-    assert set(table) == set(crossover.SIZES)
+    assert fourier.crossover_kind().split()[0] == kernels.backend()
+    table = fourier.crossover_table()
+    assert set(table) == set(fourier.SIZES)
     assert min(table.values()) > 0
-    assert tuple(table.values()) == crossover.BUILT_IN[crossover.kind()]
+    assert tuple(table.values()) == fourier.BUILT_IN[fourier.crossover_kind()]
 
 
 def test_tables_decide(monkeypatch):
-    monkeypatch.setattr(crossover, "table", lambda: {64: 5, 1024: 20})
-    assert crossover.factors(64) == 5
-    assert crossover.factors(16) == 5
-    assert crossover.factors(256) == 10  # half way, in logarithms
-    assert crossover.factors(1 << 20) == 20
-    assert crossover.factors(1009) == round(20 * 2025 / 1009)
+    monkeypatch.setattr(fourier, "crossover_table", lambda: {64: 5, 1024: 20})
+    assert fourier.crossover(64) == 5
+    assert fourier.crossover(16) == 5
+    assert fourier.crossover(256) == 10  # half way, in logarithms
+    assert fourier.crossover(1 << 20) == 20
+    assert fourier.crossover(1009) == round(20 * 2025 / 1009)
 
     code = ReedSolomon(64, stragglers=40)
     assert code.scheme._transforms_from == 5

@@ -192,7 +192,7 @@ EXPLAINED |= {"EXPAND", "PACKED", "REAL", "REAL_PART"}
 EXPLAINED |= {"LOCATOR", "LOOKUP", "SPREAD"}
 # Of a module for those who look closely: what it is made of, and numbers of its checks.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
-APART |= {"engines.interface": {"Collected", "Gradient"}, "training": {"ENGINES"}}
+APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}
 
 
 def shown():

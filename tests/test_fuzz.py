@@ -818,7 +818,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     **{
         f"{kind.__name__}.{name}": _model(kind, name)
         for kind in (models.LeastSquares, models.LinearRegression)
-        for name in ("gradient", "loss", "prepare")
+        for name in ("loss", "prepare")
     },
     **{
         f"SoftmaxRegression.{name}": _model(models.SoftmaxRegression, name)
@@ -828,6 +828,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         f"LinearRegression.{name}": _model(models.LinearRegression, name)
         for name in ("error", "predict")
     },
+    "_Quadratic.gradient": _model(models.LinearRegression, "gradient"),
     "_Quadratic.partial_gradient": _model(models.LinearRegression, "partial_gradient"),
     "_Quadratic.optimum": _model(models.LinearRegression, "optimum"),
     **{
@@ -1112,6 +1113,16 @@ REASONS = {
     "SumRound.left_out": "takes nothing",
     "SumRound.reset": "takes nothing",
     "SumRound.trust": "takes nothing",
+    **{
+        f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
+        for kind, events in {
+            "Gathering": "begin elapse follow hear intake lapse questions report wants",
+            "GroupedRound": "begin",
+            "SumRound": "begin elapse hear questions require straggles",
+            "AskingRound": "begin elapse hear questions receive straggles",
+        }.items()
+        for event in events.split()
+    },
     "AskingRound": "as Round, and tests/test_suspects.py",
     "AskingRound.answer": "tests/test_suspects.py",
     "AskingRound.reset": "takes nothing",

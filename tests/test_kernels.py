@@ -128,6 +128,27 @@ def test_errors_of_floats_do_not_grow_with_rows(mode, kind, at_each_level):
             assert (np.abs(out - truth) <= bound + np.finfo(np.float32).tiny).all()
 
 
+@pytest.mark.parametrize("factor", [1.0, 2.0**-3, 2.0**9, 2.0**-120, 2.0**150])
+def test_halves_have_the_bits_that_numpy_gives_them(factor, at_each_level):
+    """Numbers half-way between halves and beside that, Inf, and NaN with whatever it carries."""
+    bits = np.arange(2**16, dtype=np.uint32) << 16
+    x = (bits[:, None] + np.array([0, 0xFFF, 0x1000, 0x1001, 0x3000, 0xF000], np.uint32)).ravel()
+    x = x.view(np.float32)
+    for dtype in (np.float32, np.float64):
+        with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
+            x = x.astype(dtype)
+            if dtype == np.float64:  # beside a half-way that floats cannot tell them from
+                x = np.concatenate([x, np.nextafter(x, 0), np.nextafter(x, np.inf)])
+            wanted = np.empty(x.size, np.float16)
+            kernels.numpy.to_halves(x, factor, wanted)
+        for _ in at_each_level():
+            for first, size in [(0, x.size), (1, x.size - 1), (3, 1), (5, 17), (9, 0)]:
+                part, out = x[first:][:size], np.full(size + 2, 7, np.float16)
+                kernels.to_halves(part, factor, out[1:-1])
+                assert out[1:-1].tobytes() == wanted[first:][:size].tobytes()
+                assert out[0] == out[-1] == 7
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 def test_every_half(dtype, at_each_level):
     """All bits there are, read in vectors and one by one; subnormals, Inf and NaN among them."""
@@ -971,7 +992,7 @@ def test_backends_take_what_the_oracle_takes(name):
 def test_kernels_are_those_of_the_backend_in_use():
     names = [name for name in kernels._KERNELS if hasattr(kernels.choice.active, name)]
     for name in names:
-        assert kernels.choice.own(getattr(kernels.numpy, name)) is getattr(
+        assert kernels.dispatch.own(getattr(kernels.numpy, name)) is getattr(
             kernels.choice.active, name
         )
         assert inspect.signature(kernels._KERNELS[name]) == inspect.signature(

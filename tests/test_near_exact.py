@@ -480,7 +480,7 @@ def test_whitened_values():
     for n, s in [(5, 1), (12, 5), (30, 29), (31, 8)]:
         turns = rng.permutation(n)[:s]
         weights = 10.0 ** rng.uniform(-2, 0, n)
-        values = kernels.whitened(turns, weights)
+        values = kernels.weighted_minimum_norm(turns, weights)
         assert np.abs(values[turns]).max() < 1e-10
         nodes = np.exp(2j * np.pi * np.outer(turns, np.arange(n)) / n) / weights
         y = np.linalg.pinv(nodes) @ np.full(s, -1 / n)
@@ -488,7 +488,7 @@ def test_whitened_values():
         np.testing.assert_allclose(values, n * np.fft.ifft(h), atol=1e-9)
     for _ in range(20):  # over fifteen decades
         weights = np.r_[1, np.full(4, 1e-15), 10.0 ** rng.uniform(-6, 0, 7)]
-        values = np.abs(kernels.whitened(np.arange(5), weights))
+        values = np.abs(kernels.weighted_minimum_norm(np.arange(5), weights))
         assert values[:5].max() < 1e-14 * values.max()
 
 
@@ -544,13 +544,13 @@ def test_shortest_vectors_by_all_shifts(m, step):
         column = np.zeros(m, dtype=complex)
         column[:weight] = rng.standard_normal((weight, 2)) @ [1, 1j]
         columns = np.stack([np.roll(column, step * j) for j in range(m // step)], axis=1)
-        shifts = kernels.Shifts.of(column, step)
+        shifts = kernels.Circulant.of(column, step)
         most = m - m // step
         for count in (0, 1, most // 2, most) if weight == m else (most // 3,):
             lost = rng.permutation(m)[:count]
             came = np.setdiff1d(np.arange(m), lost)
             wanted = np.ones(m // step) @ np.linalg.pinv(columns[came])
-            found = kernels.shortest(shifts, lost)
+            found = kernels.minimum_norm(shifts, lost)
             size = np.linalg.norm(wanted)
             np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
             assert np.abs(found[lost]).max(initial=0) < 1e-11 * size
@@ -559,7 +559,7 @@ def test_shortest_vectors_by_all_shifts(m, step):
 
 def test_no_vector_by_all_shifts():
     column = np.array([1, 0, 0, 0], dtype=complex)
-    assert np.isnan(kernels.shortest(kernels.Shifts.of(column, 2), np.array([2]))).all()
+    assert np.isnan(kernels.minimum_norm(kernels.Circulant.of(column, 2), np.array([2]))).all()
 
 
 @pytest.mark.parametrize(
@@ -568,7 +568,7 @@ def test_no_vector_by_all_shifts():
 def test_every_set_where_columns_are_alike(n, k, s):
     """The shortest of exact vectors, also of more survivors than are needed."""
     code = ReedSolomon(n, k, stragglers=s)
-    assert near_exact._shifts(code.scheme._clusters[0]) is not None
+    assert near_exact._circulant(code.scheme._clusters[0]) is not None
     B = code.matrix()
     for count in range(s + 1):
         for lost in itertools.combinations(range(n), count):
@@ -584,8 +584,8 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
         monkeypatch.setattr(near_exact, "ENTRIES", entries)
-        near_exact._shifts.cache_clear()
-        assert near_exact._shifts(code.scheme._clusters[0]).projector.shape == (
+        near_exact._circulant.cache_clear()
+        assert near_exact._circulant(code.scheme._clusters[0]).projector.shape == (
             step,
             step,
             24 // step,
@@ -593,14 +593,14 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
     monkeypatch.setattr(near_exact, "ENTRIES", 47)
-    near_exact._shifts.cache_clear()
-    assert near_exact._shifts(code.scheme._clusters[0]) is None
-    near_exact._shifts.cache_clear()
+    near_exact._circulant.cache_clear()
+    assert near_exact._circulant(code.scheme._clusters[0]) is None
+    near_exact._circulant.cache_clear()
 
 
 def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
-        return near_exact._shifts(ReedSolomon(*args, **kwargs).scheme._clusters[0])
+        return near_exact._circulant(ReedSolomon(*args, **kwargs).scheme._clusters[0])
 
     assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
     assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
@@ -631,8 +631,8 @@ def test_where_the_shortest_exact_vector_is_long():
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)
-    shifts = near_exact._shifts(code.scheme._clusters[0])
-    shortest = kernels.shortest(shifts, lost)[survivors]
+    shifts = near_exact._circulant(code.scheme._clusters[0])
+    shortest = kernels.minimum_norm(shifts, lost)[survivors]
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)
         assert cost(code, survivors, vector) < 1e-8 < cost(code, survivors, shortest)

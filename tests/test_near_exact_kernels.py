@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fastgc import kernels
 from fastgc.kernels.cyclic import circle
-from fastgc.kernels.elimination import Elimination
+from fastgc.kernels.near_exact import CauchyElimination
 
 pytestmark = pytest.mark.every_backend
 
@@ -210,7 +210,7 @@ def test_elimination(n, dtype, data):
     c = data.draw(st.one_of(st.just(min(s, n - 1)), st.integers(1, min(n - 1, 80))))
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     turns = rng.permutation(data.draw(st.sampled_from(patterns(n, s, rng))))
-    elimination = Elimination(turns, n, c, UNITS[dtype])
+    elimination = CauchyElimination(turns, n, c, UNITS[dtype])
     assert elimination.ranks
     costs = []
     for rank in elimination.ranks:
@@ -238,7 +238,7 @@ def test_elimination_finds_what_matters(n, s, pattern, within):
     """Of neighbours on the circle, about s^2 / n and a few tens of degrees of freedom."""
     turns = patterns(n, s, np.random.default_rng(n))[pattern]
     unit = UNITS["float64"]
-    elimination = Elimination(turns, n, s, unit)
+    elimination = CauchyElimination(turns, n, s, unit)
     costs = [cost(elimination.solve(rank), turns, unit) for rank in elimination.ranks]
     assert min(costs) <= within * least_left(turns, n, s, unit)
     if pattern == 0:
@@ -250,7 +250,7 @@ def test_elimination_of_spare_degrees_is_shortest():
     """Where the roots' equations hold, nothing is shorter: the pseudoinverse's solution."""
     n, s, c = 97, 9, 23
     turns = np.random.default_rng(0).permutation(n)[:s]
-    values = Elimination(turns, n, c, UNITS["float64"]).solve(s)
+    values = CauchyElimination(turns, n, c, UNITS["float64"]).solve(s)
     matrix = np.exp(2j * np.pi / n * np.multiply.outer(turns, np.arange(1, c + 1)))
     x = np.linalg.pinv(matrix) @ np.full(s, -1 / n)
     np.testing.assert_allclose(coefficients(values)[1 : c + 1], x, atol=1e-12)
@@ -263,13 +263,13 @@ def test_way_by_size_and_error(monkeypatch):
     unit, calls = UNITS["float64"], []
     hard, easy = np.arange(100) * 3 * 1000 // 400, np.arange(100)
 
-    class Counted(Elimination):
+    class Counted(CauchyElimination):
         def __init__(self, *arguments):
             calls.append(arguments)
             super().__init__(*arguments)
 
     ridge = [kernels.near_exact(turns, 1000, 100, unit) for turns in (hard, easy)]
-    monkeypatch.setattr(module, "Elimination", Counted)
+    monkeypatch.setattr(module, "CauchyElimination", Counted)
     for many, too_many, of_hard, of_easy in (
         (1e7, 1e8, "ridge", "ridge"),
         (1e5, 1e8, "ridge", "elimination"),

@@ -15,8 +15,8 @@ import fastgc
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._extras import pip_install
-from fastgc.panels import Line, Panel
 from fastgc.plotting import frames
+from fastgc.plotting.panels import Line, Panel
 
 pytestmark = pytest.mark.any_backend
 

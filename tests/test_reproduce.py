@@ -22,7 +22,6 @@ from fastgc.cli import app
 from fastgc.codes import Costs
 from fastgc.models import LinearRegression
 from fastgc.optimizers import CADA, GCADA
-from fastgc.panels import Line
 from fastgc.papers import (
     FIGURES,
     Row,
@@ -37,6 +36,7 @@ from fastgc.papers import (
     ye_abbe,
     zhu,
 )
+from fastgc.plotting.panels import Line
 
 
 def checked(figure):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from strength import much
 
 from fastgc import kernels
+from fastgc.engines.rings import Rings
 
 pytestmark = pytest.mark.every_backend
 
@@ -25,7 +26,7 @@ class Sides:
     """A master's rings, and those of its workers, in one process or in forks of it."""
 
     def __init__(self, workers, capacity=3):
-        shapes = kernels.Rings.shapes(workers, capacity)
+        shapes = Rings.shapes(workers, capacity)
         arrays = [
             np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), np.int64).reshape(shape)
             for shape in shapes.values()
@@ -35,9 +36,9 @@ class Sides:
         os.set_blocking(self.heard, False)
         os.set_blocking(self.bell, False)
         self.lines = [socket.socketpair() for _ in range(workers)]
-        self.master = kernels.Rings(*arrays, self.bell, lambda i: self.lines[i][0].send(b"\0"))
+        self.master = Rings(*arrays, self.bell, lambda i: self.lines[i][0].send(b"\0"))
         self.workers = [
-            kernels.Rings(*arrays, self.bell, inbox=theirs.fileno()) for _, theirs in self.lines
+            Rings(*arrays, self.bell, inbox=theirs.fileno()) for _, theirs in self.lines
         ]
         for worker in range(workers):
             self.master.admit(worker, 1)

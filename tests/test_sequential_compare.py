@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from strength import much
 from typer.testing import CliRunner
 
 import fastgc
@@ -248,15 +249,15 @@ def test_a_partition_may_take_another_time_in_each_round():
 
 
 def test_standard_errors_are_those_of_means():
-    """Of independent rounds: 400 runs spread as far as each of them says, on average."""
-    rng = np.random.default_rng(4)
+    """Of independent rounds: runs spread as far as each of them says, on average."""
+    rng, count = np.random.default_rng(4), much(400, 160)
     uncoded = make("uncoded", 1)
-    runs = [simulate_sequential(rng.exponential(1.0, (100, 1)), uncoded) for _ in range(400)]
+    runs = [simulate_sequential(rng.exponential(1.0, (100, 1)), uncoded) for _ in range(count)]
     spread = np.std([run.seconds_per_job for run in runs])
     said = np.mean([run.standard_error for run in runs])
     assert 0.85 < said / spread < 1.15
     # rounds that are alike in runs of ten count for less
-    alike = np.repeat(rng.exponential(1.0, (400, 10)), 10, axis=1)
+    alike = np.repeat(rng.exponential(1.0, (count, 10)), 10, axis=1)
     said = np.mean([simulate_sequential(row[:, None], uncoded).standard_error for row in alike])
     assert 0.8 < said / np.std(alike.mean(axis=1)) < 1.2
     assert np.isnan(simulate_sequential(np.ones((8, 1)), uncoded).standard_error)

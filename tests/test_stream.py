@@ -10,7 +10,7 @@ from kernel_table import decoding_truth
 import fastgc
 from fastgc import Grouped, NotDecodableError, ReedSolomon, kernels
 from fastgc.codes import reed_solomon
-from fastgc.kernels import crossover
+from fastgc.kernels import fourier
 from fastgc.stability import StabilityTracker
 
 CODES = [
@@ -175,7 +175,7 @@ def test_many_factors_are_rebuilt_by_the_transform(monkeypatch):
         by_transform(plan, state)
 
     monkeypatch.setattr(kernels, "fourier_rebuild", rebuild)
-    monkeypatch.setattr(crossover, "factors", lambda m: 11)
+    monkeypatch.setattr(fourier, "crossover", lambda m: 11)
     code = CODES[-1]
     stream = code.stream(range(10, 130))
     for away in (11, 119, 120):

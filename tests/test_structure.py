@@ -63,11 +63,7 @@ def test_modules_that_load_by_name_are_seen(monkeypatch, text):
     assert list(HOUSE.imports("fastgc.late", lazy=True)) == ["fastgc.errors"]
 
 
-# Rings and arrivals are kernels' files, and use kernels by the name of the backend.
-BY_NAME = pytest.param(True, marks=pytest.mark.xfail(reason="rings are a room of kernels"))
-
-
-@pytest.mark.parametrize("lazy", [False, BY_NAME], ids=["by statement", "by name"])
+@pytest.mark.parametrize("lazy", [False, True], ids=["by statement", "by name"])
 def test_no_file_imports_what_imports_it(lazy):
     assert HOUSE.circles(lazy=lazy) == []
 

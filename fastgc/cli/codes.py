@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
-from ..codes import catalogue
+from ..codes import Code, catalogue
 from ..history import APPROXIMATE
-from .common import (
-    CHOOSING,
-    FiguresCommand,
-    Json,
-    Partitions,
-    Stragglers,
-    Workers,
-    app,
-    check_figures,
-    clear_errors,
-    complete_codes,
-    tolerated,
-    write_figures,
-)
+from . import options
+from .common import CHOOSING, command, tolerated
+from .options import Sizes
+from .output import Output, explain_codes
 
 if TYPE_CHECKING:
     from ..planning.costs import Figures
@@ -32,52 +23,89 @@ if TYPE_CHECKING:
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
 
-@app.command(cls=FiguresCommand, rich_help_panel=CHOOSING)
-def codes(
-    names: Annotated[
-        str,
-        typer.Argument(
-            help="A list such as rs,bcc:load=5. Default: all codes.", autocompletion=complete_codes
-        ),
-    ] = "",
-    workers: Workers = 20,
-    stragglers: Stragglers = None,
-    partitions: Partitions = None,
-    trials: Annotated[int, typer.Option(min=1, help="Rounds to average over.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data, orders and random codes.")] = 0,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    json_file: Json = None,
-) -> None:
+@dataclass(frozen=True)
+class Compared(Sizes):
+    """What is compared."""
+
+    names: str = options.codes("A list such as rs,bcc:load=5. Default: all codes.")
+    trials: int = options.rounds(200, "Rounds to average over.")
+    seed: int = options.seed("Seed of data, orders and random codes.")
+
+
+@dataclass(frozen=True)
+class Table(Output):
+    """Figures as a table, or as JSON."""
+
+    markdown: bool = options.markdown()
+    json_file: Path | None = options.json()
+
+
+@command(CHOOSING)
+def codes(what: Compared, output: Table) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from ..planning.costs import measure
-    from ..planning.plan import reasons
-    from ..progress import markdown_table, rich_table, task_bar
+    from ..progress import task_bar
 
-    with clear_errors():
-        check_figures(json_file, None)
-        s = tolerated(workers, stragglers)
-        chosen = catalogue.split(names) or catalogue.names()
-        made, notes, refused = {}, [], {}
-        for name in chosen:
-            try:
-                made[name] = code = catalogue.make(name, workers, partitions, s, seed)
-                said = catalogue.remark(name, code)
-                notes += [said] if said else []
-            except ValueError as error:
-                if names:  # one asked for by name
-                    raise
-                refused[name] = str(error)
-        notes += reasons(refused)
-        if not made:
-            raise ValueError(f"no code fits: {'; '.join(notes)}")
-        with task_bar("measuring", len(made)) as advance:
-            figures = {}
-            for name, code in made.items():
-                figures[name] = measure(code, trials, seed)
-                advance()
-    held = {name: found._asdict() for name, found in figures.items()}
-    if write_figures(held, [], json_file, None):
+    output.check()
+    made, notes = _made(what)
+    with task_bar("measuring", len(made)) as advance:
+        figures = {}
+        for name, code in made.items():
+            figures[name] = measure(code, what.trials, what.seed)
+            advance()
+    if output.write({name: found._asdict() for name, found in figures.items()}):
         return
+    _show(what, figures, output)
+    _show_approximations(figures, output)
+    if not output.markdown:
+        explain_codes(figures)
+    if apart := _loads_apart(figures):
+        typer.echo(f"\n{apart}" if output.markdown else apart)
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+def _made(what: Compared) -> tuple[dict[str, Code], list[str]]:
+    """Codes by name, and what is to be said of them; of all codes, also why some cannot be."""
+    from ..planning.plan import reasons
+
+    s = tolerated(what.workers, what.stragglers)
+    asked = catalogue.split(what.names)
+    made, notes, refused = {}, [], {}
+    for name in asked or catalogue.names():
+        try:
+            made[name] = code = catalogue.make(name, what.workers, what.partitions, s, what.seed)
+            said = catalogue.remark(name, code)
+            notes += [said] if said else []
+        except ValueError as error:
+            if asked:
+                raise
+            refused[name] = str(error)
+    notes += reasons(refused)
+    if not made:
+        raise ValueError(f"no code fits: {'; '.join(notes)}")
+    return made, notes
+
+
+def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None:
+    title = (
+        f"n={what.workers} workers, s={tolerated(what.workers, what.stragglers)} stragglers, "
+        f"k={what.partitions or what.workers} partitions; {what.trials} rounds, messages in random "
+        f"order, seed {what.seed}"
+    )
+    short = ["code", "load", "mean", "worst", "waits", "sent", "size", "µs", "error", "max"]
+    long = [
+        "code",
+        "load, largest",
+        "load, mean",
+        "messages needed, worst case",
+        "workers waited for, mean",
+        "gradients received, mean",
+        "message, gradients",
+        "decoding vector, µs",
+        "error, median",
+        "error, worst",
+    ]
     rows = [
         [
             name,
@@ -93,7 +121,19 @@ def codes(
         ]
         for name, found in figures.items()
     ]
-    left = [
+    output.show(title, short, rows, long)
+    if not output.markdown:
+        typer.echo(
+            "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
+            "waits, sent: workers waited for and gradients received, mean; size: of a message, "
+            "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
+            "and max"
+        )
+
+
+def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
+    """Print what codes leave out that may leave out something."""
+    rows = [
         [
             name,
             f"{found.mean_load:.3g}",
@@ -104,50 +144,24 @@ def codes(
         for name, found in figures.items()
         if max(found.residual, found.worst_residual) > APPROXIMATE or not found.worst_is_known
     ]
-    title = (
-        f"n={workers} workers, s={s} stragglers, k={partitions or workers} partitions; "
-        f"{trials} rounds, messages in random order, seed {seed}"
-    )
-    if markdown:
-        head = [
-            "code",
-            "load, largest",
-            "load, mean",
-            "messages needed, worst case",
-            "workers waited for, mean",
-            "gradients received, mean",
-            "message, gradients",
-            "decoding vector, µs",
-            "error, median",
-            "error, worst",
-        ]
-        rows = [[catalogue.describe(row[0]), *row[1:]] for row in rows]
-        typer.echo(markdown_table(title, head, rows))
-        if left:
-            head = [head[0], head[2], head[4], "left out, root mean square", "left out, worst"]
-            left = [[catalogue.describe(row[0]), *row[1:]] for row in left]
-            typer.echo("\n" + markdown_table(APPROXIMATIONS, head, left))
-    else:
-        head = ["code", "load", "mean", "worst", "waits", "sent", "size", "µs", "error", "max"]
-        Console().print(rich_table(title, head, rows))
+    if not rows:
+        return
+    short = ["code", "load, mean", "waits", "left out, mean", "at worst"]
+    long = [
+        "code",
+        "load, mean",
+        "workers waited for, mean",
+        "left out, root mean square",
+        "left out, worst",
+    ]
+    if output.markdown:
+        typer.echo()
+    output.show(APPROXIMATIONS, short, rows, long)
+    if not output.markdown:
         typer.echo(
-            "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
-            "waits, sent: workers waited for and gradients received, mean; size: of a message, "
-            "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
-            "and max"
+            "left out: of the gradient, root mean square over random survivors, and of the "
+            "worst; ≥: at least, for not all sets of survivors were looked at"
         )
-        if left:
-            head = ["code", "load, mean", "waits", "left out, mean", "at worst"]
-            Console().print(rich_table(APPROXIMATIONS, head, left))
-            typer.echo(
-                "left out: of the gradient, root mean square over random survivors, and of the "
-                "worst; ≥: at least, for not all sets of survivors were looked at"
-            )
-        typer.echo(f"Codes: {', '.join(map(catalogue.describe, figures))}.")
-    if apart := _loads_apart(figures):
-        typer.echo(f"\n{apart}" if markdown else apart)
-    for note in notes:
-        typer.echo(note, err=True)
 
 
 def _left(residual: float) -> str:

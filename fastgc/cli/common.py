@@ -1,16 +1,15 @@
-"""What commands share: the application, options, and how errors end."""
+"""What commands share: the application, how options are declared, and how errors end."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from copy import copy
+from dataclasses import field, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -24,42 +23,6 @@ from ..errors import (
     WorkerFailedError,
 )
 
-__all__ = [
-    "CHOOSING",
-    "DRAWN",
-    "MORE",
-    "PRECISION",
-    "PRINTED",
-    "TRAINING",
-    "Csv",
-    "FiguresCommand",
-    "Json",
-    "ListingCommand",
-    "Partitions",
-    "Stragglers",
-    "Workers",
-    "app",
-    "check_drawn",
-    "check_figures",
-    "check_folder",
-    "check_plot",
-    "clear_errors",
-    "complete_codes",
-    "csv_line",
-    "draw_timelines",
-    "figures_option",
-    "partitions_option",
-    "status_of",
-    "stragglers_option",
-    "tolerated",
-    "workers_option",
-    "write_figures",
-]
-
-DRAWN = 3  # rounds of a timeline
-MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
-PRINTED = Path("-")  # in the place of a file
-
 # Panels of the commands' list.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
 
@@ -68,6 +31,8 @@ _ORDER = (
     *("train", "codes", "plan", "simulate", "sweep", "sequential", "fit"),
     *("stability", "worst", "spare", "reproduce", "info"),
 )
+
+F = TypeVar("F", bound=Callable[..., None])
 
 
 class _InOrder(TyperGroup):
@@ -108,83 +73,117 @@ def _begin(
     warnings.showwarning = show
 
 
-def workers_option(panel: str | None = None) -> Any:
-    """``--workers``, in a panel of the help."""
-    return typer.Option("--workers", "-n", min=1, help="Workers, n.", rich_help_panel=panel)
+# ------------------------------------------------------------------------------------- options
 
 
-def stragglers_option(panel: str | None = None) -> Any:
-    """``--stragglers``, in a panel of the help."""
-    return typer.Option(
-        "--stragglers",
-        "-s",
-        help="Stragglers tolerated, s. (default: n/5)",
-        rich_help_panel=panel,
+class Options:
+    """Options of a command that share a panel of its help: a dataclass, each field an option.
+
+    A subclass names its panel, ``class Data(Options, panel="Data and model")``; without one its
+    options stand among those that have none.
+    """
+
+    panel: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, panel: str | None = None) -> None:
+        cls.panel = panel
+
+
+def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
+    """Declare an option: a field of `Options`.
+
+    Parameters
+    ----------
+    default : object
+    help : str
+    *names : str
+        What it is called. Default: the name of the field.
+    **settings
+        As of ``typer.Option``.
+    """
+    return field(
+        default=default, metadata={"told": typer.Option(default, *names, help=help, **settings)}
     )
 
 
-def partitions_option(panel: str | None = None) -> Any:
-    """``--partitions``, in a panel of the help."""
-    return typer.Option(
-        "--partitions", "-k", help="Partitions of the data, k. (default: n)", rich_help_panel=panel
-    )
+def argument(default: Any, help: str, **settings: Any) -> Any:
+    """Declare an argument, as `option` does an option; one that is needed has ``...``."""
+    given = {} if default is ... else {"default": default}
+    return field(**given, metadata={"told": typer.Argument(default, help=help, **settings)})
 
 
-Workers = Annotated[int, workers_option()]
-Stragglers = Annotated[int | None, stragglers_option()]
-Partitions = Annotated[int | None, partitions_option()]
+def command(panel: str, **settings: Any) -> Callable[[F], F]:
+    """Make a function of `Options` a command of its name, whose errors end it in a line.
+
+    The command has the options that its parameters' classes declare, in this order. Parameters of
+    other types stay parameters of the command.
+
+    Parameters
+    ----------
+    panel : str
+        Where the command stands in the list of commands.
+    **settings
+        As of ``typer.Typer.command``.
+    """
+
+    def added(function: F) -> F:
+        hints = get_type_hints(function)
+        groups = {n: hints[n] for n in signature(function).parameters if _declares(hints[n])}
+        parameters = [
+            each
+            for name in signature(function).parameters
+            for each in (
+                _parameters(groups[name])
+                if name in groups
+                else [Parameter(name, Parameter.KEYWORD_ONLY, annotation=hints[name])]
+            )
+        ]
+
+        @wraps(function)
+        def run(**given: Any) -> None:
+            for name, group in groups.items():
+                given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+            with clear_errors():
+                function(**given)
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(cls=_Command, rich_help_panel=panel, **settings)(run)
+        return function
+
+    return added
 
 
-def tolerated(n: int, stragglers: int | None) -> int:
-    """Stragglers to tolerate of n workers, a fifth unless said; ValueError if they are too many."""
-    s = n // 5 if stragglers is None else stragglers
-    if not 0 <= s < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
-    return s
+def _declares(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Options)
 
 
-def complete_codes(incomplete: str) -> list[str]:
-    """Names of codes for the last item of a list, when Tab is pressed."""
-    from ..codes import catalogue
+def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Parameter]:
+    """The options that a class and its bases declare, as Typer reads them from a signature.
 
-    before, comma, last = incomplete.rpartition(",")
-    return [before + comma + name for name in catalogue.names() if name.startswith(last)]
-
-
-def _other_delays() -> str:
-    from ..delays.text import others
-
-    return f"; also known: {', '.join(names)}" if (names := others()) else ""
-
-
-def _other_codes() -> str:
-    from ..codes import catalogue
-
-    names = [name for name in catalogue.names() if name not in catalogue.BUILT_IN]
-    return f"; also known: {', '.join(names)}" if names else ""
+    Those of its bases come first. They stand in its panel, unless they have one of their own.
+    """
+    hints = get_type_hints(group)
+    panel = group.panel or panel
+    for base in filter(_declares, group.__bases__):
+        yield from _parameters(base, panel)
+    declared = vars(group).get("__dataclass_fields__", {})
+    for name in filter(declared.__contains__, group.__annotations__):
+        told = copy(declared[name].metadata["told"])
+        told.rich_help_panel = panel
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
-def figures_option(kind: str, panel: str | None = None) -> Any:
-    """``--json`` or ``--csv``, in a panel of the help."""
-    return typer.Option(
-        f"--{kind}",
-        metavar="FILE",
-        allow_dash=True,
-        help=f"Write all figures to this file as {kind.upper()}; - or no name: print that, and no "
-        "table.",
-        rich_help_panel=panel,
-    )
+class _Command(TyperCommand):
+    """A command of ours.
 
-
-Json = Annotated[Path | None, figures_option("json")]
-Csv = Annotated[Path | None, figures_option("csv")]
-
-
-class FiguresCommand(TyperCommand):
-    """A command with the options `Json` and `Csv`, of which each may stand without a file."""
+    Each of ``--json`` and ``--csv`` may stand without a file. The help lists names that others may
+    have added, where these words stand: they are looked up, among all installed packages, when it
+    is shown and not before.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, an option without a file as one that prints."""
+        """Read the arguments, ``--json`` or ``--csv`` without a file as one that prints."""
         whole: list[str] = []
         for at, each in enumerate(args):
             whole.append(each)
@@ -195,82 +194,81 @@ class FiguresCommand(TyperCommand):
                 whole.append("-")
         return super().parse_args(ctx, whole)
 
-
-def check_figures(json_file: Path | None, csv_file: Path | None) -> None:
-    """Raise ValueError unless figures can be written there, or printed."""
-    for option, path in (("json", json_file), ("csv", csv_file)):
-        if path is None or path == PRINTED:
-            continue
-        if path.suffix.lower() != f".{option}":
-            raise ValueError(
-                f"--{option} {path}: a file's name must end in .{option}; --{option} - prints"
-            )
-        check_folder(path)
-    if json_file == csv_file == PRINTED:
-        raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
-
-
-def write_figures(
-    held: object, rows: Sequence[Mapping[str, Any]], json_file: Path | None, csv_file: Path | None
-) -> bool:
-    """Write figures where `Json` and `Csv` say; whether they were printed, in place of a table.
-
-    `rows` are what CSV has lines of, with the columns of the first: numbers in full, nothing for
-    what is not known.
-    """
-    from ..history import json_ready
-
-    written = []
-    if json_file is not None:
-        written.append((json_file, json.dumps(json_ready(held), allow_nan=False) + "\n"))
-    if csv_file is not None:
-        written.append((csv_file, csv_text(rows)))
-    for path, text in written:
-        if path == PRINTED:
-            typer.echo(text, nl=False)
-        else:
-            path.write_text(text, encoding="utf-8", newline="")
-            typer.echo(f"figures written to {path}", err=True)
-    return PRINTED in (json_file, csv_file)
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV, with a line of headings."""
-    head = list(rows[0]) if rows else []
-    return csv_line(head) + "".join(csv_line(row[name] for name in head) for row in rows)
-
-
-def csv_line(values: Iterable[Any]) -> str:
-    """A line of CSV: numbers in full, nothing for what is not known."""
-    text = io.StringIO()
-    known = ("" if isinstance(each, float) and math.isnan(each) else each for each in values)
-    csv.writer(text, lineterminator="\n").writerow(known)
-    return text.getvalue()
-
-
-class ListingCommand(FiguresCommand):
-    """A command whose help lists names that others may have added, where these words stand.
-
-    They are looked up, among all installed packages, when the help is shown and not before.
-    """
-
-    LISTS: ClassVar[dict[str, Callable[[], str]]] = {
-        "{other codes}": _other_codes,
-        "{other delays}": _other_delays,
-    }
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the help."""
         params: list[Any] = list(self.params)
         said = [(each, each.help) for each in params if getattr(each, "help", None)]
         for each, text in said:
-            for words, names in self.LISTS.items():
+            for words, names in _LISTS.items():
                 if words in text:
                     each.help = each.help.replace(words, names())
         super().format_help(ctx, formatter)
         for each, text in said:
             each.help = text
 
+
+def _also_known(names: list[str]) -> str:
+    return f"; also known: {', '.join(names)}" if names else ""
+
+
+def _other_delays() -> str:
+    from ..delays.text import others
+
+    return _also_known(others())
+
+
+def _other_codes() -> str:
+    from ..codes import catalogue
+
+    return _also_known([name for name in catalogue.names() if name not in catalogue.BUILT_IN])
+
+
+_LISTS = {"{other codes}": _other_codes, "{other delays}": _other_delays}
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the command line says an option, by the name of its field."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
+    """Raise ValueError if the command line says what recorded times tell, whatever its value."""
+    for name in names:
+        if is_given(context, name):
+            raise ValueError(f"--{name} and {instead} exclude each other: the times tell it")
+
+
+def check_unrecorded(context: typer.Context) -> None:
+    """Raise ValueError if the command line says what a table is of, and there is none."""
+    for name in ("per", "unit"):
+        if is_given(context, name):
+            raise ValueError(f"--{name} is of a table: name it by --recorded")
+
+
+def numbers(option: str, text: str, expected: str) -> list[float]:
+    """Numbers with slashes between them, or ValueError that says what an option expects."""
+    try:
+        return [float(part) for part in text.split("/")]
+    except ValueError:
+        raise ValueError(f"{option} must be {expected}, not {text!r}") from None
+
+
+def tolerated(n: int, stragglers: int | None) -> int:
+    """Stragglers to tolerate of n workers, a fifth unless said; ValueError if they are too many."""
+    s = n // 5 if stragglers is None else stragglers
+    if not 0 <= s < n:
+        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
+    return s
+
+
+def check_one_of(option: str, value: str, choices: Any) -> None:
+    """Raise ValueError unless an option has one of these values."""
+    if value not in choices:
+        raise ValueError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
+
+
+# -------------------------------------------------------------------------------------- errors
 
 # Of what was asked for: the engines raise RuntimeError where they cannot be started like this.
 _MISUSE = (
@@ -306,6 +304,8 @@ def clear_errors() -> Iterator[None]:
     """End the command with a line that says what was wrong, in place of a traceback."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads our output has read enough: Typer ends quietly
+        raise
     except (*_MISUSE, ArithmeticError, ImportError, OSError) as e:
         _say(str(e), e)
         raise typer.Exit(status_of(e)) from None
@@ -319,37 +319,3 @@ def _say(text: str, error: BaseException) -> None:
         text = f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
     for line in (text, *getattr(error, "__notes__", ())):
         typer.echo(f"fastgc: {line}", err=True)
-
-
-def check_folder(path: Path | None) -> None:
-    """Raise ValueError unless a file can be written there."""
-    if path is not None and not path.resolve().parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
-    if path is not None and path.is_dir():
-        raise ValueError(f"{path} is a folder: name a file")
-
-
-def check_plot(path: Path | None) -> None:
-    """Raise ValueError unless a picture can be written there."""
-    check_folder(path)
-    if path is not None:
-        from .. import plotting
-
-        plotting.check_path(path)
-
-
-def check_drawn(names: Sequence[str], instead: str) -> None:
-    """Raise ValueError unless a picture of timelines has room for so many."""
-    if len(names) > MOST_DRAWN:
-        raise ValueError(
-            f"--timeline draws codes beneath each other, up to {MOST_DRAWN}, or the picture is too "
-            f"long to be read, not {len(names)}: {instead}"
-        )
-
-
-def draw_timelines(runs: Mapping[str, Any], path: Path) -> None:
-    """Draw the first rounds of runs beneath each other, by their names, and say so."""
-    from .. import plotting
-
-    plotting.save(plotting.timeline_figure(runs), path)
-    typer.echo(f"timeline written to {path}", err=True)

@@ -10,19 +10,15 @@ import numpy as np
 import typer
 
 from .. import __version__, kernels
-from ..kernels import crossover
-from .common import MORE, FiguresCommand, Json, app, check_figures, clear_errors, write_figures
+from ..kernels import fourier
+from .common import MORE, command
+from .output import JsonOutput
 
 
-@app.command(cls=FiguresCommand, rich_help_panel=MORE)
-def info(json_file: Json = None) -> None:
+@command(MORE)
+def info(output: JsonOutput) -> None:
     """Print version, backends found, SIMD level chosen, threads, and where transforms take over."""
-    with clear_errors():
-        check_figures(json_file, None)
-        _show(json_file)
-
-
-def _show(json_file: Path | None) -> None:
+    output.check()
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
@@ -33,9 +29,12 @@ def _show(json_file: Path | None) -> None:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
-        "transforms": {"kind": crossover.kind(), "factors": dict(crossover.table())},
+        "transforms": {
+            "kind": fourier.crossover_kind(),
+            "factors": dict(fourier.crossover_table()),
+        },
     }
-    if write_figures(facts, [], json_file, None):
+    if output.write(facts):
         return
     found = facts["transforms"]
     some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]

@@ -3,105 +3,105 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
-from .common import (
-    MORE,
-    PRINTED,
-    Csv,
-    FiguresCommand,
-    Json,
-    app,
-    check_figures,
-    clear_errors,
-    write_figures,
-)
+from . import options
+from .common import MORE, Options, argument, command, option
+from .output import Output, draw_panels
 
 if TYPE_CHECKING:
-    from ..papers import Row
+    from ..papers import Figure, Row
 
 
-@app.command(cls=FiguresCommand, rich_help_panel=MORE)
-def reproduce(
-    figure: Annotated[
-        str,
-        typer.Argument(
-            help="all, or a list of figures and tables such as halbawi-3,li-tables. krishnan2023 "
-            "and bytedance2025, on times that others recorded, are not among all: they need --data."
-        ),
-    ] = "all",
-    rounds: Annotated[
-        int, typer.Option(min=1, help="Rounds simulated for each point of a figure.")
-    ] = 100_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help='What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a '
-            "folder with MNIST's four files. Default: zhu-2 on the digits, halbawi-2 on synthetic "
-            "images, as many and as large as the paper's of MNIST. Of krishnan2023 and "
-            "bytedance2025 the folder of the times that their authors published."
-        ),
-    ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Draw the figures to this folder (png), made if need be.")
-    ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
-    json_file: Json = None,
-    csv_file: Csv = None,
-) -> None:
+@dataclass(frozen=True)
+class Chosen(Options):
+    """What is computed anew."""
+
+    figure: str = argument(
+        "all",
+        "all, or a list of figures and tables such as halbawi-3,li-tables. krishnan2023 and "
+        "bytedance2025, on times that others recorded, are not among all: they need --data.",
+    )
+    rounds: int = options.rounds(100_000, "Rounds simulated for each point of a figure.")
+    seed: int = options.seed("Seed of all that is random.")
+    data: str | None = option(
+        None,
+        'What halbawi-2 and zhu-2 train on: "digits", a .npz file, an idx file, or a folder with '
+        "MNIST's four files. Default: zhu-2 on the digits, halbawi-2 on synthetic images, as many "
+        "and as large as the paper's of MNIST. Of krishnan2023 and bytedance2025 the folder of the "
+        "times that their authors published.",
+    )
+    plots: Path | None = option(None, "Draw the figures to this folder (png), made if need be.")
+
+
+@dataclass(frozen=True)
+class Written(Output):
+    """Rows as tables, JSON or CSV."""
+
+    markdown: bool = options.markdown("Print Markdown tables.")
+    json_file: Path | None = options.json()
+    csv_file: Path | None = options.csv()
+
+
+@command(MORE)
+def reproduce(what: Chosen, output: Written) -> None:
     """Compute the papers' figures and tables anew, and compare them with what the papers print."""
     from .. import papers
+
+    output.check()
+    names = [name.strip() for name in what.figure.split(",") if name.strip()]
+    chosen = list(papers.FIGURES) if names == ["all"] else names
+    if not chosen:
+        raise ValueError(
+            f"name a figure: all, or some of {', '.join([*papers.FIGURES, *papers.RECORDED])}"
+        )
+    if what.plots is not None:
+        from .. import plotting
+
+        what.plots.mkdir(parents=True, exist_ok=True)
+        plotting.check_path(what.plots / "figure.png")
+    listed = []
+    made = papers.reproduce(
+        chosen, seed=what.seed, rounds=what.rounds, data=what.data, progress=True
+    )
+    for name, found in zip(chosen, made, strict=True):
+        if what.plots is not None:
+            draw_panels(found.panels, what.plots / f"{name}.png")
+        listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
+        if not output.printed:
+            _show(found, output.markdown)
+    output.write(listed, [_columns(row) for row in listed])
+
+
+def _show(found: Figure, markdown: bool) -> None:
+    """Print a figure's table; in a terminal its notes are below it."""
     from ..progress import markdown_table, rich_table
 
-    with clear_errors():
-        check_figures(json_file, csv_file)
-        names = [name.strip() for name in figure.split(",") if name.strip()]
-        chosen = list(papers.FIGURES) if names == ["all"] else names
-        if not chosen:
-            raise ValueError(
-                f"name a figure: all, or some of {', '.join([*papers.FIGURES, *papers.RECORDED])}"
-            )
-        if plots is not None:
-            from .. import plotting
-
-            plots.mkdir(parents=True, exist_ok=True)
-            plotting.check_path(plots / "figure.png")
-        listed = []
-        made = papers.reproduce(chosen, seed=seed, rounds=rounds, data=data, progress=True)
-        for name, found in zip(chosen, made, strict=True):
-            if plots is not None:
-                plotting.save_panels(found.panels, plots / f"{name}.png")
-                typer.echo(f"plot written to {plots / name}.png", err=True)
-            listed += [{**asdict(row), "difference": row.difference} for row in found.rows]
-            if PRINTED in (json_file, csv_file):
-                continue
-            if markdown:
-                head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
-                lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
-                typer.echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
-                continue
-            notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
-            lines = [
-                [
-                    row.figure.partition(" ")[2],  # the title says which paper
-                    row.what,
-                    *_numbers(row),
-                    f"[{notes.index(row.note) + 1}]" if row.note else "",
-                ]
-                for row in found.rows
-            ]
-            head = ["", "what", "here", "paper", "closed", "differ.", "note"]
-            Console().print(rich_table(found.title, head, lines, text=2))
-            for number, note in enumerate(notes, start=1):
-                typer.echo(f"[{number}] {note}")
-            typer.echo()
-        write_figures(listed, [_columns(row) for row in listed], json_file, csv_file)
+    if markdown:
+        head = ["figure", "what", "note", "here", "paper", "closed form", "difference"]
+        lines = [[row.figure, row.what, row.note, *_numbers(row)] for row in found.rows]
+        typer.echo(markdown_table(f"**{found.title}**", head, lines, text=3) + "\n")
+        return
+    notes = list(dict.fromkeys(row.note for row in found.rows if row.note))
+    lines = [
+        [
+            row.figure.partition(" ")[2],  # the title says which paper
+            row.what,
+            *_numbers(row),
+            f"[{notes.index(row.note) + 1}]" if row.note else "",
+        ]
+        for row in found.rows
+    ]
+    head = ["", "what", "here", "paper", "closed", "differ.", "note"]
+    Console().print(rich_table(found.title, head, lines, text=2))
+    for number, note in enumerate(notes, start=1):
+        typer.echo(f"[{number}] {note}")
+    typer.echo()
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from ..codes import catalogue
-from ..delays.text import FORMS
+from . import options
 from .common import (
     CHOOSING,
-    Csv,
-    Json,
-    ListingCommand,
-    Workers,
-    app,
-    check_figures,
-    check_plot,
-    clear_errors,
-    write_figures,
+    Options,
+    check_unrecorded,
+    command,
+    is_given,
+    numbers,
+    option,
+    refuse_recorded,
 )
+from .options import DELAYS, completes
+from .output import Tables, check_pictures, draw_panels, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -30,101 +30,71 @@ if TYPE_CHECKING:
 
 _ENOUGH, _MOST = 40, 200  # recorded rounds that a plan looks at
 
-DELAYS = "pareto:scale=0.005,shape=1.5"
 
-
-def _complete(incomplete: str) -> list[str]:
-    """Names for the last item of a list, when Tab is pressed."""
+def _names() -> list[str]:
     from .. import sequential
 
-    before, comma, last = incomplete.rpartition(",")
-    known = [*sequential.names(), *catalogue.names()]
-    return [before + comma + name for name in known if name.startswith(last)]
+    return [*sequential.names(), *catalogue.names()]
 
 
-@app.command(cls=ListingCommand, rich_help_panel=CHOOSING)
-def sequential(
-    context: typer.Context,
-    names: Annotated[
-        str,
-        typer.Argument(
-            help="A list of m-sgc, sr-sgc, codes, and module:Class, such as "
-            "m-sgc:burst=1,window=2,stragglers=3,binary. What a name leaves open is chosen by the "
-            "first rounds. (default: these two and five codes)",
-            autocompletion=_complete,
-        ),
-    ] = "",
-    workers: Workers = 20,
-    models: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Models that are trained in turn: each step must be done by the next one of the "
-            "same model.",
-        ),
-    ] = 4,
-    mu: Annotated[
-        str,
-        typer.Option(
-            help="A round waits (1 + mu) times as long as the fastest worker takes, at least: one "
-            "number or several, as in 0/0.2/1, to choose among. Codes go on as soon as they can."
-        ),
-    ] = "0/0.2/1",
-    delays: Annotated[
-        str, typer.Option(help=f"How late workers are, in seconds: {FORMS}{{other delays}}.")
-    ] = DELAYS,
-    cost: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Seconds to compute one of n partitions; with --recorded: of "
-            "each time in a table.",
-        ),
-    ] = 0.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds to simulate.")] = 400,
-    probe: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="The first so many rounds choose what names leave open, the others tell the "
-            "times. (default: half, at most 100)",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of delays and random codes.")] = 0,
-    finish: Annotated[
-        bool,
-        typer.Option(
-            "--finish",
-            help="Late workers first finish what they are at, as those of the engines do; "
-            "otherwise they drop it when a round is over.",
-        ),
-    ] = False,
-    recorded: Annotated[
-        Path | None,
-        typer.Option(
-            help="Use the rounds in this file, in their order: what plan --record wrote, or a "
-            "table of rounds and workers (csv, txt, npy, npz, json, parquet)."
-        ),
-    ] = None,
-    unit: Annotated[str, typer.Option(help="Of the times in a table: s, ms, us or ns.")] = "s",
-    per: Annotated[
-        str,
-        typer.Option(
-            help="What a time in a table is of: round, or computation where all of it is the "
-            "computation of one partition."
-        ),
-    ] = "round",
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Plot how many gradients are done when, and seconds per gradient of all that was "
-            "tried, to this file (png, svg, pdf)."
-        ),
-    ] = None,
-    csv_file: Csv = None,
-    json_file: Json = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class Schemes(Options):
+    """What is compared."""
+
+    names: str = options.codes(
+        "A list of m-sgc, sr-sgc, codes, and module:Class, such as "
+        "m-sgc:burst=1,window=2,stragglers=3,binary. What a name leaves open is chosen by the "
+        "first rounds. (default: these two and five codes)",
+        complete=completes(_names),
+    )
+    workers: int = options.workers()
+    models: int = option(
+        4,
+        "Models that are trained in turn: each step must be done by the next one of the same "
+        "model.",
+        min=1,
+    )
+    mu: str = option(
+        "0/0.2/1",
+        "A round waits (1 + mu) times as long as the fastest worker takes, at least: one number or "
+        "several, as in 0/0.2/1, to choose among. Codes go on as soon as they can.",
+    )
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost(
+        "Seconds to compute one of n partitions; with --recorded: of each time in a table."
+    )
+    rounds: int = options.rounds(400, "Rounds to simulate.")
+    probe: int | None = option(
+        None,
+        "The first so many rounds choose what names leave open, the others tell the times. "
+        "(default: half, at most 100)",
+        min=1,
+    )
+    seed: int = options.seed()
+    finish: bool = options.finish("what")
+    recorded: Path | None = option(
+        None,
+        "Use the rounds in this file, in their order: what plan --record wrote, or a table of "
+        "rounds and workers (csv, txt, npy, npz, json, parquet).",
+    )
+    unit: str = options.unit()
+    per: str = options.per()
+    plot: Path | None = options.picture(
+        "Plot how many gradients are done when, and seconds per gradient of all that was tried, to "
+        "this file."
+    )
+
+
+class _Times(NamedTuple):
+    """Seconds of an empty round, what a partition adds, and the load that the former is of."""
+
+    seconds: Any
+    slope: Any
+    at_load: float
+
+
+@command(CHOOSING)
+def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     """Compare coding across rounds, of several models in turn, with codes round by round.
 
     Stragglers of a round make up for it in later ones. What counts is seconds per gradient.
@@ -132,66 +102,50 @@ def sequential(
     from ..sequential import compare
     from ..sequential.comparison import NAMES
 
-    with clear_errors():
-        check_figures(json_file, csv_file)
-        check_plot(plot)
-        given = {
-            name
-            for name in ("workers", "delays", "rounds", "cost", "unit", "per")
-            if (how := context.get_parameter_source(name)) and how.name == "COMMANDLINE"
-        }
-        if recorded is None:
-            for option in sorted(given & {"unit", "per"}):
-                raise ValueError(f"--{option} is of a table: name it by --recorded")
-            times, slope, at_load = _drawn(delays, cost, rounds, workers, seed)
-            source = f"{delays}, {cost:g} s per partition"
-        else:
-            for option in sorted(given & {"workers", "delays", "rounds"}):
-                raise ValueError(f"--{option} and --recorded exclude each other: the times tell it")
-            told = cost if "cost" in given else None
-            times, slope, at_load, source = _recorded(recorded, told, unit, per)
-        found = compare(
-            times,
-            catalogue.split(names) or NAMES,
-            models=models,
-            mu=_numbers(mu),
-            load_slope=slope,
-            at_load=at_load,
-            interrupted=not finish,
-            probe=probe,
-            seed=seed,
-            progress=True,
-        )
-        if plot is not None:
-            _plot(plot, found, f"n = {times.shape[1]}; {source}")
+    output.check()
+    check_pictures(what.plot)
+    if what.recorded is None:
+        check_unrecorded(context)
+        times = _drawn(what)
+        source = f"{what.delays}, {what.cost:g} s per partition"
+    else:
+        refuse_recorded(context, "--recorded", "delays", "rounds", "workers")
+        told = what.cost if is_given(context, "cost") else None
+        times, source = _recorded(what.recorded, told, what.unit, what.per)
+    found = compare(
+        times.seconds,
+        catalogue.split(what.names) or NAMES,
+        models=what.models,
+        mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
+        load_slope=times.slope,
+        at_load=times.at_load,
+        interrupted=not what.finish,
+        probe=what.probe,
+        seed=what.seed,
+        progress=True,
+    )
+    n = times.seconds.shape[1]
+    if what.plot is not None:
+        draw_panels(_panels(found), what.plot, f"n = {n}; {source}")
     figures = [_figures(each) for each in found]
-    if write_figures(figures, figures, json_file, csv_file):
-        return
-    _show(found, figures, f"n={times.shape[1]} workers, {models} models; {source}", markdown)
+    if not output.write(figures, figures):
+        _show(found, figures, f"n={n} workers, {what.models} models; {source}", output)
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split("/")]
-    except ValueError:
-        raise ValueError(f"--mu must be a number, or several as in 0/0.2/1, not {text!r}") from None
-
-
-def _drawn(text: str, cost: float, rounds: int, n: int, seed: int) -> tuple[Any, Any, float]:
-    """Seconds of an empty round, what a partition adds, and the load that the former is of."""
+def _drawn(what: Schemes) -> _Times:
     from ..delays import parse
     from ..delays.interface import per_of, sample
 
-    model = parse(text)
-    late = np.zeros((rounds, n))
+    model = parse(what.delays)
+    late = np.zeros((what.rounds, what.workers))
     if model is not None:
-        late[:] = [sample(model, number, n, seed) for number in range(rounds)]
+        late[:] = [sample(model, t, what.workers, what.seed) for t in range(what.rounds)]
     if per_of(model) == "computation":
-        return np.zeros_like(late), late + cost, 0.0
-    return late, cost, 0.0
+        return _Times(np.zeros_like(late), late + what.cost, 0.0)
+    return _Times(late, what.cost, 0.0)
 
 
-def _recorded(path: Path, cost: float | None, unit: str, per: str) -> tuple[Any, Any, float, str]:
+def _recorded(path: Path, cost: float | None, unit: str, per: str) -> tuple[_Times, str]:
     """The same of a file, and what it is of."""
     from ..delays.interface import check_per
     from ..planning import Recording
@@ -202,14 +156,14 @@ def _recorded(path: Path, cost: float | None, unit: str, per: str) -> tuple[Any,
     source = recording.source
     if recording.per == "round":
         source += f"; {recording.cost:.3g} s per partition"
-    return *_times(recording), source
+    return _times(recording), source
 
 
-def _times(recording: Recording) -> tuple[Any, Any, float]:
+def _times(recording: Recording) -> _Times:
     if recording.per == "computation":
-        return np.zeros_like(recording.times), recording.times, 0.0
+        return _Times(np.zeros_like(recording.times), recording.times, 0.0)
     # a time is no shorter than its computation
-    return np.maximum(recording.times, recording.cost), recording.cost, 1.0
+    return _Times(np.maximum(recording.times, recording.cost), recording.cost, 1.0)
 
 
 def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
@@ -219,16 +173,16 @@ def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | No
     """
     from ..sequential import compare
 
-    times, slope, at_load = _times(recording)
-    if len(times) < _ENOUGH:
+    times = _times(recording)
+    if len(times.seconds) < _ENOUGH:
         return None
     asked = ("m-sgc:burst=1,window=2", "m-sgc:burst=2,window=3", "sr-sgc:burst=1,window=2")
     best = compare(
-        times[:_MOST],
+        times.seconds[:_MOST],
         asked,
         mu=(0.2, 1.0),
-        load_slope=slope,
-        at_load=at_load,
+        load_slope=times.slope,
+        at_load=times.at_load,
         interrupted=False,  # as of the plan
         probe=_ENOUGH // 2,
         seed=seed,
@@ -261,41 +215,39 @@ def _figures(found: Compared) -> dict[str, Any]:
     }
 
 
-def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, markdown: bool) -> None:
-    from ..progress import markdown_table, rich_table
+def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, output: Tables) -> None:
     from ..sequential.catalogue import describe
 
     rows = [
         [
-            describe(each["scheme"]) if markdown else each["scheme"],
+            each["scheme"],
             f"{each['load']:.3g}",
             str(each["delay"]),
             f"{each['mu']:g}" if each["delay"] else "–",
-            _milliseconds(each["seconds_per_gradient"], 4),
-            _milliseconds(each["standard_error"], 2),
+            milliseconds(each["seconds_per_gradient"], 4),
+            milliseconds(each["standard_error"], 2),
             "–" if np.isnan(each["waited"]) else f"{100 * each['waited']:.0f}%",
-            f"{each['stragglers']:.1f}",
+            *([f"{each['stragglers']:.1f}"] if output.markdown else []),
         ]
         for each in figures
     ]
     chosen = max(each["tried"] for each in figures) > 1
     rounds = found[0].run.rounds.size
     title += f"; {rounds} rounds" + ", after those that chose parameters" * chosen
-    if markdown:
-        head = [
-            "scheme",
-            "load",
-            "done after rounds",
-            "mu",
-            "seconds per gradient, ms",
-            "standard error",
-            "rounds that waited longer",
-            "stragglers, mean",
-        ]
-        typer.echo(markdown_table(title, head, rows))
+    short = ["scheme", "load", "T", "mu", "time", "±", "waited"]
+    long = [
+        "scheme",
+        "load",
+        "done after rounds",
+        "mu",
+        "seconds per gradient, ms",
+        "standard error",
+        "rounds that waited longer",
+        "stragglers, mean",
+    ]
+    output.show(title, short, rows, long, describe)
+    if output.markdown:
         return
-    head = ["scheme", "load", "T", "mu", "time", "±", "waited"]
-    Console().print(rich_table(title, head, [row[:-1] for row in rows]))
     typer.echo(
         "load: partitions of a worker in a round, where uncoded has 1; T: rounds that a gradient "
         "may take beside its first; time: all rounds over all gradients, ms, with ± its standard "
@@ -305,14 +257,8 @@ def _show(found: list[Compared], figures: list[dict[str, Any]], title: str, mark
     typer.echo(f"Schemes: {', '.join(map(describe, names))}.")
 
 
-def _milliseconds(seconds: float, digits: int) -> str:
-    milliseconds = 1e3 * seconds
-    return f"{milliseconds:.{digits}g}" if milliseconds < 10**digits else f"{milliseconds:.0f}"
-
-
-def _plot(path: Path, found: list[Compared], title: str) -> None:
-    from .. import plotting
-    from ..panels import Line, Panel
+def _panels(found: list[Compared]) -> list[Any]:
+    from ..plotting import Line, Panel
 
     done, tried = [], []
     for each in found:
@@ -320,16 +266,8 @@ def _plot(path: Path, found: list[Compared], title: str) -> None:
         done.append(Line(each.name, ends, np.arange(1, ends.size + 1)))
         loads, seconds = np.array(each.tried).T
         tried.append(Line(each.name, loads, seconds, "points"))
-    panels = [
+    load = "load (partitions per worker; uncoded: 1)"
+    return [
         Panel("the best of each", "time (s)", "gradients that are done", done),
-        Panel(
-            "all that was tried",
-            "load (partitions per worker; uncoded: 1)",
-            "seconds per gradient",
-            tried,
-            log_x=True,
-            log_y=True,
-        ),
+        Panel("all that was tried", load, "seconds per gradient", tried, log_x=True, log_y=True),
     ]
-    plotting.save_panels(panels, path, title)
-    typer.echo(f"plot written to {path}", err=True)

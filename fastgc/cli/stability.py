@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.console import Console
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
-from .common import (
-    PRECISION,
-    FiguresCommand,
-    Json,
-    app,
-    check_figures,
-    check_folder,
-    check_plot,
-    clear_errors,
-    complete_codes,
-    write_figures,
-)
+from . import options
+from .common import PRECISION, Options, command, option
+from .output import Report, check_pictures, explain_codes
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -34,194 +24,165 @@ STABILITY_CODES = (
 )
 
 
-@app.command(cls=FiguresCommand, rich_help_panel=PRECISION)
-def stability(
-    names: Annotated[
-        str,
-        typer.Argument(
-            help="A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the "
-            "method solve, rs@spread exact ones, rs near-exact ones where they are more precise.",
-            autocompletion=complete_codes,
-        ),
-    ] = STABILITY_CODES,
-    sizes: Annotated[
-        str, typer.Option(help="Workers, as in 16,64 or, with their stragglers, 80/12,256/32.")
-    ] = "16,64,256",
-    stragglers: Annotated[
-        str,
-        typer.Option(
-            "--stragglers", "-s", help="Stragglers where --sizes does not say: fractions of n."
-        ),
-    ] = "0.125",
-    dtypes: Annotated[
-        str, typer.Option("--dtype", help="Types of the messages, as in float64x2,float64,float16.")
-    ] = "float64",
-    equal: Annotated[
-        str,
-        typer.Option(
-            help="What codes have in common. stragglers: they tolerate equally many. Or each "
-            "tolerates as many as it can without more of something than the first code: load (the "
-            "largest), mean_load, messages (that it needs), message_size, decode_seconds, error."
-        ),
-    ] = "stragglers",
-    patterns: Annotated[
-        str,
-        typer.Option(
-            help="Which workers straggle: random, contiguous (in number), neighbouring (on the "
-            "circle of a code's evaluation points), adversarial."
-        ),
-    ] = "random,neighbouring",
-    trials: Annotated[int, typer.Option(min=1, help="Sets of survivors of each kind.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data, sets and random codes.")] = 0,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Plot the errors for these sizes, patterns and dtypes to this file (png, svg, "
-            "pdf)."
-        ),
-    ] = None,
-    circle: Annotated[
-        Path | None,
-        typer.Option(
-            help="Plot decoding vectors around the circle of evaluation points to this file: "
-            "exact and near-exact ones of the first code, a Reed-Solomon code in one cluster, for "
-            "the first size, where neighbours straggle."
-        ),
-    ] = None,
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all figures here.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
-    json_file: Json = None,
-) -> None:
+@dataclass(frozen=True)
+class Measured(Options):
+    """What is measured."""
+
+    names: str = options.codes(
+        "A list such as rs@spread,rs,binary; rs@solve computes decoding vectors by the method "
+        "solve, rs@spread exact ones, rs near-exact ones where they are more precise.",
+        STABILITY_CODES,
+    )
+    sizes: str = option(
+        "16,64,256", "Workers, as in 16,64 or, with their stragglers, 80/12,256/32."
+    )
+    stragglers: str = option(
+        "0.125", "Stragglers where --sizes does not say: fractions of n.", "--stragglers", "-s"
+    )
+    dtypes: str = option(
+        "float64", "Types of the messages, as in float64x2,float64,float16.", "--dtype"
+    )
+    equal: str = option(
+        "stragglers",
+        "What codes have in common. stragglers: they tolerate equally many. Or each tolerates as "
+        "many as it can without more of something than the first code: load (the largest), "
+        "mean_load, messages (that it needs), message_size, decode_seconds, error.",
+    )
+    patterns: str = option(
+        "random,neighbouring",
+        "Which workers straggle: random, contiguous (in number), neighbouring (on the circle of a "
+        "code's evaluation points), adversarial.",
+    )
+    trials: int = options.rounds(200, "Sets of survivors of each kind.")
+    seed: int = options.seed("Seed of data, sets and random codes.")
+    plot: Path | None = options.picture(
+        "Plot the errors for these sizes, patterns and dtypes to this file."
+    )
+    circle: Path | None = option(
+        None,
+        "Plot decoding vectors around the circle of evaluation points to this file: exact and "
+        "near-exact ones of the first code, a Reed-Solomon code in one cluster, for the first "
+        "size, where neighbours straggle.",
+    )
+
+
+@command(PRECISION)
+def stability(what: Measured, output: Report) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
     --equal load compares those of equal load. All codes meet the same stragglers. Adversarial ones
     are searched for each code.
     """
-    from ..planning.plan import reasons
-    from ..progress import task_bar
-    from ..stability import HELD, circle_values, compare, matched, write_csv
+    from .. import plotting
+    from ..stability import HELD, write_csv
 
-    with clear_errors():
-        check_figures(json_file, None)
-        check_folder(csv_file)
-        for path in (plot, circle):
-            check_plot(path)
-        pairs = pairs_of(sizes, stragglers)
-        if equal not in ("stragglers", *HELD):
-            raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {equal}")
-        chosen, kinds = catalogue.split(names), catalogue.split(dtypes)
-        wanted = catalogue.split(patterns)
-        if not (chosen and kinds and wanted):
-            raise ValueError("name at least one code, one dtype and one pattern")
-        for text in chosen:  # for any size
-            check_scheme(text)
-        if circle is not None:
-            n, s = pairs[0]
-            code, _ = scheme_of(chosen[0], n, seed, s)
-            neighbours = code.scheme.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
-            around = circle_values(code, neighbours, kinds[0])
-        rows: list[Any] = []
-        asked: list[tuple[int, int]] = []  # the size that each row is of
-        refused: dict[str, str] = {}
-        notes: list[str] = []
-        with task_bar("measuring", len(pairs) * len(chosen)) as advance:
-            for n, wanted_s in pairs:
-                for text in chosen:
-                    s = wanted_s
-                    scheme = {}
-                    try:
-                        if equal != "stragglers" and text != chosen[0]:
-                            first = _first(rows, chosen[0], n, s)
-                            make = partial(scheme_of, text, n, seed)
-                            s = matched(make, first, equal, sets=trials, seed=seed)
-                        scheme = {text: scheme_of(text, n, seed, s)}
-                        said = catalogue.remark(text, scheme[text][0])
-                        notes += [said] if said else []
-                    except (ValueError, OverflowError) as error:
-                        refused[f"{text} at {n}/{s}"] = str(error)
-                    for kind in kinds:
-                        try:
-                            rows += compare(
-                                scheme,
-                                stragglers=s,
-                                patterns=wanted,
-                                dtypes=[kind],
-                                sets=trials,
-                                seed=seed,
-                            )
-                        except TypeError as error:  # no messages of this dtype
-                            refused[f"{text} at {n}/{s} with {kind}"] = str(error)
-                    asked += [(n, wanted_s)] * (len(rows) - len(asked))
-                    advance()
-        notes += reasons(refused)
-        if not rows:
-            raise ValueError("nothing to measure: " + "; ".join(notes))
-        if csv_file is not None:
-            write_csv(rows, csv_file)
-            typer.echo(f"figures written to {csv_file}", err=True)
-        if circle is not None:
-            from .. import plotting
-
-            plotting.save_circle_curves(around, circle)
-            typer.echo(f"plot written to {circle}", err=True)
-        if plot is not None:
-            from .. import plotting
-
-            plotting.save_stability_curves(
-                [row._replace(code=catalogue.describe(row.code)) for row in rows], plot, asked
-            )
-            typer.echo(f"plot written to {plot}", err=True)
-    if write_figures([row._asdict() for row in rows], [], json_file, None):
+    output.check()
+    check_pictures(what.plot, what.circle)
+    pairs = pairs_of(what.sizes, what.stragglers)
+    if what.equal not in ("stragglers", *HELD):
+        raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {what.equal}")
+    survey = _Survey(what)
+    around: Any = None if what.circle is None else survey.around(*pairs[0])
+    survey.run(pairs)
+    rows = survey.rows
+    output.write_rows(lambda path: write_csv(rows, path))
+    if what.circle is not None:
+        plotting.save_circle_curves(around, what.circle)
+        typer.echo(f"plot written to {what.circle}", err=True)
+    if what.plot is not None:
+        named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
+        plotting.save_stability_curves(named, what.plot, survey.asked)
+        typer.echo(f"plot written to {what.plot}", err=True)
+    if output.write([row._asdict() for row in rows]):
         return
-    show = partial(_show, markdown=markdown)
-    _costs(rows, equal, show, name=catalogue.describe if markdown else str)
-    short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
-    long = [
-        "code",
-        "n",
-        "s",
-        "decoding vector, µs",
-        "error, median",
-        "error, worst",
-        "predicted, median",
-        "bound, worst",
-        "amplification, median",
-    ]
-    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
-        mine = [row for row in rows if (row.dtype, row.pattern) == (kind, pattern)]
-        title = f"{kind}, {pattern} stragglers; up to {trials} sets each, seed {seed}"
-        cells = [
-            [
-                catalogue.describe(row.code) if markdown else row.code,
-                str(row.n),
-                str(row.stragglers),
-                f"{1e6 * row.decode_seconds:.1f}",
-                *(
-                    f"{value:.0e}"
-                    for value in (
-                        row.error,
-                        row.worst_error,
-                        row.predicted,
-                        row.bound,
-                        row.amplification,
-                    )
-                ),
-            ]
-            for row in mine
-        ]
-        show(title, short, long, cells)
-    if not markdown:
-        typer.echo(
-            "load, mean: partitions of a worker, largest and mean; messages: needed in random "
-            "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
-            "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
-            "at the largest amplification of rounding (amplif.: median)"
-        )
-        shown = dict.fromkeys(row.code for row in rows)
-        typer.echo(f"Codes: {', '.join(map(catalogue.describe, shown))}.")
-    for note in notes:
+    _show_costs(rows, what.equal, output)
+    _show_errors(rows, what, output)
+    for note in survey.notes:
         typer.echo(note, err=True)
+
+
+class _Survey:
+    """Rows of figures of codes, what is to be said of these, and of which size each row is."""
+
+    def __init__(self, what: Measured) -> None:
+        self.what = what
+        self.codes, self.dtypes = catalogue.split(what.names), catalogue.split(what.dtypes)
+        self.patterns = catalogue.split(what.patterns)
+        if not (self.codes and self.dtypes and self.patterns):
+            raise ValueError("name at least one code, one dtype and one pattern")
+        for text in self.codes:  # for any size
+            check_scheme(text)
+        self.rows: list[Any] = []
+        self.asked: list[tuple[int, int]] = []
+        self.notes: list[str] = []
+        self._refused: dict[str, str] = {}
+
+    def around(self, n: int, s: int) -> Any:
+        """Vectors of the first code around the circle."""
+        from ..stability import circle_values
+
+        code, _ = scheme_of(self.codes[0], n, self.what.seed, s)
+        neighbours = code.scheme.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
+        return circle_values(code, neighbours, self.dtypes[0])
+
+    def run(self, pairs: list[tuple[int, int]]) -> None:
+        """Measure all codes for all sizes, or raise ValueError if none can be measured."""
+        from ..planning.plan import reasons
+        from ..progress import task_bar
+
+        with task_bar("measuring", len(pairs) * len(self.codes)) as advance:
+            for n, s in pairs:
+                for text in self.codes:
+                    self._measure(text, n, s)
+                    self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
+                    advance()
+        self.notes += reasons(self._refused)
+        if not self.rows:
+            raise ValueError("nothing to measure: " + "; ".join(self.notes))
+
+    def _measure(self, text: str, n: int, wanted: int) -> None:
+        from ..stability import compare
+
+        what, s, scheme = self.what, wanted, {}
+        try:
+            s = self._tolerated(text, n, wanted)
+            scheme = {text: scheme_of(text, n, what.seed, s)}
+            said = catalogue.remark(text, scheme[text][0])
+            self.notes += [said] if said else []
+        except (ValueError, OverflowError) as error:
+            self._refused[f"{text} at {n}/{s}"] = str(error)
+        for kind in self.dtypes:
+            try:
+                self.rows += compare(
+                    scheme,
+                    stragglers=s,
+                    patterns=self.patterns,
+                    dtypes=[kind],
+                    sets=what.trials,
+                    seed=what.seed,
+                )
+            except TypeError as error:  # no messages of this dtype
+                self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
+
+    def _tolerated(self, text: str, n: int, wanted: int) -> int:
+        """Stragglers that a code is to tolerate, to be like the first one."""
+        from ..stability import matched
+
+        what = self.what
+        if what.equal == "stragglers" or text == self.codes[0]:
+            return wanted
+        make = partial(scheme_of, text, n, what.seed)
+        first = self._first(n, wanted)
+        return matched(make, first, what.equal, sets=what.trials, seed=what.seed)
+
+    def _first(self, n: int, s: int) -> Any:
+        """The row of the code with which others are compared."""
+        code = self.codes[0]
+        found = [row for row in self.rows if (row.code, row.n, row.stragglers) == (code, n, s)]
+        if not found:
+            raise ValueError(f"--equal compares with {code}, which could not be measured")
+        return found[0]
 
 
 def pairs_of(text: str, fractions: str) -> list[tuple[int, int]]:
@@ -269,14 +230,6 @@ def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
         raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
 
 
-def _first(rows: list[Any], code: str, n: int, s: int) -> Any:
-    """The row of the code with which others are compared."""
-    found = [row for row in rows if (row.code, row.n, row.stragglers) == (code, n, s)]
-    if not found:
-        raise ValueError(f"--equal compares with {code}, which could not be measured")
-    return found[0]
-
-
 def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     """A code, and the method for its decoding vectors, by a name such as rs@solve."""
     name, _, method = text.partition("@")
@@ -287,20 +240,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     return code, method or "auto"
 
 
-def _show(
-    title: str, short: list[str], long: list[str], cells: list[list[str]], *, markdown: bool
-) -> None:
-    from ..progress import markdown_table, rich_table
-
-    if markdown:
-        typer.echo(markdown_table(title, long, cells) + "\n")
-    else:
-        Console().print(rich_table(title, short, cells))
-
-
-def _costs(
-    rows: list[Any], equal: str, show: Callable[..., None], name: Callable[[str], str]
-) -> None:
+def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
     """Print what each code takes, once for all dtypes and patterns."""
     short = ["code", "n", "s", "load", "mean", "messages", "size"]
     long = [
@@ -312,19 +252,57 @@ def _costs(
         "messages needed, mean",
         "message, gradients",
     ]
-    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
     cells = []
     for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
         row = next(mine)
         cells.append(
             [
-                name(row.code),
-                str(row.n),
-                str(row.stragglers),
-                str(row.load),
+                row.code,
+                *(str(each) for each in (row.n, row.stragglers, row.load)),
                 f"{row.mean_load:.4g}",
                 f"{row.messages:.1f}",
                 f"{row.message_size:g}",
             ]
         )
-    show(title, short, long, cells)
+    output.show(
+        f"loads and messages; equal: {equal.replace('_', ' ')}", short, cells, long, several=True
+    )
+
+
+def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
+    """Print how precise codes are, a table for each dtype and pattern."""
+    short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
+    long = [
+        "code",
+        "n",
+        "s",
+        "decoding vector, µs",
+        "error, median",
+        "error, worst",
+        "predicted, median",
+        "bound, worst",
+        "amplification, median",
+    ]
+    errors = ("error", "worst_error", "predicted", "bound", "amplification")
+    for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
+        cells = [
+            [
+                row.code,
+                str(row.n),
+                str(row.stragglers),
+                f"{1e6 * row.decode_seconds:.1f}",
+                *(f"{getattr(row, name):.0e}" for name in errors),
+            ]
+            for row in rows
+            if (row.dtype, row.pattern) == (kind, pattern)
+        ]
+        title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
+        output.show(title, short, cells, long, several=True)
+    if not output.markdown:
+        typer.echo(
+            "load, mean: partitions of a worker, largest and mean; messages: needed in random "
+            "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
+            "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
+            "at the largest amplification of rounding (amplif.: median)"
+        )
+        explain_codes(row.code for row in rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial as bind
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
@@ -19,33 +18,28 @@ from rich.console import Console
 from .._registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
-from ..delays.text import FORMS
-from .common import (
+from . import options
+from .common import TRAINING, Options, check_one_of, command, option, status_of, tolerated
+from .options import Sizes, complete_codes
+from .output import (
     PRINTED,
-    TRAINING,
-    ListingCommand,
-    app,
+    Output,
     check_drawn,
-    check_figures,
-    check_folder,
-    check_plot,
-    clear_errors,
-    complete_codes,
+    check_files,
+    check_pictures,
+    draw_panels,
     draw_timelines,
-    partitions_option,
-    status_of,
-    stragglers_option,
-    tolerated,
-    workers_option,
-    write_figures,
+    json_text,
 )
 
 if TYPE_CHECKING:
     from ..data import Dataset
+    from ..engines import RoundOptions
     from ..history import History
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
     from ..optimizers import Optimizer
     from ..stability import StabilityTracker
+    from ..training import Training
 
 Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression | MLP"
 
@@ -58,13 +52,10 @@ METHODS = {
     "gcada": "repetition",
 }
 ADAPTIVE = ("cada", "gcada")
-# Panels of the help.
-CODE, DATA, OPTIMIZER = "Code and workers", "Data and model", "Optimizer"
-WORKERS, RESULTS = "Engine, delays and messages", "What is shown and written"
-FAULTS = "Workers that die or compute wrongly"
-REPEATING, TRACKING = "Going on, and decoding as before", "Precision of gradients"
 PARTIALS = ("raise", "best", "unbiased")
 MANY = 4  # samples of a class, on average, below which its labels may be meant as numbers
+# Panels of the help that have two classes of options.
+CODE, RESULTS = "Code and workers", "What is shown and written"
 
 
 def _complete_methods(incomplete: str) -> list[str]:
@@ -77,6 +68,238 @@ def _complete_engines(incomplete: str) -> list[str]:
     return [name for name in ENGINES if name.startswith(incomplete)]
 
 
+@dataclass(frozen=True)
+class Codes(Options, panel=CODE):
+    """What is trained with."""
+
+    code: str | None = option(
+        None,
+        "The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
+        f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. In groups it is the code of each, and "
+        "may be repetition, too: every member has all the data of the group. (default: rs; with "
+        "sgd and adam uncoded; with cada and gcada repetition)",
+        autocompletion=complete_codes,
+    )
+    compare: str | None = option(
+        None,
+        "What else to train with, on the same delays: codes and methods, such as "
+        "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)",
+        autocompletion=complete_codes,
+    )
+
+
+@dataclass(frozen=True)
+class Workers(Sizes, panel=CODE):
+    """How many workers and partitions there are."""
+
+    groups: int | None = option(
+        None,
+        "Split workers and partitions into groups with a code each; -s is of each group then. "
+        "(default with gcada: such that each has 4 workers or a few more)",
+        min=1,
+    )
+
+
+@dataclass(frozen=True)
+class Data(Options, panel="Data and model"):
+    """What is learnt from, and what learns."""
+
+    data: str = option(
+        "digits",
+        '"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an idx file, '
+        "or a folder with MNIST's files.",
+    )
+    task: str = option(
+        "auto",
+        'What y is: "classification", classes; "regression", real-valued targets, one or several a '
+        'sample, also where they are whole numbers; "auto": targets if they are floats with '
+        "fractions or in several columns, else classes. Of targets, tables and plots show the root "
+        "mean squared error (RMSE) on the test set.",
+    )
+    by_label: bool = option(
+        False,
+        "Sort the training samples by label before they are cut into partitions, as on devices "
+        "that each see their own. Whoever ignores workers then ignores classes.",
+        "--by-label",
+    )
+    batch: int | None = option(
+        None, "Samples drawn of each partition in a round. (default: all)", min=1
+    )
+    model: str = option(
+        "auto",
+        '"softmax", for classes; "least-squares", for classes or real-valued targets; "mlp", a '
+        'network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": softmax for '
+        "classes unless a code needs the other.",
+    )
+    bias: bool = option(True, "Whether the model adds a bias to its scores.", "--bias/--no-bias")
+
+
+@dataclass(frozen=True)
+class Method(Options, panel="Optimizer"):
+    """How it learns."""
+
+    method: str = option(
+        "nesterov",
+        f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with new "
+        "gradients from those workers, or groups, only whose last one may be too old.",
+        autocompletion=_complete_methods,
+    )
+    rounds: int = options.rounds(150, "Gradient steps.")
+    lr: float | None = option(
+        None, "Learning rate. (default: the model's own; with adam, cada and gcada 0.01)"
+    )
+    schedule: str | None = option(
+        None,
+        'How the learning rate changes: "cosine", down to 0 in --rounds, or '
+        '"step:every=50,factor=0.1"; each with a rise before it, as in '
+        "cosine:warmup=10,floor=0.01. (default: it does not)",
+    )
+    c: float | None = option(
+        None, "With cada and gcada: the larger, the fewer workers are asked. (default: 0.3)"
+    )
+    max_age: int | None = option(
+        None, "With cada and gcada: how old a gradient may become, D. (default: 10)", min=1
+    )
+    loss: float | None = option(
+        None,
+        "Training loss at which runs end before --rounds, and at which methods are compared. "
+        "(default: none; the lowest that all reach)",
+        min=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Engine(Options, panel="Engine, delays and messages"):
+    """What the workers are."""
+
+    engine: str = option(
+        "local",
+        '"local": worker processes of this machine; "mpi": the ranks of an MPI job, one more than '
+        "workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
+        '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
+        '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
+        '"simulated": workers whose time is simulated, their delays and nothing else.',
+        autocompletion=_complete_engines,
+    )
+    delays: str = options.delays(
+        "pareto:scale=0.005,shape=1.1", "Delays added to each answer, in seconds"
+    )
+    cost: float = options.cost(
+        "Seconds that simulated workers take for one partial gradient. (default: 0, only delays)"
+    )
+    seed: int = options.seed("Seed of the data's split, the delays, random codes and networks.")
+    message_dtype: str | None = option(
+        None,
+        "Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: the data's)",
+        "--message-dtype",
+        "--messages",
+    )
+
+
+@dataclass(frozen=True)
+class Faults(Options, panel="Workers that die or compute wrongly"):
+    """What is done about faults."""
+
+    patience: float = option(
+        10.0,
+        "Seconds to wait for workers that have died and are restarted, where the others are too "
+        "few; 0: do not restart them.",
+        min=0.0,
+    )
+    partial: str = option(
+        "raise",
+        'What to do when they are not back: "raise" an error, or take the "best" approximation of '
+        'the gradient, or the best "unbiased" one; the latter also in rounds of codes that are '
+        "approximate anyway. Of several, as in best,unbiased, approximate codes train with each, "
+        "others with the first.",
+    )
+    verify: int = option(
+        0,
+        "Compare messages with each other, by parity checks of the code, and leave out those of "
+        "workers that are corrupt: at most so many in a round; 0: do not look.",
+        min=0,
+        max=MOST_LIARS,
+        metavar="WORKERS",
+    )
+    ask: bool = option(
+        False,
+        "With --verify: ask workers whose messages contradict each other, and let the master "
+        "compute what tells who lies. S copies to spare then do, in place of 2 S.",
+    )
+
+
+@dataclass(frozen=True)
+class Shown(Options, panel=RESULTS):
+    """What is shown and drawn."""
+
+    target: float | None = option(
+        None,
+        "Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE that all "
+        "reach)",
+        min=0.0,
+    )
+    evaluate_every: int = options.rounds(
+        1,
+        "Rounds from one to the next whose loss and test error are computed; the last is one of "
+        "them.",
+    )
+    plot: Path | None = options.picture(
+        "Plot test error or RMSE against time to this file; with codes that wait for some workers "
+        "only: also losses, and what is left out, against load; with cada, gcada or methods "
+        "compared: loss, communication and computation."
+    )
+    timeline: Path | None = options.timeline("run")
+
+
+@dataclass(frozen=True)
+class Histories(Output, panel=RESULTS):
+    """What is written."""
+
+    json_file: Path | None = options.json("Write the history of every round to this file")
+    csv_file: Path | None = options.csv(
+        "Write a line for every round, of times, losses and residuals, to this file as CSV"
+    )
+
+
+@dataclass(frozen=True)
+class Repeating(Options, panel="Going on, and decoding as before"):
+    """What runs go on from, or repeat."""
+
+    checkpoint: Path | None = option(
+        None,
+        "Keep the run in this folder, and go on from what is kept there: the same command again "
+        "resumes a run that was ended, by whatever. Each of several runs has a folder in it, by "
+        "its name.",
+    )
+    every: int | None = option(None, "Rounds from one checkpoint to the next. (default: 10)", min=1)
+    replay: Path | None = option(
+        None,
+        "Decode from the messages that a run used whose history --json has written to this file: "
+        "the one with the same name, or the only one.",
+    )
+
+
+@dataclass(frozen=True)
+class Tracking(Options, panel="Precision of gradients"):
+    """How precise gradients are to be."""
+
+    track: Path | None = option(
+        None,
+        "Write how precise each gradient is to this file, as JSON lines; with --plot, draw it too, "
+        "beside the plot.",
+    )
+    measure_every: int = option(0, "Measure the error of every so many-th round, too.", min=0)
+    max_error: float | None = option(
+        None, "Largest predicted error of a gradient that is accepted."
+    )
+    on_error: str = option("warn", 'What to do then: "warn", "raise", or "wait" for more messages.')
+
+
+@dataclass(frozen=True)
+class Asked(Codes, Workers, Data, Method, Engine, Faults, Shown, Histories, Repeating, Tracking):
+    """All of these."""
+
+
 EXAMPLE = (
     "Four machines are always slow, and each machine sees few classes: fastgc train "
     '--compare uncoded,ignore --by-label --delays "16 of exponential:mean=0.01; 4 of '
@@ -84,509 +307,51 @@ EXAMPLE = (
 )
 
 
-@app.command(cls=ListingCommand, rich_help_panel=TRAINING, epilog=EXAMPLE)
-def train(
-    code: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=complete_codes,
-            help="The code, as in rs, bcc:load=5 or rs:clusters=auto,root=1. Names: "
-            f"{', '.join(catalogue.BUILT_IN)}{{other codes}}. In groups it is the code of "
-            "each, and may be repetition, too: every member has all the data of the group. "
-            "(default: rs; with sgd and adam uncoded; with cada and gcada repetition)",
-            rich_help_panel=CODE,
-        ),
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=complete_codes,
-            help="What else to train with, on the same delays: codes and methods, such as "
-            "uncoded,ignore,bcc:load=5,adam. (default: nothing; with cada and gcada adam)",
-            rich_help_panel=CODE,
-        ),
-    ] = None,
-    workers: Annotated[int, workers_option(CODE)] = 20,
-    stragglers: Annotated[int | None, stragglers_option(CODE)] = None,
-    partitions: Annotated[int | None, partitions_option(CODE)] = None,
-    groups: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Split workers and partitions into groups with a code each; -s is of each group "
-            "then. (default with gcada: such that each has 4 workers or a few more)",
-            rich_help_panel=CODE,
-        ),
-    ] = None,
-    data: Annotated[
-        str,
-        typer.Option(
-            help='"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an '
-            "idx file, or a folder with MNIST's files.",
-            rich_help_panel=DATA,
-        ),
-    ] = "digits",
-    task: Annotated[
-        str,
-        typer.Option(
-            help='What y is: "classification", classes; "regression", real-valued targets, one or '
-            'several a sample, also where they are whole numbers; "auto": targets if they are '
-            "floats with fractions or in several columns, else classes. Of targets, tables and "
-            "plots show the root mean squared error (RMSE) on the test set.",
-            rich_help_panel=DATA,
-        ),
-    ] = "auto",
-    by_label: Annotated[
-        bool,
-        typer.Option(
-            "--by-label",
-            help="Sort the training samples by label before they are cut into partitions, as on "
-            "devices that each see their own. Whoever ignores workers then ignores classes.",
-            rich_help_panel=DATA,
-        ),
-    ] = False,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Samples drawn of each partition in a round. (default: all)",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help='"softmax", for classes; "least-squares", for classes or real-valued targets; '
-            '"mlp", a network for classes, as in mlp:hidden=64/32,activation=tanh; or "auto": '
-            "softmax for classes unless a code needs the other.",
-            rich_help_panel=DATA,
-        ),
-    ] = "auto",
-    bias: Annotated[
-        bool,
-        typer.Option(
-            "--bias/--no-bias",
-            help="Whether the model adds a bias to its scores.",
-            rich_help_panel=DATA,
-        ),
-    ] = True,
-    method: Annotated[
-        str,
-        typer.Option(
-            autocompletion=_complete_methods,
-            help=f"One of {', '.join(METHODS)}. adam is AMSGrad; cada and gcada are AMSGrad with "
-            "new gradients from those workers, or groups, only whose last one may be too old.",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = "nesterov",
-    rounds: Annotated[
-        int, typer.Option(min=1, help="Gradient steps.", rich_help_panel=OPTIMIZER)
-    ] = 150,
-    lr: Annotated[
-        float | None,
-        typer.Option(
-            help="Learning rate. (default: the model's own; with adam, cada and gcada 0.01)",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help='How the learning rate changes: "cosine", down to 0 in --rounds, or '
-            '"step:every=50,factor=0.1"; each with a rise before it, as in '
-            "cosine:warmup=10,floor=0.01. (default: it does not)",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = None,
-    c: Annotated[
-        float | None,
-        typer.Option(
-            help="With cada and gcada: the larger, the fewer workers are asked. (default: 0.3)",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = None,
-    max_age: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With cada and gcada: how old a gradient may become, D. (default: 10)",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = None,
-    loss: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Training loss at which runs end before --rounds, and at which methods are "
-            "compared. (default: none; the lowest that all reach)",
-            rich_help_panel=OPTIMIZER,
-        ),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            autocompletion=_complete_engines,
-            help='"local": worker processes of this machine; "mpi": the ranks of an MPI job, one '
-            "more than workers (mpiexec -n 21 fastgc train --engine mpi -n 20); "
-            '"torch": those of torchrun (torchrun --nproc-per-node 21 -m fastgc train ...); '
-            '"ray": actors of Ray, on this machine or the cluster that RAY_ADDRESS names; '
-            '"simulated": workers whose time is simulated, their delays and nothing else.',
-            rich_help_panel=WORKERS,
-        ),
-    ] = "local",
-    delays: Annotated[
-        str,
-        typer.Option(
-            help=f"Delays added to each answer, in seconds: {FORMS}{{other delays}}.",
-            rich_help_panel=WORKERS,
-        ),
-    ] = "pareto:scale=0.005,shape=1.1",
-    cost: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Seconds that simulated workers take for one partial gradient. (default: 0, only "
-            "delays)",
-            rich_help_panel=WORKERS,
-        ),
-    ] = 0.0,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Seed of the data's split, the delays, random codes and networks.",
-            rich_help_panel=WORKERS,
-        ),
-    ] = 0,
-    message_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--message-dtype",
-            "--messages",
-            help="Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: "
-            "the data's)",
-            rich_help_panel=WORKERS,
-        ),
-    ] = None,
-    patience: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Seconds to wait for workers that have died and are restarted, where the others "
-            "are too few; 0: do not restart them.",
-            rich_help_panel=FAULTS,
-        ),
-    ] = 10.0,
-    partial: Annotated[
-        str,
-        typer.Option(
-            help='What to do when they are not back: "raise" an error, or take the "best" '
-            'approximation of the gradient, or the best "unbiased" one; the latter also in rounds '
-            "of codes that are approximate anyway. Of several, as in best,unbiased, approximate "
-            "codes train with each, others with the first.",
-            rich_help_panel=FAULTS,
-        ),
-    ] = "raise",
-    verify: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=MOST_LIARS,
-            metavar="WORKERS",
-            help="Compare messages with each other, by parity checks of the code, and leave out "
-            "those of workers that are corrupt: at most so many in a round; 0: do not look.",
-            rich_help_panel=FAULTS,
-        ),
-    ] = 0,
-    ask: Annotated[
-        bool,
-        typer.Option(
-            help="With --verify: ask workers whose messages contradict each other, and let the "
-            "master compute what tells who lies. S copies to spare then do, in place of 2 S.",
-            rich_help_panel=FAULTS,
-        ),
-    ] = False,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            help="Test error, or RMSE, whose time the table shows. (default: 0.05; the lowest RMSE "
-            "that all reach)",
-            min=0.0,
-            rich_help_panel=RESULTS,
-        ),
-    ] = None,
-    evaluate_every: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Rounds from one to the next whose loss and test error are computed; the last is "
-            "one of them.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = 1,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Plot test error or RMSE against time to this file (png, svg, pdf); with codes "
-            "that wait for some workers only: also losses, and what is left out, against load; "
-            "with cada, gcada or methods compared: loss, communication and computation.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = None,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw the first three rounds of each run to this file: who computed when, who was "
-            "waited for, what was decoded from (png, svg, pdf).",
-            rich_help_panel=RESULTS,
-        ),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            allow_dash=True,
-            help="Write the history of every round to this file; - or no name: print that, and no "
-            "table.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = None,
-    csv_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--csv",
-            metavar="FILE",
-            allow_dash=True,
-            help="Write a line for every round, of times, losses and residuals, to this file as "
-            "CSV; - or no name: print that, and no table.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep the run in this folder, and go on from what is kept there: the same command "
-            "again resumes a run that was ended, by whatever. Each of several runs has a folder in "
-            "it, by its name.",
-            rich_help_panel=REPEATING,
-        ),
-    ] = None,
-    every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Rounds from one checkpoint to the next. (default: 10)",
-            rich_help_panel=REPEATING,
-        ),
-    ] = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            help="Decode from the messages that a run used whose history --json has written to "
-            "this file: the one with the same name, or the only one.",
-            rich_help_panel=REPEATING,
-        ),
-    ] = None,
-    track: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write how precise each gradient is to this file, as JSON lines; with --plot, "
-            "draw it too, beside the plot.",
-            rich_help_panel=TRACKING,
-        ),
-    ] = None,
-    measure_every: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Measure the error of every so many-th round, too.",
-            rich_help_panel=TRACKING,
-        ),
-    ] = 0,
-    max_error: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest predicted error of a gradient that is accepted.", rich_help_panel=TRACKING
-        ),
-    ] = None,
-    on_error: Annotated[
-        str,
-        typer.Option(
-            help='What to do then: "warn", "raise", or "wait" for more messages.',
-            rich_help_panel=TRACKING,
-        ),
-    ] = "warn",
-) -> None:
+@command(TRAINING, epilog=EXAMPLE)
+def train(asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
-    from .. import data as datasets
-    from .. import delays as delay_models
-    from ..engines import RoundOptions
-    from ..history import equal_error, equal_loss, json_ready, round_rows, write_json
-    from ..progress import comparison_table, loss_table, spending_table
-    from ..stability import StabilityTracker
-    from ..training import check_batch, check_partial
-    from ..training import train as run
-
     trackers: dict[str, StabilityTracker] = {}
-    with clear_errors(), _written_at_last(trackers, track), _ranks(engine) as serve:
-        for path in (json_file, track):
-            if path != PRINTED:
-                check_folder(path)
-        check_figures(json_file if json_file == PRINTED else None, csv_file)
-        for path in (plot, timeline):
-            check_plot(path)
-        if plot is not None:
-            from .. import plotting
-        runs = _runs(method, code, compare, workers, partitions, stragglers, groups, seed, partial)
+    with _written_at_last(trackers, asked.track), _ranks(asked.engine) as serve:
+        _check_files(asked)
+        runs = _runs(asked)
         if all(serve() for _ in runs):  # what follows is for the master
             return
-        named = (plot, timeline, json_file, csv_file, track)
-        files = [each.resolve() for each in named if each is not None]
-        if len(set(files)) < len(files):
-            raise ValueError(
-                "--plot, --timeline, --json, --csv and --track must name different files"
-            )
-        if timeline is not None:
-            check_drawn(list(runs), "compare fewer")
-        if measure_every and track is None:
-            raise ValueError("--measure-every needs --track, a file to write the errors to")
-        if on_error != "warn" and max_error is None:
-            raise ValueError("--on-error needs --max-error, the error that is too much")
-        if on_error not in ("warn", "raise", "wait"):
-            raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {on_error!r}')
-        action: Any = on_error
-        if every is not None and checkpoint is None:
-            raise ValueError("--every needs --checkpoint, a folder to keep the run in")
-        options = RoundOptions(
-            delays=delay_models.parse(delays),
-            seed=seed,
-            message_dtype=message_dtype,
-            patience=patience,
-            verify=verify,
-            ask=ask,
-        )
-        earlier = _earlier(replay, runs)
-        tracked = track is not None or max_error is not None
-        adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
-        if tracked and adaptive:
-            raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
-        for name in adaptive:
-            check_partial(name, runs[name].partial)
-        for option, value in (("--c", c), ("--max-age", max_age)):
-            if value is not None and not adaptive:
-                raise ValueError(f"{option} is for the methods cada and gcada")
-        methods = len({each.method for each in runs.values()}) > 1 or bool(adaptive)
-        if model.partition(":")[0] not in ("auto", "softmax", "least-squares", "mlp"):
-            raise ValueError(
-                f'--model must be "auto", "softmax", "least-squares" or "mlp", not {model!r}'
-            )
-        needed = any(each.code.scheme.codes_data for each in runs.values())
-        if needed and model not in ("auto", "least-squares"):
-            raise ValueError(
-                "Lagrange codes decode only gradients that are quadratic in the data: use "
-                "--model least-squares"
-            )
-        if task not in datasets.TASKS:
-            raise ValueError(f"--task must be one of {', '.join(datasets.TASKS)}, not {task!r}")
-        meant: Any = task
-        dataset = datasets.load(data, seed=seed, task=meant)
-        if by_label:
-            dataset = dataset.by_label()
-        if model == "auto":
-            model = "least-squares" if needed or dataset.task == "regression" else "softmax"
-        trained = _model(model, dataset, bias)
-        if target is None and dataset.task == "classification":
-            target = 0.05
-        elif target is not None and dataset.task == "classification" and target > 1:
-            raise ValueError(f"--target is a fraction of the test set here, not {target:g}")
-        for each in runs.values():  # what does not suit one of them is refused before any runs
-            each.code.encoder(0, 1, dataset.X_train.dtype, message_dtype=message_dtype)
-            datasets.partition(dataset.X_train, dataset.y_train, each.code.k)
-            if batch is not None:
-                check_batch(each.code, batch, len(dataset.X_train))
-        optimizers = {
-            name: _optimizer(each, trained, dataset, lr, c, max_age) for name, each in runs.items()
-        }
-        typer.echo(
-            f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
-            f"{_labels(dataset)}; model {model}{'' if bias else ' without a bias'}; "
-            f"delays {delays.strip()}, seed {seed}",
-            err=True,
-        )
-        few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
-        if few and task == "auto":
-            typer.echo("if y are numbers to predict, say --task regression", err=True)
-        for name, (_, made, _) in runs.items():
-            typer.echo(
-                f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
-                f"{' for an approximation' if made.scheme.wait is not None else ''}, "
-                f"load {made.load} of {made.k} partitions"
-                + (f"; {made.groups} groups" if isinstance(made, Grouped) else ""),
-                err=True,
-            )
-        workers_of = _engine(engine, cost)
-        folders = _folders(checkpoint, runs)
+        _check(asked, runs)
+        dataset = _dataset(asked)
+        name, model = _model(asked, dataset, runs)
+        target = _target(asked.target, dataset)
+        prepared = _prepared(asked, runs, dataset, model)
+        _introduce(asked, runs, dataset, name)
         histories = []
-        for name, each in runs.items():
-            if tracked:
-                trackers[name] = StabilityTracker(max_error, action, measure_every)
-            histories.append(
-                run(
-                    each.code,
-                    dataset,
-                    model=trained,
-                    optimizer=optimizers[name],
-                    rounds=rounds,
-                    schedule=schedule,
-                    evaluate_every=evaluate_every,
-                    name=name,
-                    progress=True,
-                    batch=batch,
-                    until=loss,
-                    engine=workers_of,
-                    checkpoint=folders.get(name),
-                    every=10 if every is None else every,
-                    options=replace(options, partial=each.partial),
-                    tracker=trackers.get(name),
-                    survivors=earlier.get(name),
-                )
-            )
-        waiting = any(each.code.scheme.wait is not None for each in runs.values())
-        if PRINTED not in (json_file, csv_file):
-            reached = equal_error(histories) if target is None else target
-            Console().print(comparison_table(histories, reached))
-            if methods:
-                level = equal_loss(histories) if loss is None else loss
-                Console().print(spending_table(histories, level))
-            elif waiting and len(runs) > 1:
-                Console().print(loss_table(histories))
-        if json_file == PRINTED:
-            listed = [json_ready(each.to_dict()) for each in histories]
-            typer.echo(json.dumps(listed, allow_nan=False))
-        elif json_file is not None:
-            write_json(histories, json_file)
-            typer.echo(f"history written to {json_file}", err=True)
-        if csv_file is not None:
-            write_figures(None, list(round_rows(histories)), None, csv_file)
-        if plot is not None:
-            shown = [replace(each, name=_shown(each.name)) for each in histories]
-            title = f"{dataset.name}; delays {delays.strip()}"
-            if methods:
-                panels = plotting.spending_panels(histories, True)
-                plotting.save_panels(panels, plot, title)
-            elif waiting:
-                panels = plotting.approximation_panels(shown, _optimum(trained, dataset))
-                plotting.save_panels(panels, plot, title)
-            else:
-                plotting.save_error_curves(shown, plot)
-            typer.echo(f"plot written to {plot}", err=True)
-        if timeline is not None:
-            draw_timelines({_shown(each.name): each for each in histories}, timeline)
-        if plot is not None and track is not None:
-            beside = plot.with_stem(f"{plot.stem}-precision")
+        for name, run in prepared.items():
+            if run.how.tracker is not None:
+                trackers[name] = run.how.tracker
+            histories.append(run.run())
+        _show(asked, runs, histories, target)
+        _write(asked, histories)
+        if asked.plot is not None:
+            _plot(asked, asked.plot, runs, histories, model, dataset)
+        if asked.timeline is not None:
+            draw_timelines({_shown(each.name): each for each in histories}, asked.timeline)
+        if asked.plot is not None and asked.track is not None:
+            from .. import plotting
+
+            beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
             plotting.save_tracking_curves(trackers, beside)
             typer.echo(f"plot written to {beside}", err=True)
+
+
+@contextmanager
+def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None) -> Iterator[None]:
+    """Write what was tracked in the end, and until an error too."""
+    from ..stability import write_jsonl
+
+    try:
+        yield
+    finally:
+        if path is not None and any(tracker.rounds for tracker in trackers.values()):
+            write_jsonl(trackers, path)
+            typer.echo(f"precision written to {path}", err=True)
 
 
 @contextmanager
@@ -597,24 +362,16 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
     """
     from ..engines import ENGINES, find_engine
 
-    if engine not in ENGINES:
-        raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
-    find_engine(engine)
-    if engine == "torch":
-        from ..engines.torch import TorchCluster
-
-        yield TorchCluster.serve  # torchrun itself ends all
-        return
-    if engine != "mpi":
-        yield lambda: False
+    check_one_of("--engine", engine, ENGINES)
+    serve = getattr(find_engine(engine), "serve", lambda: False)
+    if engine != "mpi":  # torchrun itself ends all
+        yield serve
         return
     from mpi4py import MPI
     from mpi4py.run import set_abort_status
 
-    from ..engines.mpi import MPICluster
-
     try:
-        yield MPICluster.serve
+        yield serve
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
             time.sleep(1.0)  # mostly the master fails of the same: once is enough to say so
@@ -622,17 +379,74 @@ def _ranks(engine: str) -> Iterator[Callable[[], bool]]:
         raise
 
 
-def _engine(engine: str, cost: float) -> Any:
-    """What makes the workers."""
-    if not cost:
-        return engine
-    if engine != "simulated":
-        raise ValueError(
-            f"--cost is for --engine simulated: workers of {engine!r} take the time that they take"
-        )
-    from ..engines import SimulatedCluster
+# ------------------------------------------------------------------------------- what is refused
 
-    return bind(SimulatedCluster, cost=cost)
+
+def _check_files(asked: Asked) -> None:
+    """Raise ValueError unless all that is asked for can be written."""
+    for path in (asked.json_file, asked.track):
+        if path != PRINTED:
+            check_files(path)
+    # the history of earlier versions may have any name
+    replace(asked, json_file=PRINTED if asked.json_file == PRINTED else None).check()
+    check_pictures(asked.plot, asked.timeline)
+
+
+def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
+    """Raise ValueError where options do not go together, as the library does not have them."""
+    named = (asked.plot, asked.timeline, asked.json_file, asked.csv_file, asked.track)
+    files = [each.resolve() for each in named if each is not None]
+    if len(set(files)) < len(files):
+        raise ValueError("--plot, --timeline, --json, --csv and --track must name different files")
+    if asked.timeline is not None:
+        check_drawn(list(runs), "compare fewer")
+    if asked.measure_every and asked.track is None:
+        raise ValueError("--measure-every needs --track, a file to write the errors to")
+    if asked.on_error != "warn" and asked.max_error is None:
+        raise ValueError("--on-error needs --max-error, the error that is too much")
+    if asked.on_error not in ("warn", "raise", "wait"):
+        raise ValueError(f'--on-error must be "warn", "raise" or "wait", not {asked.on_error!r}')
+    if asked.every is not None and asked.checkpoint is None:
+        raise ValueError("--every needs --checkpoint, a folder to keep the run in")
+    adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
+    kind = asked.model.partition(":")[0]
+    if kind not in ("auto", "softmax", "least-squares", "mlp"):
+        raise ValueError(
+            f'--model must be "auto", "softmax", "least-squares" or "mlp", not {asked.model!r}'
+        )
+    if _needs_quadratic(runs) and asked.model not in ("auto", "least-squares"):
+        raise ValueError(
+            "Lagrange codes decode only gradients that are quadratic in the data: use "
+            "--model least-squares"
+        )
+    if _is_tracked(asked) and adaptive:
+        raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
+    for name in adaptive:
+        from ..training import check_partial
+
+        check_partial(name, runs[name].partial)
+    for text, value in (("--c", asked.c), ("--max-age", asked.max_age)):
+        if value is not None and not adaptive:
+            raise ValueError(f"{text} is for the methods cada and gcada")
+
+
+def _is_tracked(asked: Asked) -> bool:
+    return asked.track is not None or asked.max_error is not None
+
+
+def _differ_in_method(runs: Mapping[str, _Run]) -> bool:
+    """Whether what runs spend is to be compared."""
+    return len({each.method for each in runs.values()}) > 1 or any(
+        each.method in ADAPTIVE for each in runs.values()
+    )
+
+
+def _wait_for_some(runs: Mapping[str, _Run]) -> bool:
+    """Whether gradients may be approximations."""
+    return any(each.code.scheme.wait is not None for each in runs.values())
+
+
+# -------------------------------------------------------------------------------- what is trained
 
 
 class _Run(NamedTuple):
@@ -641,26 +455,18 @@ class _Run(NamedTuple):
     partial: Any
 
 
-def _runs(
-    method: str,
-    code: str | None,
-    compare: str | None,
-    n: int,
-    k: int | None,
-    s: int | None,
-    groups: int | None,
-    seed: int,
-    partial: str,
-) -> dict[str, _Run]:
+def _runs(asked: Asked) -> dict[str, _Run]:
     """What to train with, by name: the main run, then what it is compared with."""
-    partials = [each.strip() for each in partial.split(",")]
+    n, k, s, groups = asked.workers, asked.partitions, asked.stragglers, asked.groups
+    code, method, seed = asked.code, asked.method, asked.seed
+    partials = [each.strip() for each in asked.partial.split(",")]
     for each in partials:
         if each not in PARTIALS:
             raise ValueError(
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
-    if method not in METHODS:
-        raise ValueError(f"--method must be one of {', '.join(METHODS)}, not {method!r}")
+    check_one_of("--method", method, METHODS)
+    compare = asked.compare
     if compare is None:
         compare = "adam" if method in ADAPTIVE else ""
     others = catalogue.split(compare)
@@ -703,17 +509,27 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
     return Grouped([catalogue.make(text, size, part, tolerates, seed)] * groups)
 
 
-def _shown(name: str) -> str:
-    """What people read of a run: of one that is called by its code, what that stands for, too."""
-    text, _, last = name.rpartition(" ")
-    if last in PARTIALS:
-        return f"{_shown(text)}, {last}"
-    return name if " " in name or name in METHODS else catalogue.describe(name)
+def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
+    return any(each.code.scheme.codes_data for each in runs.values())
 
 
-def _model(text: str, dataset: Dataset, bias: bool) -> Trained:
+def _dataset(asked: Asked) -> Dataset:
+    from .. import data
+
+    check_one_of("--task", asked.task, data.TASKS)
+    task: Any = asked.task
+    dataset = data.load(asked.data, seed=asked.seed, task=task)
+    return dataset.by_label() if asked.by_label else dataset
+
+
+def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
+    """The model, and what it is called."""
     from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
+    text, bias = asked.model, asked.bias
+    if text == "auto":
+        squares = _needs_quadratic(runs) or dataset.task == "regression"
+        text = "least-squares" if squares else "softmax"
     name, _, listed = text.partition(":")
     if listed and name != "mlp":
         raise ValueError(f"--model {name} takes no arguments; got {listed!r}")
@@ -723,45 +539,100 @@ def _model(text: str, dataset: Dataset, bias: bool) -> Trained:
                 f"{dataset.name} has real-valued targets, and {name} is for classes: use --model "
                 "least-squares, or --task classification if they are classes"
             )
-        return LinearRegression(dataset.features, dataset.outputs, bias=bias)
+        return text, LinearRegression(dataset.features, dataset.outputs, bias=bias)
     if name == "mlp":
         if not bias:
             raise ValueError("--no-bias is for linear models: an mlp has biases")
         given = read_arguments(MLP, listed, "--model mlp", ("features", "classes"))
-        return MLP(dataset.features, dataset.classes, **given)
+        return text, MLP(dataset.features, dataset.classes, **given)
     kind = LeastSquares if name == "least-squares" else SoftmaxRegression
-    return kind(dataset.features, dataset.classes, bias=bias)
+    return text, kind(dataset.features, dataset.classes, bias=bias)
 
 
-def _optimum(model: Trained, dataset: Dataset) -> float | None:
-    """The least training loss, of models that have it by a formula."""
-    X, y = dataset.X_train, dataset.y_train
-    theta = getattr(model, "optimum", None)
-    return None if theta is None else model.loss(theta(X, y), X, y)
+def _target(target: float | None, dataset: Dataset) -> float | None:
+    """The test error whose time is shown; None: the lowest that all reach."""
+    if dataset.task == "regression":
+        return target
+    if target is not None and target > 1:
+        raise ValueError(f"--target is a fraction of the test set here, not {target:g}")
+    return 0.05 if target is None else target
 
 
-def _labels(dataset: Dataset) -> str:
-    """What the samples' labels are, in words; of targets with what an RMSE is to be compared to."""
-    if dataset.task == "classification":
-        return f"{dataset.classes} classes"
-    many = dataset.outputs
-    spread = float(np.sqrt(np.mean(np.var(dataset.y_test, axis=0))))
-    return f"{many} target{'s' * (many > 1)} (standard deviation {spread:.4g} in the test set)"
+def _prepared(
+    asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: Trained
+) -> dict[str, Training]:
+    """Runs that can start: what does not suit one of them is refused before any does."""
+    from ..stability import StabilityTracker
+    from ..training import Training
+
+    how = _round_options(asked)
+    engine = _engine(asked)
+    earlier = _earlier(asked.replay, runs)
+    folders = _folders(asked.checkpoint, runs)
+    action: Any = asked.on_error
+    made = {}
+    for name, each in runs.items():
+        tracker = None
+        if _is_tracked(asked):
+            tracker = StabilityTracker(asked.max_error, action, asked.measure_every)
+        made[name] = Training(
+            each.code,
+            dataset,
+            model=model,
+            optimizer=_optimizer(each, model, dataset, asked),
+            rounds=asked.rounds,
+            schedule=asked.schedule,
+            evaluate_every=asked.evaluate_every,
+            name=name,
+            progress=True,
+            batch=asked.batch,
+            until=asked.loss,
+            engine=engine,
+            checkpoint=folders.get(name),
+            every=10 if asked.every is None else asked.every,
+            options=replace(how, partial=each.partial, tracker=tracker),
+            keywords={"survivors": earlier.get(name)},
+        )
+        made[name].prepare()
+    if asked.checkpoint is not None and len(runs) > 1:
+        asked.checkpoint.mkdir(exist_ok=True)
+    return made
 
 
-def _optimizer(
-    run: _Run,
-    model: Trained,
-    dataset: Dataset,
-    lr: float | None,
-    c: float | None,
-    max_age: int | None,
-) -> Optimizer:
+def _round_options(asked: Asked) -> RoundOptions:
+    from .. import delays
+    from ..engines import RoundOptions
+
+    return RoundOptions(
+        delays=delays.parse(asked.delays),
+        seed=asked.seed,
+        message_dtype=asked.message_dtype,
+        patience=asked.patience,
+        verify=asked.verify,
+        ask=asked.ask,
+    )
+
+
+def _engine(asked: Asked) -> Any:
+    """What makes the workers."""
+    if not asked.cost:
+        return asked.engine
+    if asked.engine != "simulated":
+        raise ValueError(
+            f"--cost is for --engine simulated: workers of {asked.engine!r} take the time that "
+            "they take"
+        )
+    from ..engines import SimulatedCluster
+
+    return bind(SimulatedCluster, cost=asked.cost)
+
+
+def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Optimizer:
     from ..data import partition
     from ..models import MLP
     from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
-    X = dataset.X_train
+    X, lr = dataset.X_train, asked.lr
     if run.method in ("nesterov", "sgd"):
         rate = model.learning_rate(X) if lr is None else lr
         return Nesterov(rate) if run.method == "nesterov" else SGD(rate)
@@ -770,7 +641,7 @@ def _optimizer(
         return adam
     assert isinstance(run.code, Grouped)
     kind = CADA if run.method == "cada" else GCADA
-    given = {"c": c, "max_age": max_age}
+    given = {"c": asked.c, "max_age": asked.max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
     if not isinstance(model, MLP):  # of which there is no bound
         shards = partition(X, dataset.y_train, run.code.k)
@@ -808,18 +679,105 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
         raise ValueError(f"there is no folder {checkpoint.parent} to make {checkpoint.name} in")
     if checkpoint.exists() and not checkpoint.is_dir():
         raise ValueError(f"{checkpoint} is a file: name a folder for checkpoints")
-    checkpoint.mkdir(exist_ok=True)
     return {name: checkpoint / quote(name, safe=":=, ") for name in names}
 
 
-@contextmanager
-def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None) -> Iterator[None]:
-    """Write what was tracked in the end, and until an error too."""
-    from ..stability import write_jsonl
+# ----------------------------------------------------------------------------------- what is told
 
-    try:
-        yield
-    finally:
-        if path is not None and any(tracker.rounds for tracker in trackers.values()):
-            write_jsonl(trackers, path)
-            typer.echo(f"precision written to {path}", err=True)
+
+def _introduce(asked: Asked, runs: Mapping[str, _Run], dataset: Dataset, model: str) -> None:
+    """Say what is about to be trained on what."""
+    typer.echo(
+        f"{dataset.name}: {len(dataset.X_train)} training, {len(dataset.X_test)} test samples, "
+        f"{_labels(dataset)}; model {model}{'' if asked.bias else ' without a bias'}; "
+        f"delays {asked.delays.strip()}, seed {asked.seed}",
+        err=True,
+    )
+    few = dataset.task == "classification" and dataset.classes * MANY > len(dataset.X_train)
+    if few and asked.task == "auto":
+        typer.echo("if y are numbers to predict, say --task regression", err=True)
+    for name, (_, made, _) in runs.items():
+        typer.echo(
+            f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
+            f"{' for an approximation' if made.scheme.wait is not None else ''}, "
+            f"load {made.load} of {made.k} partitions"
+            + (f"; {made.groups} groups" if isinstance(made, Grouped) else ""),
+            err=True,
+        )
+
+
+def _shown(name: str) -> str:
+    """What people read of a run: of one that is called by its code, what that stands for, too."""
+    text, _, last = name.rpartition(" ")
+    if last in PARTIALS:
+        return f"{_shown(text)}, {last}"
+    return name if " " in name or name in METHODS else catalogue.describe(name)
+
+
+def _labels(dataset: Dataset) -> str:
+    """What the samples' labels are, in words; of targets with what an RMSE is to be compared to."""
+    if dataset.task == "classification":
+        return f"{dataset.classes} classes"
+    many = dataset.outputs
+    spread = float(np.sqrt(np.mean(np.var(dataset.y_test, axis=0))))
+    return f"{many} target{'s' * (many > 1)} (standard deviation {spread:.4g} in the test set)"
+
+
+def _optimum(model: Trained, dataset: Dataset) -> float | None:
+    """The least training loss, of models that have it by a formula."""
+    X, y = dataset.X_train, dataset.y_train
+    theta = getattr(model, "optimum", None)
+    return None if theta is None else model.loss(theta(X, y), X, y)
+
+
+def _show(
+    asked: Asked, runs: Mapping[str, _Run], histories: list[History], target: float | None
+) -> None:
+    """Print how runs went, unless their figures are printed."""
+    from ..history import equal_error, equal_loss
+    from ..progress import comparison_table, loss_table, spending_table
+
+    if asked.printed:
+        return
+    reached = equal_error(histories) if target is None else target
+    Console().print(comparison_table(histories, reached))
+    if _differ_in_method(runs):
+        loss = equal_loss(histories) if asked.loss is None else asked.loss
+        Console().print(spending_table(histories, loss))
+    elif _wait_for_some(runs) and len(histories) > 1:
+        Console().print(loss_table(histories))
+
+
+def _write(asked: Asked, histories: list[History]) -> None:
+    """Write or print the figures of all rounds."""
+    from ..history import round_rows, write_json
+
+    if asked.json_file == PRINTED:
+        typer.echo(json_text([each.to_dict() for each in histories]), nl=False)
+    elif asked.json_file is not None:
+        write_json(histories, asked.json_file)
+        typer.echo(f"history written to {asked.json_file}", err=True)
+    if asked.csv_file is not None:
+        replace(asked, json_file=None).write(None, list(round_rows(histories)))
+
+
+def _plot(
+    asked: Asked,
+    path: Path,
+    runs: Mapping[str, _Run],
+    histories: list[History],
+    model: Trained,
+    dataset: Dataset,
+) -> None:
+    from .. import plotting
+
+    named = [replace(each, name=_shown(each.name)) for each in histories]
+    title = f"{dataset.name}; delays {asked.delays.strip()}"
+    if _differ_in_method(runs):
+        draw_panels(plotting.spending_panels(histories, True), path, title)
+    elif _wait_for_some(runs):
+        panels = plotting.approximation_panels(named, _optimum(model, dataset))
+        draw_panels(panels, path, title)
+    else:
+        plotting.save_error_curves(named, path)
+        typer.echo(f"plot written to {path}", err=True)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import Output, check_index, check_integer, check_vector, check_workers
 from .._shown import listed
 from ..coding.code import Code
+from ..coding.gathering import Gathering, Host
 from ..coding.parity import Parity
 from ..coding.round import Round
 from ..coding.rules import Rule, side_by_side
@@ -260,7 +261,7 @@ class GroupedScheme(Scheme):
         ]
 
 
-class GroupedRound:
+class GroupedRound(Gathering):
     """An iteration that some groups take part in: messages in, a gradient of each group out.
 
     Keeps references to the messages, not copies, as `Round` does. Messages of a group that come
@@ -276,6 +277,9 @@ class GroupedRound:
     verify : bool or int, default False
         As in `Round`, in each group.
     """
+
+    code: Grouped
+    linger = None
 
     def __init__(
         self,
@@ -316,6 +320,17 @@ class GroupedRound:
         missing = f"{len(self._missing)} of them lack messages" if self._missing else "all ready"
         return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
 
+    def begin(self, host: Host) -> None:
+        """Begin.
+
+        Raises
+        ------
+        ValueError
+            If suspects are to be asked, which groups do not.
+        """
+        if host.compute is not None:
+            raise ValueError("suspects in groups cannot be asked: leave ask=True out")
+
     @property
     def workers(self) -> list[int]:
         """The workers of the groups that take part."""
@@ -339,7 +354,7 @@ class GroupedRound:
         ]
 
     @property
-    def verified(self) -> bool:
+    def verified(self) -> bool:  # type: ignore[override]
         """Whether every group that takes part is, as `Round.verified`."""
         return all(self._rounds[g].verified for g in self.groups)
 

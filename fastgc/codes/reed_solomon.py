@@ -53,7 +53,7 @@ from ..coding.precision import check_stability
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.trust import DOUBLE
-from ..kernels import crossover
+from ..kernels import fourier
 from ..kernels.cyclic import (
     LOCATOR,
     LOOKUP,
@@ -341,7 +341,7 @@ class ReedSolomonScheme(Scheme):
     def _transforms_from(self) -> int:
         """Stragglers, or survivors, from which on transforms are faster than products."""
         largest = max(c.m for c in self._clusters)
-        return self.clusters * crossover.factors(largest)
+        return self.clusters * fourier.crossover(largest)
 
     @cached_property
     def _may_spread(self) -> bool:

@@ -225,10 +225,7 @@ class Format:
         exponent, largest = 0, max(float(sums.max()), -float(sums.min()))
         if 0 < largest < np.inf:
             exponent = min(max(math.frexp(largest)[1] - _TOP, -_MOST), _MOST)
-        wide = np.float64 if abs(exponent) > 100 else None  # where the factor is beyond float32
-        with np.errstate(over="ignore", invalid="ignore"):
-            factor = math.ldexp(1.0, -exponent)
-            np.multiply(sums, factor, out=message[:-1], dtype=wide, casting="same_kind")
+        kernels.to_halves(sums, math.ldexp(1.0, -exponent), message[:-1])
         message[-1:].view(np.uint16)[0] = _ZERO + exponent
 
     def scale(self, worker: int, message: NDArray[Any]) -> float:

@@ -5,7 +5,7 @@ roots lie together on the circle, such a p is astronomically large elsewhere, an
 messages are multiplied by it. A p that nearly vanishes there is small everywhere: what it leaves of
 the stragglers' share, ``a_F B_F - 1``, can be as small as rounding errors: `kernels.near_exact`.
 
-There are other exact vectors, though, where some columns of B are alike: `kernels.shortest`.
+There are other exact vectors, though, where some columns of B are alike: `kernels.minimum_norm`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
 
 # Steps, workers times stragglers^2, up to which a vector by which half of the digits are still lost
-# is computed anew by whitened equations: up to 0.15 seconds.
+# is computed anew by `kernels.weighted_minimum_norm`: up to 0.15 seconds.
 ANEW = 1 << 28
 
 # Entries of the projector on what a code's columns map to zero, at most: 16 megabytes.
@@ -169,9 +169,9 @@ def nearer_vector(
         alone = c._replace(first_worker=0, first_partition=0)
         members = survivors[at] - c.first_worker
         lost = unnamed(c.m, members)
-        shifts = _shifts(alone) if lost.size**3 <= WORTHWHILE else None
-        if shifts is not None:
-            choices.append(kernels.shortest(shifts, lost)[members])
+        circulant = _circulant(alone) if lost.size**3 <= WORTHWHILE else None
+        if circulant is not None:
+            choices.append(kernels.minimum_norm(circulant, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit):
                 vector[at] = choices[-1]
                 continue
@@ -190,7 +190,7 @@ def nearer_vector(
         if min(errors) > limit and 0 < c.m * roots.size**2 <= ANEW:
             weights = _weights(alone, unit)
             if weights is not None:
-                choices.append(kernels.whitened(roots, weights)[turns])
+                choices.append(kernels.weighted_minimum_norm(roots, weights)[turns])
                 errors.append(_error(alone, members, choices[-1], unit))
         vector[at] = choices[int(np.argmin(errors))]
     return vector
@@ -211,7 +211,7 @@ def _error(
 
 
 @lru_cache(maxsize=16)
-def _shifts(alone: Cluster) -> kernels.Shifts | None:
+def _circulant(alone: Cluster) -> kernels.Circulant | None:
     """B's columns, if they are shifts of tau by multiples of more than 1, and independent.
 
     None also where they are beyond float64.
@@ -228,8 +228,8 @@ def _shifts(alone: Cluster) -> kernels.Shifts | None:
     column = np.zeros(m, dtype=np.complex128)
     with np.errstate(over="ignore", invalid="ignore"):
         column[: weights[0]] = tau(m, weights[0], alone.q)
-        shifts = kernels.Shifts.of(column, step)
-    return shifts if np.isfinite(shifts.projector).all() else None
+        circulant = kernels.Circulant.of(column, step)
+    return circulant if np.isfinite(circulant.projector).all() else None
 
 
 @lru_cache(maxsize=16)

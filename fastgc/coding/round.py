@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..kernels import Status
 from .approximation import Partial, nearest_vector
 from .display import ShownRound
 from .format import square_norm
+from .gathering import Gathering
 from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .precision import Watch
 from .rules import Blocks, Cells
@@ -29,7 +31,7 @@ __all__ = ["DeviceRound", "Round"]
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
-class Round(ShownRound):
+class Round(ShownRound, Gathering):
     """One iteration at the master: messages in, gradient out.
 
     Keeps references to the messages, not copies: they must stay as they are until `gradient` has
@@ -71,9 +73,9 @@ class Round(ShownRound):
     ----------
     form : Format
         Dtypes and sizes of gradient and messages.
-    corrupt : list of int
-        Workers whose messages were found to be corrupt in this round, and dropped.
     """
+
+    linger = None
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class Round(ShownRound):
         if self._inspector is not None:
             self._inspector.reset()
         self._finding: Finding | None = None  # on the messages at hand
-        self.corrupt: list[int] = []
+        self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # of workers that send several: the message due next
         self._scales: list[float] = []  # what messages are to be multiplied by, if they are scaled
         if self._tally is not None:
@@ -156,6 +158,16 @@ class Round(ShownRound):
         return self._decoder.survivors[: self._rows.count].copy()
 
     @property
+    def corrupt(self) -> list[int]:  # type: ignore[override]
+        """Workers whose messages were found to be corrupt in this round, and dropped."""
+        return self._corrupt
+
+    @cached_property
+    def least(self) -> int:
+        """How many messages it takes at least."""
+        return self.scheme.rule.missing(np.empty(0, dtype=np.int64))
+
+    @property
     def decodable(self) -> bool:
         """Whether the gradient can be decoded."""
         return self._decodable
@@ -174,7 +186,7 @@ class Round(ShownRound):
         return self._ready
 
     @property
-    def verified(self) -> bool:
+    def verified(self) -> bool:  # type: ignore[override]
         """Whether every message that the gradient is decoded from passed a parity check.
 
         That is: all checks of this round hold, and every message that matters was in one that would
@@ -193,7 +205,7 @@ class Round(ShownRound):
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: all are that are not corrupt."""
-        return worker not in self.corrupt
+        return worker not in self._corrupt
 
     def require(self, messages: NDArray[np.int64]) -> None:
         """Raise NotDecodableError unless these messages, were there no others, would suffice.
@@ -258,7 +270,7 @@ class Round(ShownRound):
         TypeError, ValueError
             If it does not fit, or was heard before. The round is as it was.
         """
-        scheme, form = self.scheme, self.form
+        form = self.form
         # The hot path: what nearly every call brings.
         if (
             self._plain
@@ -279,10 +291,15 @@ class Round(ShownRound):
                 if status == _ENOUGH:
                     self._decodable = self._ready = True
                 return self._ready
+        return self._receive(worker, message, index, energy)
+
+    def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
+        """`receive` any message, of any format."""
+        scheme, form = self.scheme, self.form
         worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
         self._require_fresh()
-        if worker in self.corrupt:
+        if worker in self._corrupt:
             raise ValueError(
                 f"messages of worker {named} were found to be corrupt in this round: no more of "
                 "them are taken"
@@ -442,7 +459,7 @@ class Round(ShownRound):
         if self.form.scaled:
             self._scales = [self._scales[at] for at in kept]
         self._inspector.keep(kept)
-        self.corrupt += workers
+        self._corrupt += workers
 
     def _require_sound(self) -> None:
         """Raise CorruptMessageError if messages contradict each other."""

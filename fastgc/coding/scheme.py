@@ -797,11 +797,11 @@ class Scheme(Recorded, ABC):
     def message_number(self, worker: int, index: int = 0) -> int:
         """Number of a worker's message: what `survivors` consist of."""
         worker = check_index("worker", worker, self.n)
-        return self.first_messages[worker] + check_index(
-            f"message of worker {worker}, which sends {self.message_counts[worker]}: index",
-            index,
-            self.message_counts[worker],
-        )
+        sent = self.message_counts[worker]
+        if type(index) is not int or not 0 <= index < sent:
+            what = f"message of worker {worker}, which sends {sent}: index"
+            index = check_index(what, index, sent)
+        return self.first_messages[worker] + index
 
     def sender(self, number: int) -> tuple[int, int]:
         """Worker and index of a message."""

@@ -14,6 +14,7 @@ from .._arrays import Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellScheme
 from .code import Code
+from .gathering import Costs, Gathering, Host
 from .round import Round
 from .trust import Trust
 
@@ -58,13 +59,17 @@ class Request(NamedTuple):
         return answer, float(np.square(np.abs(self.coefficients)) @ np.array(energies))
 
 
-class SumRound:
+class SumRound(Gathering):
     """One iteration at a master that hears what was computed, and asks for sums of it.
 
     Workers report each message that they have computed, and keep it (`report`). As soon as these
     suffice, `requests` says which workers to ask, and for what. The gradient is the sum of their
     answers (`receive`). Messages cross once for a worker, whatever it computed. Where a worker dies
     before it has answered, others are asked (`lose`).
+
+    A worker that has not answered after as long as the round had taken when it was asked is passed
+    over, if what others have computed suffices: they are asked in its place (`elapse`). It may be
+    stopped.
 
     Parameters
     ----------
@@ -97,6 +102,9 @@ class SumRound:
     array([1.5, 2. ])
     """
 
+    code: Code
+    keeps = True
+
     def __init__(self, code: Code, p: int, dtype: DTypeLike = np.float64) -> None:
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
@@ -116,6 +124,16 @@ class SumRound:
         self._reported: list[int] = []
         self._heard: set[int] = set()
         self._forget_requests()
+        self._owed: dict[int, Request] = {}  # of workers that have not answered
+        self._new: list[tuple[int, Request]] = []  # which they are not asked for yet
+        self._aside: list[int] = []  # messages of those that were passed over
+        self._overdue = False
+        self.due, self.costs = math.inf, Costs()
+        self.begin(_NOBODY)
+
+    def begin(self, host: Host) -> None:
+        """Begin; whoever runs it says what it offers."""
+        self._host, self._begun = host, host.clock()
 
     @property
     def requests(self) -> dict[int, Request]:
@@ -128,9 +146,19 @@ class SumRound:
         return set(self._answers)
 
     @property
+    def awaited(self) -> set[int]:
+        """Workers that were asked, and have not answered."""
+        return set(self._owed)
+
+    @property
     def survivors(self) -> NDArray[np.int64]:
         """Numbers of the messages that the gradient is made of, in the order of their reports."""
         return self._used.copy()
+
+    @property
+    def taken(self) -> NDArray[np.int64]:
+        """Numbers of the messages that are asked for; of those computed, as long as none are."""
+        return self.survivors if self._requests else self.reported
 
     @property
     def reported(self) -> NDArray[np.int64]:
@@ -142,8 +170,6 @@ class SumRound:
         """Whether all sums came that were asked for."""
         return self._sums is not None and self._sums.ready
 
-    decodable = ready
-
     def report(self, worker: int, index: int) -> bool:
         """Note that a worker has computed a message; whether `requests` say whom to ask.
 
@@ -154,6 +180,13 @@ class SumRound:
         ValueError, TypeError
             If there is no such message, or it was reported before.
         """
+        self._note(worker, index)
+        if self._overdue:
+            self.elapse()
+        self._ask()
+        return bool(self._requests)
+
+    def _note(self, worker: int, index: int) -> None:
         number = self.scheme.message_number(worker, index)
         if number in self._heard:
             raise ValueError(f"message {index} of worker {worker} was reported already")
@@ -161,7 +194,79 @@ class SumRound:
         self._reported.append(number)
         if not self._requests and self._tally.add(number):
             self._choose()
-        return bool(self._requests)
+
+    def _ask(self) -> None:
+        """Ask whom `requests` say, unless asked already."""
+        requests = self._requests
+        if not (requests or self._owed):
+            return
+        self._owed = {i: what for i, what in self._owed.items() if requests.get(i) is what}
+        for worker, what in requests.items():
+            if worker not in self._owed and worker not in self._answers:
+                self._owed[worker] = what
+                self._new.append((worker, what))
+                now = self._host.clock()
+                self.due = now + max(now - self._begun, self._host.least_wait)
+                self._overdue = False
+
+    def questions(self) -> list[tuple[int, Request]]:
+        """Workers to be asked, and for what; each is told once."""
+        if not self._new:
+            return []
+        new = [(i, what) for i, what in self._new if self._owed.get(i) is what]
+        self._new = []
+        self.costs = Costs(self.costs.asks + len(new))
+        return new
+
+    def hear(
+        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
+    ) -> NDArray[np.int64]:
+        """Take the sum that a worker was asked for last; None: it does not keep that any more.
+
+        Returns the numbers of the messages that it consists of; of an answer that comes too late,
+        or does not fit, none.
+        """
+        asked = self._owed.get(worker)
+        if asked is None or asked is not what:
+            return self._used[:0]
+        form = self.form
+        if (
+            answer is None
+            or answer.shape != (form.message_size,)
+            or answer.dtype != form.message_dtype
+        ):
+            self._pass_over(worker)
+            return self._used[:0]
+        self.receive(worker, answer, energy=energy)
+        numbers: NDArray[np.int64] = self.scheme.first_messages[worker] + asked.indices
+        return numbers
+
+    def elapse(self) -> None:
+        """Ask others in the place of those who do not answer, if they have computed enough."""
+        self.due, self._overdue = math.inf, True
+        for worker in list(self._owed):
+            if self.suffices_without(worker):
+                self._pass_over(worker)
+
+    def _pass_over(self, worker: int) -> None:
+        """Ask others in the place of a worker, as long as these suffice."""
+        mine = self.scheme.messages_of([worker])
+        self._aside += np.intersect1d(mine, self.reported).tolist()
+        self.lose(worker)
+
+    def straggles(self, worker: int) -> None:
+        """Note that a worker has died, and what it kept is gone."""
+        self._aside = [m for m in self._aside if self.scheme.sender(m)[0] != worker]
+        if not self.lose(worker):  # too few are left: those passed over may answer yet
+            aside, self._aside = self._aside, []
+            for number in aside:
+                self._note(*self.scheme.sender(number))
+            self._ask()
+
+    def require(self, messages: NDArray[np.int64]) -> None:
+        """Raise NotDecodableError unless these messages, were all computed, would suffice."""
+        if self.scheme.rule.missing(messages):
+            self.scheme.raise_too_few(messages)
 
     def suffices_without(self, worker: int) -> bool:
         """Whether what the others have reported is enough."""
@@ -191,6 +296,8 @@ class SumRound:
                     self._choose()
                     break
             self._take_over(before, answers)
+        self._owed.pop(worker, None)
+        self._ask()
         return bool(self._requests)
 
     def _forget_requests(self) -> None:
@@ -235,7 +342,14 @@ class SumRound:
         )
         self._sums = Code(shares).round(self.form.gradient_size, self.form.gradient_dtype)
 
-    def receive(self, worker: int, message: ArrayLike, *, energy: float = math.nan) -> bool:
+    def receive(
+        self,
+        worker: int,
+        message: ArrayLike,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
         """Take the sum that a worker was asked for; whether the round is `ready`.
 
         Parameters
@@ -243,6 +357,8 @@ class SumRound:
         worker : int
         message : (p,) array
             Kept, not copied: it must stay as it is until `gradient` has returned.
+        index : None
+            A worker sends one sum.
         energy : float, optional
             Sum of the energies (`Encoder.energy`) of its messages, each times the square of its
             coefficient.
@@ -270,6 +386,7 @@ class SumRound:
             form.require_finite(worker, answer)  # which names this worker
             raise
         self._answers[worker] = answer, energy
+        self._owed.pop(worker, None)
         return ready
 
     def _answered(self) -> Round:
@@ -298,3 +415,7 @@ class SumRound:
     def trust(self) -> Trust:
         """How far to trust the gradient, as `Round.trust`."""
         return self._answered().trust()
+
+
+# What runs a round that nobody runs: no time passes.
+_NOBODY = Host(lambda: 0.0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
+from .gathering import Costs, Host
 from .precision import Watch
 from .round import Round
 from .scheme import Coded, Scheme
@@ -27,28 +28,11 @@ __all__ = ["AskingRound", "Costs"]
 
 Ask = Callable[[list[int], int], Mapping[int, ArrayLike | None]]
 Compute = Callable[[int], ArrayLike]
+_Case = Generator[list[int], Mapping[int, ArrayLike | None], None]
 
 # Roundings by which what is claimed of a partial gradient may differ from what the master computes,
 # in units of SAFETY; and claims of two workers from each other: a little more than twice as many.
 _OFF, _APART = 2.0, 5.0
-
-
-class Costs(NamedTuple):
-    """What settling the contradictions of a round took, beside its messages.
-
-    Attributes
-    ----------
-    asks : int
-        Workers that were asked.
-    numbers : int
-        Real numbers in their answers.
-    computed : int
-        Partial gradients that the master computed.
-    """
-
-    asks: int = 0
-    numbers: int = 0
-    computed: int = 0
 
 
 class AskingRound(Round):
@@ -142,6 +126,13 @@ class AskingRound(Round):
         self._truth: dict[int, NDArray[Any]] = {}  # of partitions that the master computed
         self._sampling: _Sampling | None = None
         self.costs, self.silent = Costs(), list[int]()
+        self._host: Host | None = None  # who settles contradictions as they come
+        self._case: _Case | None = None  # that is being settled
+        self._open: set[int] = set()  # workers that owe it an answer
+        self._said: dict[int, NDArray[Any]] = {}
+        self._new: list[tuple[int, int]] = []  # questions, each to be told once
+        self._held: list[tuple[int, NDArray[Any], float]] = []  # messages that came meanwhile
+        self.due = math.inf
         assert self._inspector is not None
         self._inspector.expect(self._liars)
         super().reset()
@@ -207,7 +198,7 @@ class AskingRound(Round):
         return not self._inspect().holds
 
     @property
-    def verified(self) -> bool:
+    def verified(self) -> bool:  # type: ignore[override]
         """As of `Round`; and where as many liars were named as there may be."""
         if self._decodable and self._inspect().holds and not self._left():
             return True
@@ -238,6 +229,109 @@ class AskingRound(Round):
         CorruptMessageError
             If more workers lied than were to be expected.
         """
+        case = self._settling(compute, ask is not None)
+        said: Mapping[int, ArrayLike | None] = {}
+        try:
+            asked = next(case)
+            while True:
+                assert ask is not None
+                assert self._sampling is not None
+                said = ask(asked, self._sampling.seed)
+                asked = case.send(said)
+        except StopIteration:
+            return self.costs
+
+    def begin(self, host: Host) -> None:
+        """Begin; contradictions are settled as they come, where the host computes.
+
+        As long as answers are awaited, messages that come are held, and count after that.
+        """
+        self._host = host if host.compute is not None else None
+
+    @property
+    def ready(self) -> bool:
+        """As of `Round`; not while answers are awaited."""
+        return self._ready and self._case is None
+
+    @property
+    def taken(self) -> NDArray[np.int64]:
+        """Numbers of the messages that came."""
+        return np.array([*self.survivors, *(worker for worker, *_ in self._held)], dtype=np.int64)
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """Workers that were asked, and owe an answer."""
+        return self._open
+
+    def receive(
+        self,
+        worker: int,
+        message: ArrayLike,
+        index: int | None = None,
+        *,
+        energy: float = math.nan,
+    ) -> bool:
+        """Take a worker's message, as of `Round`."""
+        if self._case is not None:
+            held = np.asarray(message)
+            self.form.require_finite(worker, held)
+            self._held.append((worker, held, energy))
+            return False
+        super().receive(worker, message, index, energy=energy)
+        host = self._host
+        if host is not None and self._decodable and self.contradicted:
+            assert host.compute is not None
+            self._case = self._settling(host.compute, host.asks)
+            self._go_on(None)
+        return self.ready
+
+    def _go_on(self, said: Mapping[int, ArrayLike | None] | None) -> None:
+        """Go on with what is being settled, with these answers; None: begin."""
+        assert self._case is not None
+        assert self._host is not None
+        try:
+            asked = next(self._case) if said is None else self._case.send(said)
+        except StopIteration:
+            self._case, self.due = None, math.inf
+            while self._held and self._case is None:
+                worker, message, energy = self._held.pop(0)
+                self.receive(worker, message, energy=energy)
+            return
+        assert self._sampling is not None
+        self._open, self._said = set(asked), {}
+        self._new = [(worker, self._sampling.seed) for worker in asked]
+        self.due = min(self._host.deadline, self._host.clock() + self._host.patience)
+
+    def questions(self) -> list[tuple[int, int]]:
+        """Suspects to be asked, and the seed of what; each is told once."""
+        new, self._new = self._new, []
+        return new
+
+    def hear(
+        self, worker: int, what: Any, answer: NDArray[Any] | None, *, energy: float = math.nan
+    ) -> NDArray[np.int64]:
+        """Take what a suspect answers; None: it does not."""
+        if worker in self._open and self._sampling is not None and what == self._sampling.seed:
+            if answer is not None:
+                self._said[worker] = answer.copy()
+            self._open.remove(worker)
+            if not self._open:
+                self._go_on(self._said)
+        return super().hear(worker, what, answer, energy=energy)
+
+    def straggles(self, worker: int) -> None:
+        """As of `Round`; it answers no more."""
+        super().straggles(worker)
+        if self._sampling is not None:
+            self.hear(worker, self._sampling.seed, None)
+
+    def elapse(self) -> None:
+        """Go on without the answers that did not come."""
+        self._open = set()
+        self._go_on(self._said)
+
+    def _settling(self, compute: Compute, asks: bool) -> _Case:
+        """Settle as `settle`: yields workers to be asked, and is sent what they say."""
         while True:
             assert self._inspector is not None
             finding = self._inspect()
@@ -253,9 +347,13 @@ class AskingRound(Round):
                 continue
             if finding.holds:
                 self._decide()
-                return self.costs
+                return
             suspects = self._suspects(finding)
-            if not self._hear(suspects, ask, compute):
+            if self._sampling is None:  # drawn when nobody can change a message any more
+                self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
+            new = [worker for worker in suspects if worker not in self._claims]
+            said = (yield new) if asks and new else {}
+            if not self._take_claims(new, said if asks else None, compute):
                 continue
             wrong = [i for i in suspects if self._contradicts_itself(i)]
             if wrong := wrong or self._compare(suspects, compute):
@@ -277,19 +375,17 @@ class AskingRound(Round):
         groups = [group or self.survivors.tolist() for group in finding.suspects]
         return sorted(set().union(*groups))
 
-    def _hear(self, suspects: list[int], ask: Ask | None, compute: Compute) -> bool:
-        """Collect the claims of suspects, or what the master computes in their place.
+    def _take_claims(
+        self, new: list[int], said: Mapping[int, ArrayLike | None] | None, compute: Compute
+    ) -> bool:
+        """Take what suspects said; None: the master computes that in their place.
 
-        Whether all are there: who does not answer is dropped.
+        Whether all is there: who does not answer is dropped.
         """
         silent = len(self.silent)
-        if self._sampling is None:  # drawn when nobody can change a message any more
-            self._sampling = _Sampling(self.scheme, self.form, secrets.randbits(63))
-        new = [worker for worker in suspects if worker not in self._claims]
-        said = ask(new, self._sampling.seed) if ask is not None and new else {}
         for worker in new:
             held = self.scheme.partitions(worker).tolist()
-            if ask is None:
+            if said is None:
                 claims: NDArray[Any] | None = np.array([self._true(j, compute) for j in held])
             else:
                 claims = self._answered(worker, said.get(worker), len(held))

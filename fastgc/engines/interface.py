@@ -9,7 +9,6 @@ all together behaves as the engines here do.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 
 from .._arrays import at_least
 from .._shown import duration, listed, plural
-from ..codes import Code, GroupedRound, Request, Round
+from ..codes import Code, Request
 from ..coding.format import Format
+from ..coding.gathering import Gathering
 from ..delays import DelayModel
 from ..delays.interface import per_of, sample
 from ..kernels import Arrivals
@@ -30,21 +30,19 @@ from .options import Batch
 
 __all__ = [
     "Answering",
+    "Buffers",
     "Cluster",
-    "Collected",
     "Computation",
     "Event",
     "Gathering",
     "Gradient",
     "Kind",
-    "Lent",
     "Messages",
     "Question",
     "RoundReport",
     "Task",
     "Transport",
     "check_cluster",
-    "check_round",
     "parameters_of",
     "sample_delays",
 ]
@@ -53,75 +51,6 @@ Array = NDArray[Any]
 
 # gradient(theta, shard, out), and partition=, round= if it asks for them
 Gradient = Callable[..., object]
-
-
-class Gathering:
-    """A round of one's own, in place of a `Round`: it takes the messages, and says for how long.
-
-    `Cluster.collect` calls it from one thread, and brings each message once. A message is as it is
-    only until the next round: what is to be kept is copied. A subclass says what `ready`,
-    `survivors`, `receive` and `require` do.
-
-    Attributes
-    ----------
-    code : Code
-        The cluster's.
-    form : Format
-        As of a round of the cluster: of its size and types.
-    linger : float
-        A round that is `ready` goes on taking messages until (1 + linger) times as long has passed
-        as until the first one came, or all have come.
-    verified : bool
-        As `Round.verified`.
-    """
-
-    code: Code
-    form: Format
-    linger: float = 0.0
-    verified: bool = False
-
-    @property
-    def corrupt(self) -> list[int]:
-        """Workers whose messages are not taken any more. Default: none."""
-        return []
-
-    @property
-    def ready(self) -> bool:
-        """Whether no more messages need come."""
-        raise NotImplementedError
-
-    @property
-    def decodable(self) -> bool:
-        """Whether it can do with what came, if no more comes. Default: where it is ready."""
-        return self.ready
-
-    @property
-    def survivors(self) -> NDArray[np.int64]:
-        """Numbers of the messages taken, in order of arrival."""
-        raise NotImplementedError
-
-    def receive(
-        self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
-    ) -> bool:
-        """Take a message, as `Round.receive`; whether the round is ready."""
-        raise NotImplementedError
-
-    def require(self, messages: NDArray[np.int64]) -> None:
-        """Raise NotDecodableError unless these messages, were there no others, would do."""
-        raise NotImplementedError
-
-    def wants(self, worker: int) -> bool:
-        """Whether messages of this worker are of use. Default: all are."""
-        return True
-
-    def straggles(self, worker: int) -> None:
-        """No message of this worker is to be expected any more. Default: that changes nothing."""
-
-    def lapse(self, why: str) -> None:
-        """The messages are no longer what they were. Default: nobody reads them."""
-
-
-Collected = Round | GroupedRound | Gathering
 
 
 class RoundReport(NamedTuple):
@@ -228,7 +157,7 @@ class Cluster(Protocol):
         ...
 
     def collect(
-        self, theta: Array, rnd: Collected, workers: Iterable[int] | None = None
+        self, theta: Array, rnd: Gathering, workers: Iterable[int] | None = None
     ) -> RoundReport:
         """Run one round of some workers, and leave it to `rnd` to decode."""
         ...
@@ -395,6 +324,10 @@ class Task:
         kind = np.complex128 if self.code.scheme.is_complex else np.float64
         return (self.code.partitions(worker).size, self.code.scheme.pieces + 1), np.dtype(kind)
 
+    def answer_in(self, memory: Any, worker: int, question: Question, offset: int = 0) -> Array:
+        """What a worker answers, as an array in some memory."""
+        return np.ndarray(*self.answer_form(worker, question), memory, offset)
+
     @property
     def answer_bytes(self) -> int:
         """Of the largest answer there may be; 0 where nobody is asked."""
@@ -481,6 +414,18 @@ class Transport(Protocol):
         ...
 
 
+class Buffers(dict[int, int]):
+    """Which buffer the parameters of a round are in, of rounds that workers may still be at."""
+
+    def take(self, number: int, in_use: set[int]) -> int:
+        """The first buffer that none of the rounds in use is in, for the parameters of a round."""
+        for over in self.keys() - in_use:
+            del self[over]
+        taken = set(self.values())
+        self[number] = next(b for b in range(len(taken) + 1) if b not in taken)
+        return self[number]
+
+
 class Answering(Transport, Protocol):
     """A transport whose workers answer questions.
 
@@ -519,35 +464,6 @@ def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: i
     if not callable(gradient):
         raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
     return at_least("size", size, 1)
-
-
-def check_round(rnd: Collected, own: Round) -> None:
-    """Raise unless messages for a cluster's own round are such as this one takes."""
-    if rnd is own:
-        return
-    if not isinstance(rnd, Round | GroupedRound | Gathering):
-        raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
-    if rnd.code is not own.code or rnd.form != own.form:
-        raise ValueError("rnd must be a round of the cluster's code, size and types")
-
-
-class Lent:
-    """The round whose messages lie in a cluster's memory, which the next round is received in."""
-
-    def __init__(self) -> None:
-        self._last: weakref.ref[Collected] | None = None
-
-    def to(self, rnd: Collected) -> None:
-        """Lend it to this round; another that had it last can read its messages no more."""
-        last = None if self._last is None else self._last()
-        if last is rnd:
-            return
-        if last is not None:
-            last.lapse(
-                "its cluster received the next round in their place; decode a round before, or "
-                "copy what it decodes to"
-            )
-        self._last = weakref.ref(rnd)
 
 
 def sample_delays(

@@ -31,10 +31,11 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from . import fork_server
-from .interface import Event, Kind, Question, Task
+from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory
-from .worker import Worker, failure
+from .rings import Rings
+from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
 __all__ = ["LocalCluster"]
 
@@ -46,7 +47,6 @@ _ANSWER = struct.Struct("=qqd")  # number of the question, kind, energy: what li
 _NONE = -1
 _NOBODY = 0  # the birth that no worker is
 _BELL_BYTES = 1 << 16  # that are read at once
-_TRACEBACK_BYTES = 1 << 14
 # Seconds of one call that waits. A worker that is stopped between a message and the bell has sent
 # it all the same.
 _LONGEST_WAIT = 0.05
@@ -104,7 +104,7 @@ class _Processes:
         self._task = task
         self._first = list(code.scheme.first_messages)
         self._number = _NONE
-        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._buffers = Buffers()
         self._layout = _Layout(
             code.n,
             self.ahead,
@@ -176,7 +176,7 @@ class _Processes:
             os.set_blocking(end, False)
         self._files = self._selector.fileno() if hasattr(self._selector, "fileno") else -1
         self._selector.register(self._heard, selectors.EVENT_READ, _BELL)
-        self._rings = kernels.Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
+        self._rings = Rings(self._newest, orders, wanted, news, self._bell, self._rouse)
         resources.callback(self._stop)
 
         prepared = spawn.get_preparation_data("fastgc-worker")
@@ -300,11 +300,7 @@ class _Processes:
         return self._pids.copy()
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        self._buffer = 0
-        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
-        if taken := self._buffers.values():
-            self._buffer = next(b for b in range(len(self._thetas)) if b not in taken)
-        self._buffers[number] = self._buffer
+        self._buffer = self._buffers.take(number, in_use)
         self._thetas[self._buffer][:] = theta
         self._newest[0, 0] = self._number = number
 
@@ -411,10 +407,7 @@ class _Processes:
         question, memory = self._questions[worker].pop(number, None), self._answers[worker]
         if question is None:  # it was asked no such thing
             return
-        answer = None
-        if kind == Kind.ANSWER:
-            shape, dtype = self._task.answer_form(worker, question)
-            answer = np.ndarray(shape, dtype, memory)
+        answer = self._task.answer_in(memory, worker, question) if kind == Kind.ANSWER else None
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
 
     def _stop(self) -> None:
@@ -479,7 +472,7 @@ class _Layout(NamedTuple):
         return _Blocks(
             [
                 (self.messages, self.message_size, self.message_dtype),
-                (self.workers, _TRACEBACK_BYTES, byte),
+                (self.workers, TRACEBACK_BYTES, byte),
                 (self.workers, self.answer_bytes, byte),
                 *self._rings("wanted", "news"),
             ]
@@ -487,7 +480,7 @@ class _Layout(NamedTuple):
 
     def _rings(self, *names: str) -> list[tuple[int, int, np.dtype[Any]]]:
         # News of all the rounds that a worker is handed, and that it left each.
-        shapes = kernels.Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
+        shapes = Rings.shapes(self.workers, self.rounds * (self.messages_each + 1))
         return [(*shapes[name], np.dtype(np.int64)) for name in names]
 
 
@@ -555,6 +548,23 @@ def _interrupts_put_off() -> Iterator[list[int]]:
             signal.raise_signal(signal.SIGINT)
 
 
+class _Line:
+    """What a worker tells over its line; tracebacks lie in memory."""
+
+    def __init__(self, inbox: int, traceback: Array) -> None:
+        self._inbox, self._traceback = inbox, traceback
+
+    def tell(self, kind: Kind, round: int) -> None:
+        try:
+            os.write(self._inbox, _NOTICE.pack(kind, round))
+        except OSError:
+            os._exit(1)  # the master is gone, or has given this birth up
+
+    def fail(self, round: int, text: bytes) -> None:
+        self._traceback[: len(text)] = np.frombuffer(text, np.uint8)
+        self.tell(Kind.FAILED, round)
+
+
 def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     """Run a worker process until its orders end."""
     number, birth, *sizes = numbers[:5]
@@ -562,10 +572,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     fork_server.end_with(life)
     # Else what it forks would keep its line whole after its death.
     os.register_at_fork(after_in_child=functools.partial(os.close, inbox))
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write(f"fastgc-{number}")  # what ps and top call it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
-    kernels.threads.set_num_threads(1)
+    as_process(number)
     # Pages are the program's, but for those that are written here.
     common, shared, data = (
         Memory(size, fd, "copy") for size, fd in zip(sizes, memories[2:], strict=False)
@@ -577,16 +584,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     messages, tracebacks, answers, wanted, news = layout.sent.arrays(sent)
     thetas = list(thetas)
 
-    def tell_failure(round: int, text: bytes) -> None:
-        tracebacks[number][: len(text)] = np.frombuffer(text, np.uint8)
-        notify(Kind.FAILED, round)
-
-    def notify(kind: Kind, round: int) -> None:
-        try:
-            os.write(inbox, _NOTICE.pack(kind, round))
-        except OSError:
-            os._exit(1)  # the master is gone, or has given this birth up
-
+    line = _Line(inbox, tracebacks[number])
     round, worker = _NONE, None
     try:
         os.environ.clear()
@@ -596,10 +594,10 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         slots = messages[task.code.scheme.message_number(number) :]
         worker = Worker(number, task, data.load(), slots)
         for questions in files[8:]:  # one, or none
-            _answer_questions(worker, task, questions, answers[number], tell_failure)
-        rings = kernels.Rings(newest, orders, wanted, news, bell, inbox=inbox)
+            _answer_questions(worker, task, questions, answers[number], line)
+        rings = Rings(newest, orders, wanted, news, bell, inbox=inbox)
         read = rings.given(number)  # orders: none for this birth before it has joined
-        notify(Kind.JOINED, _NONE)
+        line.tell(Kind.JOINED, _NONE)
         # Where many processes take turns each finds its caches taken: here every function costs.
         wait, order_of, tell, compute = rings.wait, rings.order, rings.tell, worker.compute
         count, now = worker.message_count, newest.data  # a memoryview is read in half the time
@@ -622,28 +620,24 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
                 _, energy = compute(thetas[buffer], index, round)
                 tell(number, round, index, energy)
     except BaseException as error:
-        text = failure(worker, _TRACEBACK_BYTES)
+        text = failure(worker)
         if isinstance(error, _ProgramError):
             text = f": {error}".encode()
-        tell_failure(round, text)
+        line.fail(round, text)
 
 
-def _answer_questions(
-    worker: Worker, task: Task, file: int, memory: Array, tell_failure: Callable[[int, bytes], None]
-) -> None:
+def _answer_questions(worker: Worker, task: Task, file: int, memory: Array, line: _Line) -> None:
     """Answer what comes over a line, while another thread computes."""
 
     def run() -> None:
-        with open(file, "rb", closefd=False) as line:
-            while size := line.read(_SIZE.size):
-                question: Question = pickle.loads(line.read(*_SIZE.unpack(size)))
-                shape, dtype = task.answer_form(worker.number, question)
-                kind, energy = Kind.LEFT, math.nan  # it has that no more
-                try:
-                    if found := worker.answer(question, np.ndarray(shape, dtype, memory)):
-                        kind, energy = Kind.ANSWER, found[1]
-                except BaseException:
-                    tell_failure(question.round, failure(worker, _TRACEBACK_BYTES))
+        with open(file, "rb", closefd=False) as asked:
+            while size := asked.read(_SIZE.size):
+                question: Question = pickle.loads(asked.read(*_SIZE.unpack(size)))
+                kind, _, energy, text = reply(
+                    worker, question, task.answer_in(memory, worker.number, question)
+                )
+                if kind == Kind.FAILED:
+                    line.fail(question.round, text)
                     return
                 os.write(file, _ANSWER.pack(question.number, kind, energy))
 

@@ -1,24 +1,56 @@
-"""Memory that processes share, and objects in it, whose arrays are used where they lie."""
+"""Objects for other processes: as bytes, or in memory that they share, where arrays are used.
+
+What cannot be sent is an error that says why not.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import mmap
 import os
 import pickle
 import struct
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from .packing import Keep, packed
+__all__ = ["Keep", "Memory", "packed"]
 
-__all__ = ["Memory"]
+Keep = Callable[[pickle.PickleBuffer], object]  # what pickle calls buffer_callback
 
 _COUNT = struct.Struct("=q")  # of parts: a pickle, and the buffers that it leaves out
 _PART = struct.Struct("=qq")  # where it begins, its bytes
 _ALIGNED = 64  # parts begin at multiples of it
 _APART = 1 << 12  # bytes from which on a buffer is a part of its own
+
+
+def packed(thing: Any, keep: Keep | None = None) -> bytes:
+    """Pickle what ``pickle.loads`` is to make again in another process.
+
+    Functions and classes go by their names, under which that process imports them. Those of an
+    interactive session, or a notebook, which it cannot import, go by value if cloudpickle is there.
+    Memory of arrays may be kept out of it by ``keep``.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be pickled; says what can.
+    """
+    interactive = hasattr(sys, "ps1")  # a prompt, of Python or IPython
+    try:
+        if interactive and importlib.util.find_spec("cloudpickle") is not None:
+            import cloudpickle
+
+            by_value: bytes = cloudpickle.dumps(thing, pickle.HIGHEST_PROTOCOL, keep)
+            return by_value
+        return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=keep)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"workers cannot be sent what pickle cannot store ({error}): they find functions and "
+            "classes by their names, at the top level of a module or script"
+        ) from error
 
 
 class Memory:

@@ -29,11 +29,11 @@ from numpy.typing import DTypeLike, NDArray
 from .. import kernels
 from .._extras import pip_install
 from ..codes import Code
-from .interface import Event, Gradient, Kind, Question, Task
+from .interface import Buffers, Event, Gradient, Kind, Question, Task
 from .master import Master
+from .memory import packed
 from .options import RoundKeywords, RoundOptions
-from .packing import packed
-from .worker import Worker, failure
+from .worker import TRACEBACK_BYTES, Worker, failure, reply
 
 try:
     from mpi4py import MPI
@@ -59,7 +59,6 @@ _NO_MORE = b"-"  # in place of what a cluster starts with
 _START = 0  # tag of what a cluster starts with; it has tags of its own after that
 _NEWS, _QUESTION, _ANSWER = 1, 2, 3  # what these are for, after the first, of orders and messages
 _TAGS = 1000  # clusters until tags are used again
-_TRACEBACK_BYTES = 1 << 14
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
 _LAST_GRACE = 5.0  # and at the end of the program
 _SAYING = 0.2  # seconds for mpiexec to pass on last words, which an abort would lose
@@ -298,7 +297,7 @@ class _Ranks:
         common = packed((kernels.backend(), task.without_data()))
         data = [packed(task.data(i)) for i in range(code.n)]
         self._job, self._task = job, task
-        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._buffers = Buffers()
         self._orders: list[Array] = []
         self._nbytes = _LINE + task.parameters * task.dtype.itemsize
         job.open = True
@@ -318,12 +317,9 @@ class _Ranks:
         self._receives += [link.asked.receive for link in self._links if link.asked is not None]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
-        taken = self._buffers.values()
-        self._buffer = next(b for b in range(len(self._orders) + 1) if b not in taken)
+        self._buffer = self._buffers.take(number, in_use)
         if self._buffer == len(self._orders):
             self._orders.append(_aligned(self._nbytes))
-        self._buffers[number] = self._buffer
         order = self._orders[self._buffer]
         _HEADER.pack_into(order.data, 0, _ROUND, number, self.keeping, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
@@ -393,7 +389,7 @@ class _Link:
         # written to are never allocated.
         messages = max(1, task.code.scheme.message_counts[worker])
         nbytes = task.message_size * task.message_dtype.itemsize
-        stride = _LINE + -(-max(nbytes, _TRACEBACK_BYTES) // _LINE) * _LINE
+        stride = _LINE + -(-max(nbytes, TRACEBACK_BYTES) // _LINE) * _LINE
         memory = _aligned(messages * stride)
         self._slots = [memory[i * stride :][:stride] for i in range(messages)]
         self._rows = [slot[_LINE:][:nbytes].view(task.message_dtype) for slot in self._slots]
@@ -527,8 +523,7 @@ class _Asked:
         if kind == Kind.FAILED:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
         elif kind == Kind.ANSWER:
-            shape, dtype = self._task.answer_form(self._worker, question)
-            answer = np.ndarray(shape, dtype, self._slot, _LINE)
+            answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
         if self._due:  # then what was asked before is of no use any more
             self.receive.Start()
         if kind == Kind.FAILED:
@@ -550,7 +545,7 @@ class _Asked:
 
 def _answer(task: Task) -> Array:
     """Room for a header and an answer, or what went wrong with it."""
-    return _aligned(_LINE + max(task.answer_bytes, _TRACEBACK_BYTES))
+    return _aligned(_LINE + max(task.answer_bytes, TRACEBACK_BYTES))
 
 
 def _settle(links: list[_Link], seconds: float) -> None:
@@ -577,6 +572,16 @@ def _serve(comm: MPI.Intracomm) -> bool:
         header = _HEADER.pack(kind, orders.round, len(text), 0.0).ljust(_LINE, b"\0")
         _wait(comm.Isend([header + text, MPI.BYTE], 0, tag))
 
+    def send_message(index: int, energy: float) -> None:
+        kind, send = Kind.MESSAGE, sends[index]
+        if orders.keeping:
+            kind, send = Kind.COMPUTED, tells[index]
+        _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
+        if index + 1 == len(slots):
+            orders.post()  # ahead of the answer to what is sent now
+        send.Start()
+        _wait(send)  # now, for MPI moves nothing while gradients are computed
+
     try:
         backend, task = pickle.loads(common)
         kernels.use_backend(backend)
@@ -596,28 +601,10 @@ def _serve(comm: MPI.Intracomm) -> bool:
             answers.start()
         tell(Kind.JOINED)
         while orders.wait():
-            for index in range(orders.first, worker.message_count):
-                if not orders.look():
-                    break
-                if orders.round < orders.newest:
-                    tell(Kind.LEFT)
-                    break
-                seconds = worker.sleep_before(index, orders.delay)
-                if seconds > 0.0 and not orders.sleep(seconds):
-                    break
-                _, energy = worker.message(theta, index, orders.round)
-                kind, send = Kind.MESSAGE, sends[index]
-                if orders.keeping:
-                    kind, send = Kind.COMPUTED, tells[index]
-                _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
-                if index + 1 == worker.message_count:
-                    orders.post()  # ahead of the answer to what is sent now
-                send.Start()
-                _wait(send)  # now, for MPI moves nothing while gradients are computed
+            worker.send_all(theta, orders, send_message, lambda: tell(Kind.LEFT))
     except BaseException:
-        tell(Kind.FAILED, failure(worker, _TRACEBACK_BYTES))
-        while orders.wait():
-            pass
+        tell(Kind.FAILED, failure(worker))
+        orders.wait_for_end()
     if answers is not None:
         answers.join()
     elif asks:  # it failed before: what ends the thread comes all the same
@@ -644,17 +631,10 @@ class _Answers(threading.Thread):
             question: Question | None = pickle.loads(packed.data)
             if question is None:
                 break
-            shape, dtype = self._task.answer_form(self._worker.number, question)
-            kind, size, energy = Kind.LEFT, 0, math.nan  # it has that no more
-            try:
-                out = np.ndarray(shape, dtype, self._slot, _LINE)
-                if found := self._worker.answer(question, out):
-                    kind, energy = Kind.ANSWER, found[1]
-            except Exception:
-                text = failure(None, _TRACEBACK_BYTES)
-                kind, size = Kind.FAILED, len(text)
-                self._slot[_LINE:][:size] = np.frombuffer(text, np.uint8)
-            _HEADER.pack_into(self._slot.data, 0, kind, question.number, size, energy)
+            out = self._task.answer_in(self._slot, self._worker.number, question, _LINE)
+            kind, _, energy, text = reply(self._worker, question, out)
+            self._slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
+            _HEADER.pack_into(self._slot.data, 0, kind, question.number, len(text), energy)
             answer.Start()
             _wait(answer)
         answer.Free()
@@ -711,6 +691,11 @@ class _Orders:
             while self.look():  # the end comes as news, too
                 pause()
             return False
+
+    def wait_for_end(self) -> None:
+        """Take no round any more."""
+        while self.wait():
+            pass
 
     def look(self) -> bool:
         """See what news there is; False at the end."""

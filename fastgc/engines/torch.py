@@ -21,20 +21,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn, Unpack
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .. import kernels
 from .._extras import pip_install
-from ..codes import Code
 from .fork_server import end_with
-from .interface import Computation, Event, Gradient, Kind, Question, Task
+from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
-from .options import RoundKeywords, RoundOptions
-from .packing import packed
-from .worker import Worker, failure
+from .memory import packed
+from .worker import Worker, as_process, failure, reply
 
 try:
     import torch
@@ -56,7 +54,6 @@ _NONE = -1
 _ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, beside those of Kind
 _START, _BYE = 103, 104
 _KEPT_ROUND, _QUESTION = 105, 106
-_TRACEBACK_BYTES = 1 << 14
 _LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
 _GRACE = 1.0  # seconds to leave workers when a cluster is closed
@@ -95,26 +92,13 @@ class TorchCluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
-    def __init__(
-        self,
-        code: Code,
-        shards: Sequence[Any],
-        gradient: Gradient | Computation,
-        size: int,
-        dtype: DTypeLike = np.float64,
-        *,
-        options: RoundOptions | None = None,
-        **keywords: Unpack[RoundKeywords],
-    ) -> None:
+    def _open(self, task: Task) -> _Ranks:
         rank, _ = _place()
         if rank != 0:
             raise RuntimeError(
                 f"this is rank {rank}: clusters are made on rank 0, and the other ranks take part "
                 "by TorchCluster.serve()"
             )
-        super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
-
-    def _open(self, task: Task) -> _Ranks:
         return _Ranks(task)
 
     @staticmethod
@@ -258,7 +242,7 @@ class _Ranks:
         job.clusters += 1
         self._task, self._common, self._data = task, common, data
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._buffers: dict[int, int] = {}  # of the parameters of rounds that may be in use
+        self._buffers = Buffers()
         self._thetas: list[Array] = []
         self._births = [0] * code.n
         self._links: list[_Link | None] = [None] * code.n
@@ -279,12 +263,10 @@ class _Ranks:
         self._job.links = [*others, link]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        self._buffers = {r: buffer for r, buffer in self._buffers.items() if r in in_use}
-        taken = self._buffers.values()
-        buffer = next(b for b in range(len(self._thetas) + 1) if b not in taken)
+        buffer = self._buffers.take(number, in_use)
         if buffer == len(self._thetas):
             self._thetas.append(np.empty(theta.size, theta.dtype))
-        self._buffers[number], self._number = buffer, number
+        self._number = number
         self._theta = self._thetas[buffer]
         self._theta[:] = theta
         if self._task.code.scheme.messages_per_worker > 1:
@@ -463,10 +445,7 @@ def _compute(worker: int, life: int) -> NoReturn:
     status = 1
     try:
         end_with(life)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-            name.write(f"fastgc-{worker}")
-        kernels.threads.set_num_threads(1)
+        as_process(worker)
         torch.set_num_threads(1)
         store = _store()
         cluster = int(store.get("fastgc/newest"))
@@ -493,37 +472,23 @@ def _serve(store: Any, cluster: int, number: int) -> None:
     wire = _Wire(_pair(store, cluster, number, birth, 1), 0)
     common, data = (wire.payload(np.empty(wire.header()[3], np.uint8)).tobytes() for _ in range(2))
     orders = worker = None
-    number_of = _NONE
     try:
         backend, task = pickle.loads(common)
         kernels.use_backend(backend)
         count = int(task.code.scheme.message_counts[number])
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)
-        orders = _Orders(wire, np.empty(task.parameters, task.dtype))
+        orders = _Orders(wire, np.empty(task.parameters, task.dtype), slots)
         if task.asks:
             threading.Thread(target=orders.answer, args=(worker,), daemon=True).start()
         host = np.frombuffer(os.uname().nodename.encode(), np.uint8).copy()
         wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, host)
-        for number_of, first, delay in orders:
-            for index in range(first, count):
-                if orders.ended:
-                    break
-                if number_of < orders.newest:
-                    wire.send(Kind.LEFT, number_of, 0, 0.0)
-                    break
-                seconds = worker.sleep_before(index, delay)
-                if seconds > 0.0 and not orders.sleep(seconds):
-                    break
-                _, energy = worker.message(orders.theta, index, number_of)
-                if orders.keeping:
-                    wire.send(Kind.COMPUTED, number_of, index, energy)
-                else:
-                    wire.send(Kind.MESSAGE, number_of, index, energy, slots[index])
+        for _ in orders:
+            worker.send_all(orders.theta, orders, orders.send, orders.leave)
     except BaseException:
-        text = np.frombuffer(failure(worker, _TRACEBACK_BYTES), np.uint8).copy()
-        wire.send(Kind.FAILED, number_of, 0, 0.0, text)
-        for _ in orders or _Orders(wire, np.empty(0)):
+        text = np.frombuffer(failure(worker), np.uint8).copy()
+        wire.send(Kind.FAILED, _NONE if orders is None else orders.round, 0, 0.0, text)
+        for _ in orders or _Orders(wire, np.empty(0), []):
             pass
     with contextlib.suppress(RuntimeError):  # the master may not wait for it
         wire.send(_BYE, _NONE, 0, 0.0)
@@ -532,11 +497,12 @@ def _serve(store: Any, cluster: int, number: int) -> None:
 class _Orders:
     """What the master wants of a worker, received by a thread."""
 
-    def __init__(self, wire: _Wire, theta: Array) -> None:
-        self._wire, self._memory = wire, theta
+    def __init__(self, wire: _Wire, theta: Array, slots: list[Array]) -> None:
+        self._wire, self._memory, self._slots = wire, theta, slots
         self.theta = theta.view()
         self.theta.flags.writeable = False
-        self.newest, self.ended = _NONE, False
+        self.round = self.newest = _NONE
+        self.first, self.delay, self.ended = 0, 0.0, False
         self.keeping = False  # whether messages of the round are kept
         self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
         self._rounds: queue.SimpleQueue[tuple[int, int, float, bool] | None] = queue.SimpleQueue()
@@ -562,23 +528,36 @@ class _Orders:
         self._rounds.put(None)
         self._questions.put(None)
 
-    def __iter__(self) -> Iterator[tuple[int, int, float]]:
+    def __iter__(self) -> Iterator[int]:
         while (order := self._rounds.get()) is not None:
-            number, first, delay, self.keeping = order
-            yield number, first, delay
+            self.round, self.first, self.delay, self.keeping = order
+            yield self.round
 
     def answer(self, worker: Worker) -> None:
         """Answer questions until the end, while another thread computes."""
         with contextlib.suppress(RuntimeError):  # the master is gone
             while (question := self._questions.get()) is not None:
-                try:
-                    found = worker.answer(question)
-                except BaseException:
-                    text = np.frombuffer(failure(worker, _TRACEBACK_BYTES), np.uint8).copy()
-                    self._wire.send(Kind.FAILED, question.round, 0, 0.0, text)
+                kind, answer, energy, text = reply(worker, question)
+                if kind == Kind.FAILED:
+                    told = np.frombuffer(text, np.uint8).copy()
+                    self._wire.send(kind, question.round, 0, 0.0, told)
                     return
-                answer, energy = found or (None, math.nan)
                 self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
+
+    def send(self, index: int, energy: float) -> None:
+        """Send a message, or tell that it is kept."""
+        kind, row = Kind.MESSAGE, self._slots[index]
+        if self.keeping:
+            kind, row = Kind.COMPUTED, row[:0]
+        self._wire.send(kind, self.round, index, energy, row)
+
+    def leave(self) -> None:
+        """Tell that the worker leaves the round."""
+        self._wire.send(Kind.LEFT, self.round, 0, 0.0)
+
+    def look(self) -> bool:
+        """Whether this is not the end."""
+        return not self.ended
 
     def sleep(self, seconds: float) -> bool:
         """Sleep; False at the end, at once."""

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
 from ..codes import AskingRound, Request
-from .interface import Gradient, Messages, Question, Task
+from .interface import Gradient, Kind, Messages, Question, Task
 
-__all__ = ["Worker", "asked_of", "failure", "partial_gradient"]
+__all__ = [
+    "TRACEBACK_BYTES",
+    "Orders",
+    "Reply",
+    "Worker",
+    "as_process",
+    "asked_of",
+    "failure",
+    "partial_gradient",
+    "reply",
+]
 
 Array = NDArray[Any]
+
+TRACEBACK_BYTES = 1 << 14  # that a worker tells, at most, of what it raised
 
 # A NaN that no arithmetic makes, by the bytes of a real: what a gradient leaves of it, it did not
 # write, or added to.
@@ -34,8 +48,11 @@ def partial_gradient(
     *,
     partition: int = -1,
     round: int = -1,
+    asked: Sequence[str] | None = None,
 ) -> None:
     """Let `gradient` write a partial gradient to `out`, whatever that holds.
+
+    `asked` is what `asked_of` says of the gradient, for those who call it often.
 
     Raises
     ------
@@ -46,7 +63,8 @@ def partial_gradient(
     """
     bits, unwritten = _marked(out)
     bits.fill(unwritten)
-    asked = asked_of(gradient)
+    if asked is None:
+        asked = asked_of(gradient)
     told = {"partition": partition, "round": round}
     _check_returned(gradient(theta, shard, out, **{name: told[name] for name in asked}), out)
     missing = np.flatnonzero(bits == unwritten) // (bits.size // out.size)
@@ -99,6 +117,31 @@ class _Alone(NamedTuple):
     unwritten: Any
     encode: Callable[[], float]  # returns its energy
     message: Array
+
+
+class Orders(Protocol):
+    """What a worker hears of its master while it is at a round.
+
+    Attributes
+    ----------
+    round, first, delay
+        The round that it was handed, from which message on, and seconds to sleep.
+    newest : int
+        The newest round that it was told of.
+    """
+
+    round: int
+    first: int
+    delay: float
+    newest: int
+
+    def look(self) -> bool:
+        """See what there is; False at the end."""
+        ...
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep; False at the end, at once."""
+        ...
 
 
 class Worker:
@@ -192,6 +235,30 @@ class Worker:
                 for at in range(index, self.message_count)
             }
         return self._computed.pop((round, index))
+
+    def send_all(
+        self,
+        theta: Array,
+        orders: Orders,
+        send: Callable[[int, float], None],
+        leave: Callable[[], None],
+    ) -> None:
+        """Compute the messages of a round, and send each.
+
+        ``send(index, energy)`` sends a message. Where a newer round has begun, ``leave()`` tells
+        that the worker leaves this one. At the end it returns at once.
+        """
+        for index in range(orders.first, self.message_count):
+            if not orders.look():
+                return
+            if orders.round < orders.newest:
+                leave()
+                return
+            seconds = self.sleep_before(index, orders.delay)
+            if seconds > 0.0 and not orders.sleep(seconds):
+                return
+            _, energy = self.message(theta, index, orders.round)
+            send(index, energy)
 
     def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
         """Answer a question, from any thread, also while messages are computed.
@@ -355,7 +422,44 @@ class _Encoded:
             )
 
 
-def failure(worker: Worker | None, nbytes: int = 1 << 14) -> bytes:
+class Reply(NamedTuple):
+    """What a transport tells of a question.
+
+    Attributes
+    ----------
+    kind : Kind
+        ANSWER; LEFT, if the worker has no answer; FAILED, if it raised.
+    answer : ndarray or None
+    energy : float
+        Of a sum.
+    text : bytes
+        The traceback.
+    """
+
+    kind: Kind
+    answer: Array | None = None
+    energy: float = math.nan
+    text: bytes = b""
+
+
+def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply:
+    """Answer a question as `Worker.answer`, or tell what went wrong."""
+    try:
+        found = worker.answer(question, out)
+    except BaseException:
+        return Reply(Kind.FAILED, text=failure(worker))
+    return Reply(Kind.ANSWER, *found) if found else Reply(Kind.LEFT)
+
+
+def as_process(number: int) -> None:
+    """Let this process be a worker's alone: named so, of one thread, ended by its master only."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
+        name.write(f"fastgc-{number}")  # what ps and top call it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the master ends the workers
+    kernels.threads.set_num_threads(1)
+
+
+def failure(worker: Worker | None, nbytes: int = TRACEBACK_BYTES) -> bytes:
     """What to tell of the exception being handled: on which partition, and the traceback's end."""
     at = -1 if worker is None else worker.partition
     where = b":\n" if at < 0 else f" on partition {at}:\n".encode()

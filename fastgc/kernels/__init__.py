@@ -22,7 +22,7 @@ from .._listing import listing
 from . import choice, threads
 from . import numpy as plain
 from .arrivals import Arrivals, Enough
-from .choice import backend, backends, kernel, use_backend
+from .choice import backend, backends, use_backend
 from .cyclic import (
     LOCATOR,
     LOOKUP,
@@ -35,16 +35,21 @@ from .cyclic import (
     Where,
     cyclic_stream,
 )
+from .dispatch import kernel
 from .fourier import Fourier, bind_fourier, fourier_rebuild
-from .near_exact import locator_pairs, near_exact, near_exact_pairs
+from .near_exact import (
+    Circulant,
+    locator_pairs,
+    minimum_norm,
+    near_exact,
+    near_exact_pairs,
+    weighted_minimum_norm,
+)
 from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
 from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
 from .numpy.delays import DelayPlan
 from .numpy.edges import EdgesPlan
-from .rings import Rings
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
-from .shifts import Shifts, shortest
-from .whitened import whitened
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
     from .numpy import *  # noqa: F403
@@ -70,6 +75,7 @@ __all__ = [
     "AddRow",
     "Arrivals",
     "CellsPlan",
+    "Circulant",
     "Combinations",
     "Completion",
     "CompletionPlan",
@@ -80,9 +86,7 @@ __all__ = [
     "EdgesPlan",
     "Enough",
     "Fourier",
-    "Rings",
     "Rows",
-    "Shifts",
     "Status",
     "StreamCalls",
     "TilingPlan",
@@ -96,12 +100,12 @@ __all__ = [
     "locator_pairs",
     "near_exact",
     "near_exact_pairs",
-    "shortest",
+    "minimum_norm",
     "stacked",
     "threads",
     "tiling_plan",
     "use_backend",
-    "whitened",
+    "weighted_minimum_norm",
     *_KERNELS,
 ]
 __dir__ = listing([*__all__, *choice.NAMES])

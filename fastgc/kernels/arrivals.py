@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .choice import kernel
 from .cyclic import Status
+from .dispatch import kernel
 from .numpy.bound import ArrivalArrays
 from .rows import Rows
 
@@ -66,9 +66,8 @@ class Arrivals:
         are needed, as far as `blocks` say; else it was not taken: ``OUT_OF_RANGE``, ``DUPLICATE``
         or ``NOT_FINITE``.
     c : Any
-        What the C backend knows all this by, with which `Rings.gather` takes messages where they
-        lie, of workers that send one each; None of rows that it does not take. It goes by what
-        follows.
+        What the C backend knows all this by: a local cluster has it take messages where they lie,
+        of workers that send one each. None of rows that it does not take. It goes by what follows.
     least : int
         How many messages suffice at least.
     once : bool

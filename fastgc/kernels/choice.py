@@ -1,51 +1,22 @@
-"""Which backend is in use: the fastest there is, or the one that was asked for.
-
-A kernel is called by its name in `fastgc.kernels`: that is what `kernel` makes of the NumPy
-function, and costs a tenth of a microsecond. Who calls often asks once, by `own`, or binds a kernel
-to arrays (`fastgc.kernels.bind_combine`), which is then the backend's own.
-"""
+"""Which backend is in use: the fastest there is, or the one that was asked for."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable
-from functools import wraps
 from types import ModuleType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Literal
 
-__all__ = ["NAMES", "backend", "backends", "folds_floats", "kernel", "load", "own", "use_backend"]
+from . import dispatch
+from .dispatch import Backend
 
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["NAMES", "Backend", "backend", "backends", "folds_floats", "load", "use_backend"]
 
 BackendName = Literal["c", "numba", "numpy"]
 NAMES = ("c", "numba", "numpy")  # best first
 
-# A module that has the functions of `kernels.numpy`, which says what each of them does.
-Backend: TypeAlias = ModuleType
-
-
-class _Functions(dict[Callable[..., Any], Callable[..., Any]]):
-    """A backend's own functions by those that say what they do; looked up when first asked for.
-
-    Until a backend is chosen, `module` is None, and the first question chooses one.
-    """
-
-    def __init__(self, module: Backend | None = None) -> None:
-        self._module = module
-
-    def __missing__(self, oracle: Callable[..., Any]) -> Callable[..., Any]:
-        if self._module is None:
-            load()
-            return functions[oracle]
-        self[oracle] = found = getattr(self._module, oracle.__name__, oracle)
-        return found
-
-
 active: Backend | None = None  # None until a kernel is first asked for
-functions = _Functions()
 name = ""
 
 
@@ -56,7 +27,7 @@ def backends() -> tuple[str, ...]:
 
 
 def _select(wanted: str) -> None:
-    global active, functions, name
+    global active, name
     if wanted not in NAMES:
         raise ValueError(f"unknown backend {wanted!r}: choose one of {', '.join(NAMES)}")
     try:
@@ -66,7 +37,8 @@ def _select(wanted: str) -> None:
             f"the {wanted!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
         ) from error
     if module is not active:
-        active, functions, name = module, _Functions(module), wanted
+        active, name = module, wanted
+        dispatch.serve(module)
 
 
 def load() -> Backend:
@@ -77,22 +49,7 @@ def load() -> Backend:
     return active
 
 
-def own(oracle: Callable[P, R]) -> Callable[P, R]:
-    """What the backend in use now has in place of `oracle`: its function of that name, if any."""
-    return functions[oracle]
-
-
-def kernel(oracle: Callable[P, R]) -> Callable[P, R]:
-    """The same as a function that asks at each call which backend is in use."""
-
-    @wraps(oracle)
-    def call(*given: P.args, **named: P.kwargs) -> R:
-        function: Callable[P, R] = functions[oracle]
-        # To pass an empty dictionary takes as long as all else here.
-        return function(*given, **named) if named else function(*given)  # type: ignore[call-arg]
-
-    call.__module__ = __package__
-    return call
+dispatch.at_first_call(load)
 
 
 def backend() -> str:

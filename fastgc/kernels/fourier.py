@@ -12,6 +12,8 @@ up to n = 2^15, and 1e-11 at n = 2^20 for workers with neighbouring numbers.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,10 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import numpy as plain
-from .choice import own
+from .choice import backend
 from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
+from .dispatch import own
 
-__all__ = ["Fourier", "bind_fourier", "fourier_rebuild", "transform_length"]
+__all__ = [
+    "Fourier",
+    "bind_fourier",
+    "crossover",
+    "crossover_kind",
+    "crossover_table",
+    "fourier_rebuild",
+]
 
 
 class Transform(NamedTuple):
@@ -187,3 +197,44 @@ def bind_fourier(
     present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
     polar = own(plain.bind_polar)(plan, survivors, present, size, out)
     return Fourier(plan, present, size, polar)
+
+
+SIZES = tuple(1 << bits for bits in range(6, 21))
+
+# Measured on an Intel Xeon with AVX-512, by the kind of kernels; benches/test_auto.py shows how
+# well they fit. On another machine, ``method="auto"`` may take the slower way where both take about
+# as long. Where it is more than half of the workers, products are always faster.
+BUILT_IN = {
+    "c avx512": (640, 1280, 1020, 640, 470, 330, 262, 250, 262, 232, 236, 270, 275, 197, 150),
+    "c avx2": (640, 1280, 730, 469, 321, 218, 180, 188, 200, 190, 201, 240, 243, 180, 150),
+    "c baseline": (640, 903, 502, 318, 219, 153, 140, 145, 145, 140, 145, 170, 174, 140, 125),
+    "numba": (640, 1280, 1100, 658, 432, 323, 260, 265, 285, 265, 275, 315, 320, 218, 160),
+    "numpy": (20, 20, 27, 47, 50, 43, 46, 51, 66, 100, 100, 50, 45, 50, 41),
+}
+
+
+def crossover_kind() -> str:
+    """What the built-in table holds for: the backend in use, and the level of SIMD instructions."""
+    name = backend()
+    if name != "c":
+        return name
+    from .c import simd
+
+    return f"c {simd()}"
+
+
+def crossover_table() -> Mapping[int, int]:
+    """Factors from which on transforms are faster than products, by length, for this backend."""
+    return dict(zip(SIZES, BUILT_IN.get(crossover_kind(), BUILT_IN["c avx512"]), strict=True))
+
+
+def crossover(m: int) -> int:
+    """The same for blocks of m workers, whatever their transforms' length.
+
+    A vector by products takes time in proportion to workers times factors; by transforms, to
+    m log m.
+    """
+    counts = crossover_table()
+    length = transform_length(m)
+    log = np.interp(math.log2(length), np.log2(list(counts)), np.log2(list(counts.values())))
+    return max(1, round(2.0**log * length / m))

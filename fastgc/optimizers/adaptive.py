@@ -150,13 +150,7 @@ class GCADA:
         return self.optimizer.point
 
     def reset(self, theta0: ArrayLike) -> None:
-        """Begin a run at ``theta0``, a float array of shape (p,), with no gradient yet.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As the optimizer's `reset`.
-        """
+        """Begin a run at ``theta0``, as the optimizer does, with no gradient yet."""
         start = check_start(theta0)
         self.optimizer.reset(start)
         self._begin(start)
@@ -217,18 +211,7 @@ class GCADA:
         } | {f"{_OPTIMIZER}{name}": value for name, value in inner.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run, to the last bit as it would have gone on.
-
-        Parameters
-        ----------
-        state : mapping
-            What `state` gave, of a method with the same parameters. Arrays are copied.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is not such; nothing has changed then.
-        """
+        """Go on with a run whose `state` this is, as `SGD.restore` does."""
         optimizer = self._restorable()
         own, inner = _checked_state(self, state)
         optimizer.restore(inner)

@@ -195,10 +195,8 @@ class SGD(_Descent):
 
     Raises
     ------
-    TypeError
-        If a parameter is not a real number.
-    ValueError
-        If one is out of range.
+    TypeError, ValueError
+        If a parameter is not a real number, or out of range.
     """
 
     def __init__(self, lr: float, momentum: float = 0.0) -> None:
@@ -233,18 +231,15 @@ class Nesterov(_Descent):
     Parameters
     ----------
     lr : float
-        Step size, positive. A gradient that is a sum over N samples wants a step 1 / N of what the
-        mean would. As an attribute it may be changed between steps.
+        As in `SGD`.
     momentum : float, optional
         A fixed beta in [0, 1) in place of the sequence beta_k. For a strongly convex function of
         condition number kappa, (sqrt(kappa) - 1) / (sqrt(kappa) + 1) converges linearly.
 
     Raises
     ------
-    TypeError
-        If a parameter is not a real number.
-    ValueError
-        If one is out of range.
+    TypeError, ValueError
+        As `SGD` does.
     """
 
     _vectors = ("_theta", "_point")
@@ -301,10 +296,8 @@ class AMSGrad(_Descent):
 
     Raises
     ------
-    TypeError
-        If a parameter is not a real number.
-    ValueError
-        If one is out of range.
+    TypeError, ValueError
+        As `SGD` does.
 
     Notes
     -----
@@ -335,10 +328,8 @@ class AMSGrad(_Descent):
 
         Raises
         ------
-        TypeError
-            If ``theta0`` is not an array of float32 or float64.
-        ValueError
-            If it is not one-dimensional, holds NaN or Inf, or has a dtype too narrow for epsilon.
+        TypeError, ValueError
+            As `SGD.reset`, or if its dtype is too narrow for epsilon.
         """
         start = check_start(theta0)
         least = np.finfo(start.dtype).smallest_normal

@@ -30,7 +30,7 @@ from ..codes import (
 )
 from ..codes.raptor import degrees
 from ..delays import Exponential
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import simulate
 from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
 

@@ -11,8 +11,8 @@ from math import comb
 import numpy as np
 
 from ..codes import BinaryCode
-from ..panels import Line, Panel
 from ..planning import equal_time_loads
+from ..plotting.panels import Line, Panel
 from .figure import Part, Row, Track, compared, figure, median_seconds
 
 __all__ = [

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least
 from ..errors import InstabilityWarning
-from ..panels import Line, Panel, Style
+from ..plotting.panels import Line, Panel, Style
 
 __all__ = [
     "ROUNDS",

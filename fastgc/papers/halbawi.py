@@ -20,7 +20,6 @@ from ..data import Dataset
 from ..delays import Pareto
 from ..models import SoftmaxRegression
 from ..optimizers import Nesterov
-from ..panels import Line, Panel
 from ..planning.optimum import (
     DecodeCost,
     Optimum,
@@ -28,6 +27,7 @@ from ..planning.optimum import (
     optimal_fraction,
     optimal_threshold,
 )
+from ..plotting.panels import Line, Panel
 from ..simulation import simulate
 from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
 

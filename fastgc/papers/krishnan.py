@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..codes import FractionalRepetition, ReedSolomon, Uncoded
 from ..delays import Empirical
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..sequential import (
     MSGC,
     SRSGC,

@@ -11,8 +11,8 @@ import numpy as np
 from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
-from ..panels import Line, Panel
 from ..planning.loads import Allocation, balanced_loads, generalised_bcc
+from ..plotting.panels import Line, Panel
 from ..simulation import Simulation, closed_forms, simulate
 from .figure import ROUNDS, Part, Row, Track, compared, figure
 

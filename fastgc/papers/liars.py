@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import AskingRound, Code, FractionalRepetition, Round
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, Part, Row, Track, figure
 
 __all__ = ["liars"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..codes import Code, catalogue
 from ..coding.arguments import unasked
 from ..delays import Empirical
-from ..panels import Line, Panel, Style
+from ..plotting.panels import Line, Panel, Style
 from ..simulation import simulate
 from .figure import Row, times_alone
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
 from ..delays import ShiftedExponential
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import (
     Simulation,
     closed_forms,

@@ -14,7 +14,7 @@ from .._arrays import at_least
 from .._extras import one_thread_of_blas
 from ..codes import ExpanderCode, PartialWork, Uncoded
 from ..delays import Exponential
-from ..panels import Line, Panel
+from ..plotting.panels import Line, Panel
 from ..simulation import covered_mean, simulate
 from .figure import ROUNDS, Part, Row, Track, figure, positive
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
-from ..panels import Panel
+from ..plotting.panels import Panel
 from ..simulation import simulate
 from .figure import ROUNDS, Part, Row, Track, compared, figure
 

@@ -18,8 +18,8 @@ from ..delays import DelayModel, Exponential, ShiftedExponential
 from ..history import History, Spent
 from ..models import LinearRegression
 from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
-from ..panels import Line, Panel
 from ..plotting import spending_panels
+from ..plotting.panels import Line, Panel
 from ..simulation import closed_forms, simulate
 from ..training import train
 from .figure import ROUNDS, Part, Row, Track, compared, figure

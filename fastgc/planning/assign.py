@@ -63,10 +63,6 @@ def assign(
     rounds, seed, interrupted
         As in `fastgc.simulation.simulate`.
 
-    Returns
-    -------
-    Assigned
-
     Raises
     ------
     ValueError

@@ -149,10 +149,6 @@ def optimal_loads(
         Partitions that a worker may hold at most. Those who would get more get that many, and t*
         is later.
 
-    Returns
-    -------
-    Allocation
-
     Raises
     ------
     ValueError
@@ -231,10 +227,6 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
         Of `ShiftedExponential` times per computation, one model for each worker.
     limit : int, optional
         Partitions that a worker may hold at most.
-
-    Returns
-    -------
-    LeastTime
 
     Raises
     ------
@@ -340,10 +332,6 @@ def generalised_bcc(
     limit : int, optional
         Partitions that a worker has room for, k at most and by default.
 
-    Returns
-    -------
-    Allocation
-
     Raises
     ------
     ValueError, TypeError
@@ -383,10 +371,6 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
         Partitions, m in the paper; 2 at least.
     delays
         As in `least_time_loads`.
-
-    Returns
-    -------
-    CoverageBounds
 
     Raises
     ------

@@ -377,10 +377,6 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     k : int, optional
         Partitions, n by default.
 
-    Returns
-    -------
-    CodeParameters
-
     Raises
     ------
     ValueError

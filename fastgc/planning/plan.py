@@ -280,10 +280,6 @@ def plan(
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
-    Returns
-    -------
-    Plan
-
     Raises
     ------
     ValueError

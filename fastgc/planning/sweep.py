@@ -15,7 +15,7 @@ from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
 from ..history import APPROXIMATE
-from ..panels import Line, Panel, Style
+from ..plotting.panels import Line, Panel, Style
 from ..simulation import follow, simulate
 from .plan import made
 
@@ -348,7 +348,7 @@ def sweep_panels(cells: Sequence[Cell]) -> list[Panel]:
 
     Returns
     -------
-    list of fastgc.panels.Panel
+    list of fastgc.plotting.Panel
         Two for each of the delays, which `fastgc.plotting.save_panels` draws.
 
     Raises

@@ -1,14 +1,12 @@
 """Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
 
 from .._listing import listing
-from .approximations import approximation_panels
 from .curves import (
+    approximation_panels,
     circle_curves,
     error_curves,
-    panel_figure,
     save_circle_curves,
     save_error_curves,
-    save_panels,
     save_stability_curves,
     save_tracking_curves,
     spending_panels,
@@ -17,9 +15,12 @@ from .curves import (
     tracking_curves,
 )
 from .frames import check_path, save
+from .panels import Line, Panel, panel_figure, save_panels
 from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [
+    "Line",
+    "Panel",
     "approximation_panels",
     "assignment",
     "check_path",

@@ -1,4 +1,4 @@
-"""Pictures of training runs, of precision, and of the papers' figures."""
+"""Pictures of training runs and of precision."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import at_least
 from ..history import MISCLASSIFIED
-from ..panels import Line, Panel
 from .frames import (
     COLOURS,
     DASHES,
+    ENTRY,
     HEIGHT,
     MARKERS,
     MORE_COLOURS,
     SMALL,
     WIDTH,
+    above,
     check_path,
     even_lines,
-    figure_title,
+    legend_below,
+    legend_inches,
     new_figure,
     percent_axis,
     plain_decades,
     plain_frame,
     save,
+    time_unit,
 )
+from .panels import Line, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,12 +43,11 @@ if TYPE_CHECKING:
     from ..stability import CircleValues, StabilityRow, StabilityTracker
 
 __all__ = [
+    "approximation_panels",
     "circle_curves",
     "error_curves",
-    "panel_figure",
     "save_circle_curves",
     "save_error_curves",
-    "save_panels",
     "save_stability_curves",
     "save_tracking_curves",
     "spending_panels",
@@ -56,15 +57,7 @@ __all__ = [
 ]
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
-_INSIDE = 3  # entries of a legend, at most, that stands in a panel
 _AMONG = 3  # the same, among curves that go up and down
-_LETTER, _KEY = 0.072, 0.75  # inches that a letter of one takes, and the rest of it
-_MOST_ACROSS = 4  # columns of a legend
-_LABEL = 40  # letters beside a vertical axis, in a line
-_APART = 16  # ticks that would be too many
-_ENTRY = 0.19  # inches that a line of one takes
-_BELOW = 0.5  # inches from an axis down to a legend below it, and below the axis's own texts
-_TICKED = 8  # whole numbers on a logarithmic axis that each have a tick
 _WIDE = 4.0  # a span from which on a logarithmic axis shows more
 
 
@@ -120,20 +113,15 @@ def error_curves(
     ImportError
         If matplotlib is not installed.
     """
-    measures = {str(getattr(history, "measure", MISCLASSIFIED)) for history in histories}
-    if len(measures) > 1:
-        raise ValueError(
-            f"runs that differ in their measure, {', '.join(sorted(measures))}, "
-            "do not go in one picture"
-        )
-    percent = measures <= {MISCLASSIFIED}
+    measure = _measure(histories)
+    percent = measure == MISCLASSIFIED
     curves = [(history.name, *_curve(history, time_axis)) for history in histories]
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
     below = ax is None and len(curves) > _AMONG
     if ax is None:
-        room = _legend_inches([name for name, _, _ in curves], 1) if below else 0.0
+        room = legend_inches([name for name, _, _ in curves], 1) if below else 0.0
         ax = new_figure(WIDTH, HEIGHT + room).add_subplot()
     for (name, x, y), colour, dash in zip(curves, cycle(COLOURS), cycle(DASHES), strict=False):
         label = name if x else f"{name} (not tested)"
@@ -147,17 +135,10 @@ def error_curves(
             marker="o",
             markersize=4,
             markevery=[-1],
-            zorder=_height(dash),
+            zorder=above(dash),
         )
 
-    errors = [error for _, _, y in curves for error in y]
-    if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
-        ax.set_yscale("log")
-        plain_decades(ax.yaxis, percent=percent)
-    else:
-        ax.set_ylim(bottom=0)
-        if percent:
-            percent_axis(ax.yaxis)
+    _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
     if log_x is None:
         log_x = max(ends) > _WIDE * min(ends) > 0
     if log_x:
@@ -166,15 +147,26 @@ def error_curves(
     else:
         ax.set_xlim(left=0)
     ax.set_xlabel("time of training (s)" if time_axis else "round")
-    ax.set_ylabel(f"test {measures.pop()}")
+    ax.set_ylabel(f"test {measure}")
     if title := _run_title(histories):
         ax.set_title(even_lines(title, int(12 * WIDTH)), fontsize="medium")
     plain_frame(ax)
     if below:
-        ax.figure.legend(loc="outside lower center", frameon=False, fontsize=SMALL)
+        legend_below(ax.figure)
     else:
         ax.legend(frameon=False, fontsize=SMALL)
     return ax
+
+
+def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
+    """Make the axis of errors logarithmic where that shows more."""
+    if min(errors) > 0 and max(errors) >= _WIDE * min(errors):
+        ax.set_yscale("log")
+        plain_decades(ax.yaxis, percent=percent)
+    else:
+        ax.set_ylim(bottom=0)
+        if percent:
+            percent_axis(ax.yaxis)
 
 
 def _run_title(histories: Sequence[Any]) -> str:
@@ -186,22 +178,7 @@ def _run_title(histories: Sequence[Any]) -> str:
 
 
 def save_error_curves(histories: Sequence[_History], path: str | os.PathLike[str]) -> None:
-    """Write the picture that `error_curves` draws to a file; pyplot's state is not touched.
-
-    Parameters
-    ----------
-    histories : sequence
-        Runs, as `error_curves` takes them.
-    path : str or path
-        Ends in ``.png``, ``.svg`` or ``.pdf``, which is the format.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is another one, or as `error_curves` says.
-    ImportError
-        If matplotlib is not installed.
-    """
+    """Write the picture of `error_curves` to a file, as `save` does."""
     check_path(path)
     save(error_curves(histories), path)
 
@@ -286,7 +263,7 @@ def stability_figure(
     names = list(dict.fromkeys(row.code for row in rows))
     columns = min(len(kinds), 2)
     lines = -(-len(kinds) // columns)
-    figure = new_figure(WIDTH * columns, 0.6 + HEIGHT * lines + _ENTRY * len(names) / columns)
+    figure = new_figure(WIDTH * columns, 0.6 + HEIGHT * lines + ENTRY * len(names) / columns)
     first = None
     for place, (dtype, pattern) in enumerate(kinds, start=1):
         ax = figure.add_subplot(lines, columns, place, sharey=first)
@@ -302,9 +279,7 @@ def stability_figure(
             ax.set_ylabel("")
         ax.set_title(f"{pattern} stragglers, {dtype}")
     handles, _ = first.get_legend_handles_labels() if first else ([], [])
-    figure.legend(
-        handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL
-    )
+    legend_below(figure, handles=handles, labels=names, ncols=columns)
     sets = max(row.sets for row in rows)
     figure.suptitle(f"median, and up to the worst of {sets} sets of survivors", fontsize=10)
     return figure
@@ -315,15 +290,7 @@ def save_stability_curves(
     path: str | os.PathLike[str],
     sizes: Sequence[tuple[int, int]] | None = None,
 ) -> None:
-    """Write the picture that `stability_figure` draws to a file.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``, or there is no row.
-    ImportError
-        If matplotlib is not installed.
-    """
+    """Write the picture of `stability_figure` to a file, as `save` does."""
     check_path(path)
     save(stability_figure(rows, sizes), path)
 
@@ -354,7 +321,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
     for (name, logs), colour, dash in zip(curves, COLOURS[1::-1], ("--", "-"), strict=False):
         shown = np.where(np.isfinite(logs), logs, np.nan)
-        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name, zorder=_height(dash))
+        ax.plot(place, shown, dash, color=colour, linewidth=1.2, label=name, zorder=above(dash))
     ax.axhline(0, color="0.4", linewidth=0.8, linestyle=":", zorder=1)
     ax.set_xlim(-0.5, place.size - 0.5)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -364,14 +331,14 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
     plain_frame(ax)
     if own:
-        ax.figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+        legend_below(ax.figure, ncols=3)
     else:
         ax.legend(frameon=False, fontsize=SMALL)
     return ax
 
 
 def save_circle_curves(values: CircleValues, path: str | os.PathLike[str]) -> None:
-    """Write the picture that `circle_curves` draws to a file, as `save_error_curves` does."""
+    """Write the picture of `circle_curves` to a file, as `save` does."""
     check_path(path)
     save(circle_curves(values), path)
 
@@ -428,231 +395,11 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
 def save_tracking_curves(
     tracks: Mapping[str, StabilityTracker], path: str | os.PathLike[str]
 ) -> None:
-    """Write the picture that `tracking_curves` draws to a file, as `save_error_curves` does."""
+    """Write the picture of `tracking_curves` to a file, as `save` does."""
     check_path(path)
     figure = new_figure()
     tracking_curves(tracks, figure.add_subplot())
     save(figure, path)
-
-
-def panel_figure(panels: Sequence[Panel], title: str = "", columns: int = 2) -> Figure:
-    """Draw panels side by side, at most so many in a row.
-
-    Lines with the same label share a colour, and have one entry in the legend. So have lines that
-    coincide, which are called by all of their labels.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-        At least one.
-    title : str
-        What to write above all of them.
-    columns : int
-        Panels in a row, at most. Texts are large enough for print where two have a page of 17 cm,
-        and one a column of 8.5 cm.
-
-    Raises
-    ------
-    ValueError
-        If there is no panel; if `columns` is not positive.
-    TypeError
-        If `columns` is no integer.
-    """
-    columns = min(len(panels), at_least("columns", columns, 1))
-    if not panels:
-        raise ValueError("nothing to draw: the figure has no panel")
-    rows = -(-len(panels) // columns)
-    names = _common_names(panels)
-    entries = [list(dict.fromkeys(names[line.label] for line in panel.lines)) for panel in panels]
-    below = all(each == entries[0] for each in entries) and (
-        len(panels) > 1 or len(entries[0]) > _INSIDE
-    )
-    room = 0.0  # for legends below what they are of
-    if below:
-        room = _legend_inches(entries[0], _across(entries[0], WIDTH * columns))
-    else:
-        for each in entries:
-            if len(each) > _INSIDE:
-                room = max(room, rows * _legend_inches(each, _across(each, WIDTH)))
-    figure = new_figure(WIDTH * columns, HEIGHT * rows + room)
-    looks = zip(cycle(MORE_COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
-    look = dict(
-        zip(dict.fromkeys(label for each in entries for label in each), looks, strict=False)
-    )
-    for place, panel in enumerate(panels, start=1):
-        ax = figure.add_subplot(rows, columns, place)
-        _draw_panel(panel, names, look, ax)
-        mine = entries[place - 1]
-        if below or not mine:
-            continue
-        where: dict[str, Any] = {}
-        if len(mine) > _INSIDE:
-            from matplotlib.transforms import ScaledTranslation
-
-            down = ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
-            where = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": _across(mine, WIDTH)}
-            where["bbox_transform"] = ax.transAxes + down
-        ax.legend(handles=_keys(mine, [panel], names, look), frameon=False, fontsize=SMALL, **where)
-    if below:
-        figure.legend(
-            handles=_keys(entries[0], panels, names, look),
-            loc="outside lower center",
-            ncols=_across(entries[0], WIDTH * columns),
-            frameon=False,
-            fontsize=SMALL,
-        )
-    figure_title(title, figure)
-    return figure
-
-
-def _across(entries: Sequence[str], width: float) -> int:
-    """Columns that a legend has room for in so many inches."""
-    longest = max(len(line) for entry in entries for line in entry.split("\n"))
-    return max(1, min(len(entries), _MOST_ACROSS, int(width / (_KEY + _LETTER * longest))))
-
-
-def _keys(
-    entries: Sequence[str],
-    panels: Sequence[Panel],
-    names: Mapping[str, str],
-    look: Mapping[str, tuple[str, str, str]],
-) -> list[Any]:
-    """What a legend shows of each name: a line, a marker, or both, as the panels have them."""
-    from matplotlib.lines import Line2D
-
-    styles: dict[str, set[str]] = {}
-    for line in (line for panel in panels for line in panel.lines):
-        styles.setdefault(names[line.label], set()).add(line.style)
-    keys = []
-    for name in entries:
-        colour, dash, marker = look[name]
-        drawn: Any = "none" if styles[name] == {"points"} else dash
-        keys.append(
-            Line2D(
-                [],
-                [],
-                linestyle=drawn,
-                marker=marker if styles[name] & {"points", "joined"} else None,
-                markersize=4,
-                color=colour,
-                label=name,
-            )
-        )
-    return keys
-
-
-def _legend_inches(entries: Sequence[str], across: int) -> float:
-    """What a legend takes, in so many columns."""
-    lines = sum(1 + entry.count("\n") for entry in entries)
-    return _ENTRY * -(-lines // across) + 0.1
-
-
-def save_panels(
-    panels: Sequence[Panel], path: str | os.PathLike[str], title: str = "", columns: int = 2
-) -> None:
-    """Write the picture that `panel_figure` draws to a file, as `save_error_curves` does.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is none of ``.png``, ``.svg`` and ``.pdf``, or there is no panel.
-    ImportError
-        If matplotlib is not installed.
-    """
-    check_path(path)
-    save(panel_figure(panels, title, columns), path)
-
-
-def _common_names(panels: Sequence[Panel]) -> dict[str, str]:
-    """What to call each label: those whose lines coincide in every panel by all of them."""
-    of: dict[str, list[tuple[int, Line]]] = {}
-    for at, panel in enumerate(panels):
-        for line in panel.lines:
-            of.setdefault(line.label, []).append((at, line))
-    groups: list[list[str]] = []
-    for label, mine in of.items():
-        for group in groups:
-            others = of[group[0]]
-            if len(mine) == len(others) and all(
-                here == there and _coincide(line, other)
-                for (here, line), (there, other) in zip(mine, others, strict=True)
-            ):
-                group.append(label)
-                break
-        else:
-            groups.append([label])
-    wide = int(12 * WIDTH)
-    return {label: fill(" = ".join(group), wide) for group in groups for label in group}
-
-
-def _coincide(line: Line, other: Line) -> bool:
-    """Whether a reader sees one of them only."""
-    return line.style == other.style and all(
-        a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
-        for a, b in ((line.x, other.x), (line.y, other.y))
-    )
-
-
-def _draw_panel(
-    panel: Panel, names: Mapping[str, str], look: Mapping[str, tuple[str, str, str]], ax: Axes
-) -> None:
-    drawn: dict[str, str] = {}  # by which of its labels each name is drawn
-    for line in panel.lines:
-        name = names[line.label]
-        label = f"_{name}" if name in drawn else name
-        if drawn.setdefault(name, line.label) == line.label:
-            _draw_line(line, label, look[name], ax)
-    at = np.unique(np.concatenate([line.x for line in panel.lines]) if panel.lines else [])
-    whole = bool(at.size) and bool((at == np.round(at)).all())
-    if panel.log_x:
-        ax.set_xscale("log")
-        plain_decades(ax.xaxis, percent=False)
-        if whole and at.size <= _TICKED and at[0] > 0:
-            ax.set_xticks(at)
-    elif whole:
-        from matplotlib.ticker import MaxNLocator
-
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-        if 1 < at.size <= _TICKED and np.ptp(at) < _APART * np.diff(at).min():
-            ax.set_xticks(at)
-    if panel.log_y:
-        ax.set_yscale("log")
-        plain_decades(ax.yaxis, percent=False)
-    title = "\n".join(even_lines(line, int(10 * WIDTH)) for line in panel.title.split("\n"))
-    ax.set_title(title, fontsize="medium")
-    ax.set_xlabel(panel.x_label)
-    ax.set_ylabel(even_lines(panel.y_label, _LABEL))
-    plain_frame(ax)
-
-
-def _height(dash: str) -> float:
-    """Above what a line lies: one with gaps above one without, which shows through them."""
-    return 2 + 0.1 * DASHES.index(dash)
-
-
-def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> None:
-    colour, dash, marker = look
-    if line.interval is not None:
-        ax.vlines(line.x, *line.interval, color=colour, linewidth=0.8)
-    if line.style == "points":
-        ax.plot(line.x, line.y, marker, color=colour, label=label, markersize=4, zorder=3)
-    else:
-        ax.plot(
-            line.x,
-            line.y,
-            dash,
-            color=colour,
-            label=label,
-            drawstyle="steps-post" if line.style == "step" else "default",
-            marker=marker if line.style == "joined" else None,
-            markersize=4,
-            zorder=_height(dash),
-        )
-
-
-def _drawn(error: float) -> float:
-    """An error inside the axis, or a little beyond its end."""
-    return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
 
 
 def spending_panels(
@@ -680,7 +427,7 @@ def spending_panels(
         raise ValueError("nothing to draw: there must be runs, of a round at least")
     ends = [history.rounds[-1].time for history in histories]
     wide = max(ends) > _WIDE * min(ends) > 0
-    unit, per_second = ("s", 1.0) if max(ends) >= 1 else ("ms", 1e3)
+    unit, per_second = time_unit(max(ends))
     time, loss = f"time ({unit})", "training loss"
     communication, computation = "communication (vectors)", "computation (sample gradients)"
     of: dict[str, Callable[[Sequence[Record]], ArrayLike]] = {
@@ -709,6 +456,97 @@ def spending_panels(
         )
         for x, y in axes
     ]
+
+
+def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
+    """Loss and test error of runs against time, their residuals and last losses against load.
+
+    The residual is the root mean square of `Record.residual` over all rounds of a run, the load
+    that of `History.load`, the last loss that of the last evaluated round.
+
+    Parameters
+    ----------
+    histories : sequence of History
+    optimum : float, optional
+        The least training loss that there is, if it is known, as of least squares from
+        ``model.loss(model.optimum(X, y), X, y)``. Losses are then drawn as what they are above it.
+        Rounds that are not above it are left out.
+
+    Returns
+    -------
+    list of fastgc.plotting.Panel
+        Four, which `fastgc.plotting.save_panels` draws.
+
+    Raises
+    ------
+    ValueError
+        If there is no run, or one without a round that was evaluated; if runs differ in their
+        measure.
+    """
+    if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
+        raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
+    measure = _measure(histories)
+    percent = measure == MISCLASSIFIED
+    least = 0.0 if optimum is None else float(optimum)
+    loss_label = "training loss" if optimum is None else "training loss above the optimum"
+    times = [history.rounds[-1].time for history in histories]
+    unit, per_second = time_unit(max(times))
+    time_label = f"time of training ({unit})"
+
+    def loss(record: Record) -> float:
+        above = record.loss - least
+        return above if above > 0 or optimum is None else math.nan
+
+    def error(record: Record) -> float:
+        return record.test_error * (100 if percent else 1)
+
+    def against_time(y_label: str, of: Callable[[Record], float]) -> Panel:
+        lines = []
+        for history in histories:
+            shown = [r for r in history.rounds if r.evaluated]
+            x = [per_second * r.time for r in shown]
+            lines.append(Line(history.name, x, [of(r) for r in shown]))
+        starts = [line.x[0] for line in lines]  # 0 of simulated workers that are never late
+        wide = max(line.x[-1] for line in lines) > _WIDE * max(starts) and min(starts) > 0
+        return Panel("", time_label, y_label, lines, log_x=wide, log_y=_spread(lines))
+
+    def against_load(y_label: str, of: Callable[[History], float], log: bool) -> Panel:
+        lines = [Line(each.name, [each.load], [of(each)], "points") for each in histories]
+        return Panel("", "mean load × n / k", y_label, lines, log_y=log and _spread(lines))
+
+    return [
+        against_time(loss_label, loss),
+        against_time(f"test {measure} (%)" if percent else f"test {measure}", error),
+        against_load("residual, root mean square", lambda each: each.left_out(), False),
+        against_load(
+            f"{loss_label}, in the end",
+            lambda each: loss([r for r in each.rounds if r.evaluated][-1]),
+            True,
+        ),
+    ]
+
+
+def _spread(lines: Sequence[Line]) -> bool:
+    """Whether a logarithmic axis shows more of them."""
+    values = np.concatenate([line.y for line in lines])
+    values = values[np.isfinite(values)]
+    return bool(values.size) and bool(values.min() > 0 and values.max() > _WIDE * values.min())
+
+
+def _drawn(error: float) -> float:
+    """An error inside the axis, or a little beyond its end."""
+    return max(min(error, 100 * _NOTHING_LEFT), 1e-17)
+
+
+def _measure(histories: Sequence[Any]) -> str:
+    """What the test errors of these runs are."""
+    measures = {str(getattr(history, "measure", MISCLASSIFIED)) for history in histories}
+    if len(measures) > 1:
+        raise ValueError(
+            f"runs that differ in their measure, {', '.join(sorted(measures))}, "
+            "do not go in one picture"
+        )
+    return measures.pop() if measures else MISCLASSIFIED
 
 
 def _curve(history: _History, time_axis: bool) -> tuple[list[float], list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,24 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "DASHES",
+    "ENTRY",
     "HEIGHT",
     "MARKERS",
     "MORE_COLOURS",
     "SMALL",
     "WIDTH",
+    "above",
     "check_path",
     "even_lines",
     "figure_title",
+    "legend_below",
+    "legend_inches",
     "new_figure",
     "percent_axis",
     "plain_decades",
     "plain_frame",
     "save",
+    "time_unit",
 ]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -43,6 +49,7 @@ _DECADE = 10.0
 # Inches: printed 8.5 cm wide, texts of 9 points are of 6. Two beside each other suit a whole page.
 WIDTH, HEIGHT = 5.0, 3.6
 SMALL = 9  # points: of legends, and of what stands in a picture
+ENTRY = 0.19  # inches that a line of a legend takes
 _FEWEST_TICKS = 3
 _TINY, _HUGE = 1e-3, 1e5  # beyond which powers of ten are easier to read than zeros
 
@@ -117,6 +124,16 @@ def _whole_words(text: str, width: int) -> bool:
     return max(map(len, text.split()), default=0) <= width
 
 
+def legend_below(figure: Any, **entries: Any) -> None:
+    """A legend below all that is drawn."""
+    figure.legend(loc="outside lower center", frameon=False, fontsize=SMALL, **entries)
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit of an axis of so many seconds, and how many of it a second has."""
+    return ("s", 1.0) if seconds >= 1 else ("ms", 1e3)
+
+
 def plain_frame(ax: Axes) -> None:
     """A pale grid behind what is drawn, and no frame above and to the right."""
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
@@ -152,3 +169,14 @@ def plain_decades(axis: Axis, percent: bool) -> None:
         axis.set_major_formatter(lambda value, _: f"$10^{{{math.log10(value):.0f}}}$")
     else:
         axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def above(dash: str) -> float:
+    """Above what a line lies: one with gaps above one without, which shows through them."""
+    return 2 + 0.1 * DASHES.index(dash)
+
+
+def legend_inches(entries: Sequence[str], across: int) -> float:
+    """What a legend takes, in so many columns."""
+    lines = sum(1 + entry.count("\n") for entry in entries)
+    return ENTRY * -(-lines // across) + 0.1

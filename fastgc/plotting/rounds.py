@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..coding.display import colours, evenly, grid, hue
-from .frames import COLOURS, SMALL, WIDTH, new_figure, plain_frame
+from .frames import (
+    COLOURS,
+    SMALL,
+    WIDTH,
+    legend_below,
+    new_figure,
+    plain_frame,
+    time_unit,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +35,13 @@ _LETTERS = 48  # that a row has room for
 _RULED = 40  # up to which cells are apart
 _PIXELS = 32  # of such a cell, each way: viewers blur what they enlarge
 _TICKS = 12, 24  # that there is room for, across and down
-_USED, _UNUSED, _CORRUPT, _DECODED = COLOURS[0], "0.82", COLOURS[3], COLOURS[1]
+_DECODED = COLOURS[1]
 _BAR = 0.38  # half a worker's bar, in rows
 _LABELLED = 0.09, 0.02  # parts of the axis that leave room for a round's name, and its number
-_USES = "at work, its message is used", "at work, not waited for", "its message was corrupt"
+# What bars of workers mean, and their colours.
+_USED, _UNUSED = "at work, its message is used", "at work, not waited for"
+_CORRUPT = "its message was corrupt"
+_USES = {_USED: COLOURS[0], _UNUSED: "0.82", _CORRUPT: COLOURS[3]}
 _EVENTS = "message arrives", "messages suffice: decoded"
 
 
@@ -318,14 +329,7 @@ def _legend(*axes: Axes) -> None:
         handles, labels = ax.get_legend_handles_labels()
         entries = dict(zip(labels, handles, strict=True)) | entries
     entries = {label: entries[label] for label in (*_USES, *_EVENTS) if label in entries}
-    axes[0].figure.legend(
-        entries.values(),
-        entries.keys(),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        fontsize=SMALL,
-    )
+    legend_below(axes[0].figure, handles=entries.values(), labels=entries.keys(), ncols=2)
 
 
 def _length(shown: list[_Shown]) -> float:
@@ -349,32 +353,29 @@ def _draw_rounds(ax: Axes, shown: list[_Shown], counts: Sequence[int], long: flo
     """Draw rounds on an axis of time that is so many seconds long."""
     n = len(counts)
     sender = np.repeat(np.arange(n), counts)
-    unit, per_second = ("s", 1.0) if long >= 1 else ("ms", 1e3)
+    unit, per_second = time_unit(long)
     begin = shown[0].begin
-    used: list[tuple[int, float, float]] = []
-    unused: list[tuple[int, float, float]] = []
-    corrupt: list[tuple[int, float, float]] = []
+    bars: dict[str, list[tuple[int, float, float]]] = {use: [] for use in _USES}
     dots: list[tuple[float, int]] = []
     for each in shown:
         start, ready = (per_second * (t - begin) for t in (each.begin, each.ready))
         arrived = start + per_second * each.arrivals
         workers = sender[each.received]
         dots += zip(arrived.tolist(), workers.tolist(), strict=True)
-        heard = np.bincount(workers, minlength=n)
         for worker, count in enumerate(counts):
             if each.asked is not None and worker not in each.asked:
                 continue
-            last = float(arrived[workers == worker].max()) if heard[worker] else start
+            mine = arrived[workers == worker]
+            last = float(mine.max()) if mine.size else start
             if worker in each.corrupt:
-                corrupt.append((worker, start, max(ready, last)))
+                bars[_CORRUPT].append((worker, start, max(ready, last)))
                 continue
-            if heard[worker]:
-                used.append((worker, start, last))
-            if heard[worker] < count:
-                unused.append((worker, last, max(ready, last)))
-    _bars(ax, used, _USED, _USES[0])
-    _bars(ax, unused, _UNUSED, _USES[1])
-    _bars(ax, corrupt, _CORRUPT, _USES[2])
+            if mine.size:
+                bars[_USED].append((worker, start, last))
+            if mine.size < count:
+                bars[_UNUSED].append((worker, last, max(ready, last)))
+    for use, colour in _USES.items():
+        _bars(ax, bars[use], colour, use)
     ax.plot(
         [at for at, _ in dots],
         [worker for _, worker in dots],

@@ -24,9 +24,15 @@ Array = NDArray[Any]
 
 # Of `RoundOptions`: those that have a meaning where the messages of a job come in several rounds.
 _OPTIONS = ("delays", "seed", "timeout", "patience")
-_ELSEWHERE = (
-    *("tracker", "survivors", "partial", "verify", "message_dtype", "first_round", "options"),
-)
+_ELSEWHERE = {
+    "tracker",
+    "survivors",
+    "partial",
+    "verify",
+    "message_dtype",
+    "first_round",
+    "options",
+}
 
 
 class Done(NamedTuple):

@@ -23,7 +23,14 @@ from ..errors import CheckpointError
 from ..history import History, Record, record_of
 from ..models import Model, prepared
 from ..optimizers import GCADA, Optimizer
-from ..training import check_methods, default_optimizer, measure_of, start_of
+from ..training import (
+    check_callback,
+    check_data,
+    check_methods,
+    default_optimizer,
+    measure_of,
+    start_of,
+)
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
 
@@ -133,7 +140,8 @@ def train_models(
         optimizers = _checked_optimizers(optimizers, len(models), checkpoint is not None)
     numbered = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
     names = numbered if names is None else _several("names", names, len(models))
-    _check_types(data, callback)
+    check_callback(callback)
+    check_data(data)
     delays = keywords.get("delays")
     serve = getattr(find_engine(engine), "serve", None)
     about = (repr(scheme), getattr(data, "name", str(data)), described(delays), seed)
@@ -203,16 +211,6 @@ def _begun(
     for model, optimizer in zip(models, optimizers, strict=True):
         optimizer.reset(start_of(model, None, X.dtype, seed))
     return optimizers
-
-
-def _check_types(data: object, callback: object) -> None:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, not {callback!r}")
-    if not isinstance(data, datasets.Dataset | str | os.PathLike):
-        raise TypeError(
-            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
-            f"path of a file, not {type(data).__name__}"
-        )
 
 
 def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:

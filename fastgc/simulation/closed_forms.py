@@ -19,7 +19,6 @@ from ..delays import Delays, Exponential, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
 from .completion_time import (
     CompletionTime,
-    Work,
     check_batch,
     in_range,
     messages_pmf,
@@ -157,7 +156,7 @@ def total_cdf(
 
     Ozfatura et al., eqs. (14) and (15), M(t) >= M_th. In place of the sum over all N(t), which are
     of the order of n^r, the n-th power of `completions_pmf` under convolution, cut off at the
-    threshold: O(threshold^2 log n) for each t.
+    threshold: O(threshold^2 log n) for each t. Returns and raises as `threshold_cdf`.
 
     Parameters
     ----------
@@ -170,15 +169,6 @@ def total_cdf(
     batch : int
         Computations between messages (2 for LCC-MMC-2); those after the last full batch are not
         sent.
-
-    Returns
-    -------
-    float64 array of the shape of t
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `threshold_cdf`.
     """
     return _total(n, load, threshold, delays, batch, cost).cdf(t)
 
@@ -208,22 +198,22 @@ def _total(
     most = n * (load // batch)
     threshold = in_range("threshold", threshold, most, f"{most}, the messages of {n} workers,")
     groups = Counter(works_of(delays, [load] * n, cost))
-    late = one_by_one(lambda t: _total_late(t, groups, batch, threshold))
+
+    @one_by_one
+    def late(t: float) -> float:
+        """Probability that fewer messages have been sent."""
+        late = np.ones(1)
+        for work, count in groups.items():
+            square = messages_pmf(np.asarray(t), work, batch)[:threshold]
+            while count:
+                if count & 1:
+                    late = np.convolve(late, square)[:threshold]
+                if count := count >> 1:
+                    square = np.convolve(square, square)[:threshold]
+        return min(float(late.sum()), 1.0)
+
     sent = np.arange(batch, load + 1, batch) / load
     return CompletionTime(late, list(groups), sent, delays, [load // batch] * n, threshold)
-
-
-def _total_late(t: float, groups: Counter[Work], batch: int, threshold: int) -> float:
-    """Probability that fewer messages have been sent."""
-    late = np.ones(1)
-    for work, count in groups.items():
-        square = messages_pmf(np.asarray(t), work, batch)[:threshold]
-        while count:
-            if count & 1:
-                late = np.convolve(late, square)[:threshold]
-            if count := count >> 1:
-                square = np.convolve(square, square)[:threshold]
-    return min(float(late.sum()), 1.0)
 
 
 # --------------------------------------------------------------- workers of different loads
@@ -240,7 +230,7 @@ def received_cdf(
     """Probability that the workers done by time t hold `needed` partial gradients together.
 
     The law of the time T of eq. (18) of Li et al., exact by a convolution over the workers,
-    O(n needed) for each t.
+    O(n needed) for each t. Returns and raises as `threshold_cdf`.
 
     Parameters
     ----------
@@ -250,15 +240,6 @@ def received_cdf(
         Partial gradients that each worker computes, r_i; a worker of load 0 does not take part.
     needed : int
         Partial gradients, repetitions counted, s; 1 .. sum of the loads.
-
-    Returns
-    -------
-    float64 array of the shape of t
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `threshold_cdf`.
     """
     return _received(loads, delays, needed, cost).cdf(t)
 
@@ -280,21 +261,21 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     needed = in_range("needed", needed, each.sum(), f"sum of the loads = {each.sum()},")
     counts = each.tolist()
     groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
-    late = one_by_one(lambda t: _received_late(t, groups, needed))
+
+    @one_by_one
+    def late(t: float) -> float:
+        """Probability that fewer partial gradients have come."""
+        held = np.zeros(needed)
+        held[0] = 1
+        for work, count in groups.items():
+            late = float(work.survival(np.asarray(t)))
+            for _ in range(count if late < 1 else 0):
+                more = (1 - late) * held[: max(needed - work.load, 0)]
+                held *= late
+                held[work.load :] += more
+        return min(float(held.sum()), 1.0)
+
     return CompletionTime(late, list(groups), np.ones(1), delays, counts, needed)
-
-
-def _received_late(t: float, groups: Counter[Work], needed: int) -> float:
-    """Probability that fewer partial gradients have come."""
-    held = np.zeros(needed)
-    held[0] = 1
-    for work, count in groups.items():
-        late = float(work.survival(np.asarray(t)))
-        for _ in range(count if late < 1 else 0):
-            more = (1 - late) * held[: max(needed - work.load, 0)]
-            held *= late
-            held[work.load :] += more
-    return min(float(held.sum()), 1.0)
 
 
 # ------------------------------------------------------------------------ recovery thresholds
@@ -309,10 +290,6 @@ def least_threshold(k: int, load: int) -> float:
         Partitions, m in the paper.
     load : int
         Partitions per worker, r, 1 .. k.
-
-    Returns
-    -------
-    float
 
     Raises
     ------
@@ -397,7 +374,7 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     """Bound on the probability that k coupons take (1 + excess) k log k draws, or more.
 
     Li et al., Lemma 2: ``k**-excess``. For k = 2 the lemma as printed fails, for two draws are
-    always needed; there it is the union bound that it is made of.
+    always needed; there it is the union bound that it is made of. Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -410,11 +387,6 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     -------
     float
         At most 1.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `least_threshold`.
 
     Notes
     -----
@@ -434,7 +406,7 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
 
     With which the assignments of `CouponCollector` and `RandomAssignment` exist, over their seeds:
     worker i picks ``loads[i]`` of k partitions, all sets of them equally likely. For batches,
-    ``coverage_probability([1] * n, b)`` with b = ceil(k / r).
+    ``coverage_probability([1] * n, b)`` with b = ceil(k / r). Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -442,15 +414,6 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
         Partitions of each worker, 0 .. k.
     k : int
         Partitions.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `least_threshold`.
 
     Notes
     -----
@@ -510,7 +473,8 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
 
     Zhu et al., eq. (14), the mean of the largest of `groups` minima; with groups of one the mean
     of the largest delay, eqs. (11) and (13). For exponential delays of mean eta it is
-    eta H_groups / size, otherwise computed by adaptive quadrature.
+    eta H_groups / size, otherwise computed by adaptive quadrature. Raises as `threshold_mean`, and
+    ValueError if workers are not alike.
 
     Parameters
     ----------
@@ -520,15 +484,6 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
         Workers in a group, M_G.
     delays : Delays
         Time of each worker for its one computation.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `threshold_mean`, and if workers are not alike.
     """
     groups = check_real("groups", groups, positive=True)
     size = at_least("size", size, 1)
@@ -540,11 +495,12 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
         harmonic = float(scipy("special").digamma(groups + 1)) + np.euler_gamma
         return shift + (delays.mean() - shift) / size * harmonic
 
+    @one_by_one
     def late(t: float) -> float:
         waiting = float(work.survival(np.asarray(t))) ** size
         return -math.expm1(groups * math.log1p(-waiting)) if waiting < 1 else 1.0
 
-    return CompletionTime(one_by_one(late), [work], np.ones(1), delays, [1] * size, 1).mean()
+    return CompletionTime(late, [work], np.ones(1), delays, [1] * size, 1).mean()
 
 
 def selected_mean(
@@ -626,7 +582,7 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
     """Loads per round where all of each selected group compute and the fastest one sends.
 
     Zhu et al., eqs. (17) to (22): distributed Adam selects all M workers in groups of one, CADA
-    as many as `selected_mean` says in groups of one, G-CADA groups.
+    as many as `selected_mean` says in groups of one, G-CADA groups. Errors as in `selected_mean`.
 
     Parameters
     ----------
@@ -636,15 +592,6 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
         Workers in a group, M_G.
     batch : int
         Samples in a mini-batch.
-
-    Returns
-    -------
-    AdaptiveLoads
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `selected_mean`.
     """
     selected = check_real("selected", selected)
     size, batch = at_least("size", size, 1), at_least("batch", batch, 1)

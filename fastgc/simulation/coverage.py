@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_integer
 from ..delays import Delays, Heterogeneous
-from .completion_time import CompletionTime, Work, check_batch, messages_pmf, works_of
+from .completion_time import CompletionTime, check_batch, messages_pmf, works_of
 
 __all__ = ["covered_cdf", "covered_mean", "covered_messages"]
 
@@ -58,7 +58,8 @@ def covered_cdf(
 
     Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for which the
     paper has simulations only, for any model of workers that are alike. Worker i computes the
-    partitions i k / n, i k / n + 1, ..., modulo k, in this order.
+    partitions i k / n, i k / n + 1, ..., modulo k, in this order. Raises as `threshold_cdf`, and
+    ValueError if workers are not alike.
 
     Parameters
     ----------
@@ -79,11 +80,6 @@ def covered_cdf(
     float64 array of the shape of t
         With an absolute error of the order of n roundings.
 
-    Raises
-    ------
-    ValueError, TypeError
-        As in `threshold_cdf`, and if workers are not alike.
-
     Notes
     -----
     O(n r + g n^2) for each t where k = n, with g = k - needed + 1.
@@ -95,7 +91,7 @@ def covered_cdf(
     >>> covered_cdf([0.1, 0.3, 0.6], 40, 4, delays).round(4)
     array([0.0036, 0.8974, 0.9998])
     """
-    return _Circle.of(n, load, delays, k, needed, batch, cost).time().cdf(t)
+    return _Circle(n, load, delays, k, needed, batch, cost).time().cdf(t)
 
 
 def covered_mean(
@@ -113,7 +109,7 @@ def covered_mean(
     E[T] of UC-MMC and UC-MMC-PG of Ozfatura et al., by adaptive quadrature; for `Empirical` delays
     exact. Parameters and errors as in `covered_cdf`, and ValueError where the mean does not exist.
     """
-    return _Circle.of(n, load, delays, k, needed, batch, cost).time().mean()
+    return _Circle(n, load, delays, k, needed, batch, cost).time().mean()
 
 
 def covered_messages(
@@ -139,7 +135,7 @@ def covered_messages(
         The one that ends the round included. To 9 digits or more, unless delays vary by less than
         a millionth of themselves.
     """
-    circle = _Circle.of(n, load, delays, k, needed, batch, cost)
+    circle = _Circle(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()
     before = circle.work.delays.cdf(np.nextafter(knots, -np.inf))
     jump = float((circle.work.delays.cdf(knots) - before).max())
@@ -158,14 +154,8 @@ class _Circle:
     the worker which has come farthest beyond the block's beginning.
     """
 
-    def __init__(self, n: int, block: int, work: Work, batch: int, lost: int) -> None:
-        self.n, self.block, self.work, self.batch = n, block, work, batch
-        self.lost = lost  # partitions without which a round goes on
-        self.farthest = work.load // batch * batch
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         n: int,
         load: int,
         delays: Delays,
@@ -173,33 +163,33 @@ class _Circle:
         needed: int | None,
         batch: int,
         cost: float,
-    ) -> _Circle:
-        """After checks."""
-        n = at_least("n", n, 1)
+    ) -> None:
+        self.n = n = at_least("n", n, 1)
         k = n if k is None else at_least("k", k, 1)
         if k % n:
             raise ValueError(f"k must be a multiple of n = {n}, not {k}")
-        load, batch = check_batch(load, batch)
-        if not k // n <= load <= k:
-            raise ValueError(f"load must be in k / n = {k // n} .. k = {k}, not {load}")
-        farthest = load // batch * batch
-        most = k if farthest >= k // n else n * farthest
+        load, self.batch = check_batch(load, batch)
+        self.block = k // n
+        if not self.block <= load <= k:
+            raise ValueError(f"load must be in k / n = {self.block} .. k = {k}, not {load}")
+        self.farthest = load // batch * batch
+        most = k if self.farthest >= self.block else n * self.farthest
         needed = most if needed is None else check_integer("needed", needed)
         if not 1 <= needed <= most:
             raise ValueError(
                 f"needed must be in 1 .. {most}, the partitions that are sent at all, not {needed}"
             )
+        self.lost = k - needed + 1  # partitions whose lack keeps a round going
         if isinstance(delays, Heterogeneous):
             raise ValueError("workers must be alike, not Heterogeneous: simulate")
-        [work] = works_of(delays, [load], cost)
-        return cls(n, k // n, work, batch, k - needed + 1)
+        [self.work] = works_of(delays, [load], cost)
+        self.done = np.arange(batch, load + 1, batch)  # computations after which messages are sent
 
     def time(self) -> CompletionTime:
         """Until no more than is allowed is missing."""
         # the fewest workers without which too much is missing are neighbours
         silent = min(self.n, (self.lost + self.farthest - 1) // self.block)
-        sent = np.arange(self.batch, self.work.load + 1, self.batch) / self.work.load
-        each, needed = [1] * self.n, self.n + 1 - silent
+        sent, each, needed = self.done / self.work.load, [1] * self.n, self.n + 1 - silent
         return CompletionTime(self.late, [self.work], sent, self.work.delays, each, needed)
 
     def late(self, t: Array) -> Array:
@@ -271,14 +261,13 @@ class _Circle:
 
         With an error of about this part of the number of workers.
         """
-        done = np.arange(self.batch, self.work.load + 1, self.batch)
-        edges = self._edges(done)
+        edges = self._edges()
         left, right = edges[:-1], edges[1:]
-        whole, total = self._messages(left, right, done), 0.0
+        whole, total = self._messages(left, right), 0.0
         for _ in range(_HALVINGS):
             middle = (left + right) / 2
-            lower = self._messages(left, middle, done)
-            upper = self._messages(middle, right, done)
+            lower = self._messages(left, middle)
+            upper = self._messages(middle, right)
             bad = np.abs(lower + upper - whole) > tolerance * self.n
             total += float((lower + upper)[~bad].sum())
             left = np.concatenate([left[bad], middle[bad]])
@@ -288,18 +277,18 @@ class _Circle:
                 break
         return total + float(whole.sum())
 
-    def _edges(self, done: NDArray[np.int64]) -> Array:
+    def _edges(self) -> Array:
         """Times between which messages are counted, until hardly any comes in time.
 
         All at which the models' laws have kinks; and where these lie far apart, intervals that grow
         by and by: all that happens soon after a kink would be hidden in a long one.
         """
         knots = self.work.delays.knots()
-        kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in done]))
+        kinks = np.unique(np.concatenate([self.work.seconds(knots, float(m)) for m in self.done]))
         times: list[float] = kinks[:2].tolist()
         for kink in [*kinks[2:].tolist(), math.inf]:
             while (far := times[-1] + _GROWTH * (times[-1] - times[-2])) < kink:
-                if kink == math.inf and self._to_come(times[-1], done) < _TOLERANCE:
+                if kink == math.inf and self._to_come(times[-1]) < _TOLERANCE:
                     return np.array(times)
                 times.append(far)
             times.append(kink)
@@ -307,18 +296,18 @@ class _Circle:
             f"{self.work.delays!r} is too heavy-tailed: workers are late beyond all floats"
         )
 
-    def _to_come(self, t: float, done: NDArray[np.int64]) -> float:
+    def _to_come(self, t: float) -> float:
         """Bound on the messages that come after this time before a round is over."""
         at = np.array([t])
-        late = self.late_after(at)[0, 0] * self.work.survival(at, int(done[-1]))[0]
-        return self.n * done.size * float(late)
+        late = self.late_after(at)[0, 0] * self.work.survival(at, int(self.done[-1]))[0]
+        return self.n * self.done.size * float(late)
 
-    def _messages(self, left: Array, right: Array, done: NDArray[np.int64]) -> Array:
+    def _messages(self, left: Array, right: Array) -> Array:
         """Messages that come between these times, before a round is over."""
         half = (right - left)[:, np.newaxis] / 2
         t = left[:, np.newaxis] + half * (1 + _NODES)
         goes_on = self.late_after(t.ravel()).reshape(*t.shape, -1)
-        came = -self.work.survival(t[..., np.newaxis], done)
+        came = -self.work.survival(t[..., np.newaxis], self.done)
         rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # over half the length of the panel
         counts: Array = self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS)
         return counts

@@ -27,11 +27,11 @@ from .processors import SharedProcessors
 from .rounds import (
     Awaiting,
     Conditions,
+    FollowedRound,
     Kernel,
     MessageByMessage,
     OneByOne,
     OnRequest,
-    Seen,
     Simulator,
     WithRule,
 )
@@ -197,10 +197,6 @@ def simulate(
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
-    Returns
-    -------
-    Simulation
-
     Raises
     ------
     ValueError
@@ -253,40 +249,6 @@ def simulate(
     return Simulation(times, messages, workers, computations, weight, mean_exists, left)
 
 
-class FollowedRound(NamedTuple):
-    """One simulated round, message by message.
-
-    Attributes
-    ----------
-    round : int
-        From 1.
-    time : float
-        Seconds from the beginning of the first round to the end of this one.
-    wait : float
-        Seconds from the hand-off of the parameters until the gradient could be decoded; inf if it
-        never could.
-    received : (messages,) int64 array
-        Numbers of the messages that had come by then, in order of arrival.
-    arrivals : (messages,) float64 array
-        When the master had each of them, in seconds from the hand-off.
-    decode : float
-        Seconds for decoding: 0, for it is not simulated.
-    """
-
-    round: int
-    time: float
-    wait: float
-    received: NDArray[np.int64]
-    arrivals: NDArray[np.float64]
-    decode: float = 0.0
-
-    def __repr__(self) -> str:
-        return (
-            f"FollowedRound(round {self.round}: waited {duration(self.wait)} for "
-            f"{plural(len(self.received), 'message')})"
-        )
-
-
 class Followed(NamedTuple):
     """Simulated rounds, for `fastgc.plotting.timeline`.
 
@@ -323,10 +285,6 @@ def follow(
     rounds : int
         How many.
 
-    Returns
-    -------
-    Followed
-
     Raises
     ------
     TypeError, ValueError
@@ -346,16 +304,12 @@ def follow(
     rounds, seed, work, how, _ = _checked(
         code, delays, cost, receive, overhead, rounds, seed, interrupted
     )
-    seen: list[Seen] = []
-    run: OneByOne = MessageByMessage(code, seen.append)
+    found: list[FollowedRound] = []
+    run: OneByOne = MessageByMessage(code, found.append)
     if processors is not None:
-        run = SharedProcessors(code, processors, seen.append)
-    late, found, now = np.zeros(code.n), list[FollowedRound](), 0.0
+        run = SharedProcessors(code, processors, found.append)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
-        run(drawn, first, count, late, how)
-    for number, each in enumerate(seen, 1):
-        now += each.time + how.overhead
-        found.append(FollowedRound(number, now, each.time, each.received, each.arrivals))
+        run(drawn, first, count, np.zeros(code.n), how)
     return Followed(found, tuple(code.scheme.message_counts))
 
 
@@ -450,39 +404,37 @@ def require_mean(code: Code, delays: DelayModel | None, interrupted: bool) -> bo
 
 def kernel_rule(code: Code) -> kernels.CompletionPlan | None:
     """What the kernel needs to know of a code; None if it does not know the code's rule."""
-    rule, wait, said = code.scheme.rule, 0, code.scheme.rule
-    none = np.empty(0, dtype=np.int64)
-    if isinstance(said, Waiting):
+    rule, wait = code.scheme.rule, 0
+    if isinstance(rule, Waiting):
         if min(code.scheme.message_counts) < 1:
             return None
-        rule, wait = said.rule, said.wait
-    spare = np.empty((0, 0))
+        wait, rule = rule.wait, rule.rule
+    spare: NDArray[np.float64] | None = np.empty((0, 0))
     if isinstance(rule, Span) and wait:
-        found = rule.spare()
-        if found is None:
+        if (spare := rule.spare()) is None:
             return None
-        spare = found
         if spare.shape[1] == 1 and np.abs(spare).min() > SOLVED:  # none can be spared
             rule = Blocks.one(rule.messages, rule.messages)
+    group = other = need = np.empty(0, dtype=np.int64)
+    total = 0
     if isinstance(rule, Blocks):
-        kind, group, other, need, total = kernels.BLOCKS, rule.block, none, rule.need, 0
+        kind, group, need = kernels.BLOCKS, rule.block, rule.need
     elif isinstance(rule, Cells):
-        kind, group, other, need, total = kernels.CELLS, rule.cell, none, rule.weight, rule.need
+        kind, group, need, total = kernels.CELLS, rule.cell, rule.weight, rule.need
     elif isinstance(rule, Tiling):
-        kind, group, other, need, total = kernels.TILING, rule.start, rule.stop, none, rule.k
+        kind, group, other, total = kernels.TILING, rule.start, rule.stop, rule.k
     elif isinstance(rule, Parts):
         group, other = np.ascontiguousarray(rule.ends.T)
-        kind, need, total = kernels.EDGES, none, rule.vertices
+        kind, total = kernels.EDGES, rule.vertices
     elif isinstance(rule, Span) and wait:
-        kind, group, other, need, total = kernels.SPAN, none, none, none, 0
+        kind = kernels.SPAN
     else:
         return None
     if kind == kernels.BLOCKS and code.scheme.message_count == code.n and need.size == 1 and wait:
         need, wait = np.minimum(need, wait), 0
-    first = np.array(code.scheme.first_messages, dtype=np.int64)
     return kernels.CompletionPlan(
         kind,
-        first,
+        np.array(code.scheme.first_messages, dtype=np.int64),
         code.scheme.message_shares,
         code.scheme.loads,
         group,
@@ -508,7 +460,7 @@ class _Judge:
         if len(self._taken) < self.most:
             self._taken.append(survivors)
 
-    def watch(self, seen: Seen) -> None:
+    def watch(self, seen: FollowedRound) -> None:
         if seen.decoded is not None:
             self.take(seen.decoded)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_real, check_reals
 from ..codes import Code
-from .rounds import Conditions, OneByOne, Seen
+from .rounds import Conditions, OneByOne, Outcome, Watch
 from .rounds import through as link_times
 
 __all__ = ["SharedProcessors", "check_processors", "crowding"]
@@ -148,9 +147,7 @@ class SharedProcessors(OneByOne):
     share as well, unless workers are interrupted.
     """
 
-    def __init__(
-        self, code: Code, processors: ArrayLike, watch: Callable[[Seen], None] | None = None
-    ) -> None:
+    def __init__(self, code: Code, processors: ArrayLike, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
         self._tally = code.scheme.rule.tally()
         self._machine, self._power = check_processors(code.n, processors)
@@ -162,7 +159,7 @@ class SharedProcessors(OneByOne):
         # of the message that each worker is at from an earlier round: to sleep, and to compute
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> tuple[Seen, int, int]:
+    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
         """A round; `late` is not used."""
         it = _Crowd(self._machine.tolist(), self._power, self._ends, work.tolist(), self._left)
         ready, through, end = math.inf, 0.0, math.inf
@@ -206,7 +203,7 @@ class SharedProcessors(OneByOne):
             self._keep(it, end)
         senders = {int(self._code.scheme.sender(number)[0]) for number in order}
         times = link_times(np.array(moments), how.receive)
-        return Seen(through, decoded, received, times), len(senders), int(counted.sum())
+        return through, received, times, decoded, len(senders), int(counted.sum())
 
     def _suffices(self, order: list[int]) -> bool:
         enough = self._tally.add(order[-1])

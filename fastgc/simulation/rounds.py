@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
+from .._shown import duration, plural
 from ..codes import Code
 from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
@@ -18,12 +19,14 @@ from ..coding.solve import SOLVED
 __all__ = [
     "Awaiting",
     "Conditions",
+    "FollowedRound",
     "Kernel",
     "MessageByMessage",
     "OnRequest",
     "OneByOne",
-    "Seen",
+    "Outcome",
     "Simulator",
+    "Watch",
     "WithRule",
     "through",
 ]
@@ -45,28 +48,44 @@ class Conditions(NamedTuple):
     interrupted: bool
 
 
-class Seen(NamedTuple):
-    """A round as it went, told to whoever watches.
+class FollowedRound(NamedTuple):
+    """One simulated round, message by message.
 
     Attributes
     ----------
+    round : int
+        From 1.
     time : float
-        As `fastgc.kernels.Completion.time`.
-    decoded : (messages,) int64 array or None
-        The messages up to the one that sufficed; None if none did.
+        Seconds from the beginning of the first round to the end of this one.
+    wait : float
+        Seconds from the hand-off of the parameters until the gradient could be decoded; inf if it
+        never could.
     received : (messages,) int64 array
-        All that had come by then, in order.
+        Numbers of the messages that had come by then, in order of arrival.
     arrivals : (messages,) float64 array
-        When these came.
+        When the master had each of them, in seconds from the hand-off.
+    decode : float
+        Seconds for decoding: 0, for it is not simulated.
+    decoded : (messages,) int64 array, optional
+        Of those received, the messages up to the one that sufficed; None if none did.
     """
 
+    round: int
     time: float
-    decoded: NDArray[np.int64] | None
+    wait: float
     received: NDArray[np.int64]
-    arrivals: Array
+    arrivals: NDArray[np.float64]
+    decode: float = 0.0
+    decoded: NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"FollowedRound(round {self.round}: waited {duration(self.wait)} for "
+            f"{plural(len(self.received), 'message')})"
+        )
 
 
-Watch = Callable[[Seen], None]
+Watch = Callable[[FollowedRound], None]
 
 
 class Simulator(ABC):
@@ -121,27 +140,34 @@ class Kernel(Simulator):
         return out
 
 
+# Of one round: `wait`, `received`, `arrivals` and `decoded` of its `FollowedRound`, the number of
+# workers that were heard, and the partial gradients computed by then.
+Outcome = tuple[float, NDArray[np.int64], Array, NDArray[np.int64] | None, int, int]
+
+
 class OneByOne(Simulator):
     """Rounds one after the other, each told to whoever watches."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
-        self._code, self._watch = code, watch
+        self._code, self._watch, self._now = code, watch, 0.0
 
     def __call__(  # noqa: D102
         self, delays: kernels.DelayPlan, first: int, rounds: int, late: Array, how: Conditions
     ) -> tuple[NDArray[Any], ...]:
         rows = []
-        for wait, work in zip(*delays.draw(first, rounds), strict=True):
-            seen, senders, done = self._one(wait, work, late, how)
-            rows.append((seen.time, seen.received.size, senders, done))
+        for number, drawn in enumerate(zip(*delays.draw(first, rounds), strict=True), first + 1):
+            wait, received, arrivals, decoded, senders, done = self._one(*drawn, late, how)
+            rows.append((wait, received.size, senders, done))
             if self._watch is not None:
-                self._watch(seen)
+                self._now += wait + how.overhead
+                it = FollowedRound(number, self._now, wait, received, arrivals, decoded=decoded)
+                self._watch(it)
         times, *counts = zip(*rows, strict=True)
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
 
     @abstractmethod
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> tuple[Seen, int, int]:
-        """A round, the workers that were heard, and the computations done by then."""
+    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+        """One round."""
 
 
 class MessageByMessage(OneByOne):
@@ -163,7 +189,7 @@ class MessageByMessage(OneByOne):
                 return int(number)
         return -1
 
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> tuple[Seen, int, int]:
+    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
         code, sender, begin = self._code, self._sender, late + wait
         arrival = begin[sender] + work[sender] * self._shares
         order = np.argsort(arrival, kind="stable")
@@ -182,8 +208,8 @@ class MessageByMessage(OneByOne):
         if not how.interrupted:
             self._go_on(arrival, time + how.overhead, late)
         decoded = order[: int(np.flatnonzero(order == last)[0]) + 1] if last >= 0 else None
-        seen = Seen(time, decoded, received, arrivals)
-        return seen, np.unique(sender[came]).size, int(done.sum())
+        senders = np.unique(sender[came]).size
+        return time, received, arrivals, decoded, senders, int(done.sum())
 
     def _go_on(self, arrival: Array, end: float, late: Array) -> None:
         """Let workers finish the message that they are at when a round ends."""

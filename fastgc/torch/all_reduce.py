@@ -1,21 +1,21 @@
 """Gradients of the whole batch on every rank, also in the step in which some of them die.
 
 Decoding is an all-reduce: each rank scales its own gradient by its coefficient, and all sum up.
-When ranks die, the survivors scale the same gradients by the coefficients of the smaller set and
-sum up again. Nothing is computed again.
+When ranks die, the others scale the same gradients by the coefficients of those who are left, and
+sum up again. A view is a set of ranks that agreed to reduce together (`membership`).
 
-The invariant: the copies of the module stay the same to the last bit. Say that the all-reduce of
-step t breaks for some ranks.
+The invariant: copies of the module are the same to the last bit on all ranks that have done the
+same number of steps. Why it holds, also if step t's all-reduce breaks:
 
-- A rank returns from step t only with a result, and all results of one all-reduce are equal to the
-  bit: each number is summed on one rank and copied to the others.
-- Members of one view are at most one step apart. A sum needs all of them, so nobody has a result of
-  step t + 1 while another member has none of step t.
-- A rank keeps its result of step t until it has that of step t + 1. A new view begins by comparing
-  steps (`_align`): if any member has finished step t, those that have not copy its result.
-- If no member has finished it, they all-reduce again. The new result differs from the lost one by
-  rounding. A rank that got the lost one is not in this view, and it can reduce with these ranks
-  again only after `CodedAllReduce.join`, which replaces its state by theirs.
+- A rank returns from step t only with a result, and the results of one all-reduce are the same bits
+  for all who have one: each number is summed up on one rank, and copied.
+- Nobody has a result of step t + 1 while a member of the same view has none of step t, for a sum
+  needs all members. So members of a view are one step apart at most.
+- A rank keeps its result of step t until it has that of step t + 1. A new view first compares
+  steps: if any member has done step t, those that have not take its result.
+- If none has, they all-reduce again. The result is that of the same gradient, but may differ by
+  rounding from one that somebody got before. Whoever got that one is not in this view, and can
+  reduce with its members only after `CodedAllReduce.join`, by which it gets all that they have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The compiled extension (csrc/), reached through cffi.
 
 Kernels on arrays and numbers need nothing here: their calls are made when they are first asked for.
+What the others take and return is said once, by the NumPy functions of these names: so here, and in
+``kernels.numba``, signatures have no types.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from .decoding import *  # noqa: F403
 from .delays import *  # noqa: F403
 from .lagrange import *  # noqa: F403
 from .pool import *  # noqa: F403
-from .rings import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

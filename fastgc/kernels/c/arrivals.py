@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from numpy.typing import NDArray
-
 from .. import numpy as plain
 from .._cffi import ffi, lib
-from ..numpy.bound import ArrivalArrays
-from ..rows import INTEGER, Rows
+from ..rows import INTEGER
 from .structs import struct_of
 
 __all__ = ["bind_arrivals"]
@@ -23,9 +17,7 @@ _kinds = {  # C's name of it, and bytes
 }
 
 
-def bind_arrivals(
-    rows: Rows, arrays: ArrivalArrays, check: bool
-) -> tuple[Callable[[int, Any, float], int], Any]:
+def bind_arrivals(rows, arrays, check):
     if rows.kind == INTEGER:
         return plain.bind_arrivals(rows, arrays, check)
     kind, size = _kinds[rows.kind]
@@ -40,7 +32,7 @@ def bind_arrivals(
     )
     take, buffer = lib.fgc_arrive, ffi.from_buffer
 
-    def arrive(number: int, row: NDArray[Any], energy: float) -> int:
-        return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
+    def arrive(number, row, energy):
+        return take(struct, number, buffer(row), energy)
 
     return arrive, struct

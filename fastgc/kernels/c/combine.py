@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import numpy as plain
 from .._cffi import ffi, lib
 from ..cyclic import Status
 from ..rows import (
     INTEGER,
-    AddRow,
     Combinations,
-    CombineRows,
-    EncodeRows,
-    Rows,
     alike,
     extent_of,
     extent_of_pairs,
@@ -41,7 +34,7 @@ __all__ = [
 _WRITTEN = {"float": "float[]", "double": "double[]", "half": "float[]", "bfloat": "float[]"}
 
 
-def _functions(*names: str) -> dict[str, tuple[Any, ...]]:
+def _functions(*names):
     """For each kind of rows what is written, and functions of these names."""
     return {
         kind: (written, *(getattr(lib, f"fgc_{name}_{kind}") for name in names))
@@ -54,14 +47,7 @@ _encode = _functions("encode")
 _apart = _functions("combine_apart", "add_apart")
 
 
-def combine(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
+def combine(mode, rows, coef, out, accumulate=False, check=False):
     if rows.kind == INTEGER:
         return plain.combine(mode, rows, coef, out, accumulate, check)
     kind, function, _ = _combine[rows.kind]
@@ -78,15 +64,7 @@ def combine(
     )
 
 
-def bind_combine(
-    mode: int,
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool = False,
-    check: bool = False,
-) -> CombineRows:
+def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
     if rows.kind == INTEGER:
         return plain.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
     kind, _, function = _combine[rows.kind]
@@ -106,14 +84,7 @@ def bind_combine(
     return call
 
 
-def bind_encode(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
-    out: NDArray[Any],
-    accumulate: bool = False,
-) -> EncodeRows:
+def bind_encode(mode, rows, coef, weights, out, accumulate=False):
     if rows.kind == INTEGER:
         return plain.bind_encode(mode, rows, coef, weights, out, accumulate)
     kind, function = _encode[rows.kind]
@@ -134,27 +105,18 @@ def bind_encode(
     return call
 
 
-def _addresses(rows: Rows) -> Any:
+def _addresses(rows):
     rows.c = ffi.from_buffer("uintptr_t[]", rows.addresses)
     return rows.c
 
 
-def bind_square_sum(x: NDArray[Any]) -> Callable[[], float]:
+def bind_square_sum(x):
     kind = kind_of(x.dtype)
     read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
     return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
 
 
-def combine_pairs(
-    rows: Rows,
-    coef: NDArray[np.complex128],
-    out: NDArray[np.float64],
-    *,
-    paired: bool,
-    rounded: bool = False,
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
+def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, check=False):
     return not lib.fgc_combine_pairs(
         rows.c or _addresses(rows),
         ffi.from_buffer("double[]", coef),
@@ -167,7 +129,7 @@ def combine_pairs(
     )
 
 
-def _known_layout() -> bool:
+def _known_layout():
     """Whether arrays are laid out as csrc/fastgc.h has them: as in all NumPy of CPython so far."""
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
@@ -186,14 +148,7 @@ def _known_layout() -> bool:
 _KNOWN_LAYOUT = _known_layout()
 
 
-def bind_apart(
-    mode: int,
-    coef: NDArray[Any],
-    length: int,
-    dtype: np.dtype[Any],
-    size: int,
-    check: bool = False,
-) -> Combinations:
+def bind_apart(mode, coef, length, dtype, size, check=False):
     if kind_of(dtype) == INTEGER:
         return plain.bind_apart(mode, coef, length, dtype, size, check)
     fields = {
@@ -212,42 +167,34 @@ def bind_apart(
     real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
     buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)
 
-    def stacked(rows: Any, out: NDArray[Any], count: int) -> int:
-        return function(stack, buffer(rows), buffer(real, out), count)  # type: ignore[no-any-return]
+    def stacked(rows, out, count):
+        return function(stack, buffer(rows), buffer(real, out), count)
 
-    def separate(rows: Sequence[NDArray[Any]], out: NDArray[Any], count: int) -> int:
+    def separate(rows, out, count):
         try:
             addresses = new(pointers, list(map(buffer, rows)))
         except ValueError:  # one is not contiguous
             return misplaced
-        return function(anywhere, addresses, buffer(real, out), count)  # type: ignore[no-any-return]
+        return function(anywhere, addresses, buffer(real, out), count)
 
-    def listed(rows: Rows, out: NDArray[Any], count: int) -> int:
+    def listed(rows, out, count):
         addresses = rows.c
         if addresses is None:
             addresses = rows.c = buffer(ids, rows.addresses)
-        return function(anywhere, addresses, buffer(real, out), count)  # type: ignore[no-any-return]
+        return function(anywhere, addresses, buffer(real, out), count)
 
-    def objects(arrays: list[Any], out: NDArray[Any], count: int) -> int:
+    def objects(arrays, out, count):
         if not _KNOWN_LAYOUT:
             return separate(arrays, out, count) if alike(arrays) else misplaced
         # An array of objects holds their addresses; what each of them tells takes Python as long
         # as it takes C to combine them.
         table = np.fromiter(arrays, object, count)
-        return function(given, buffer(ids, table), buffer(real, out), count)  # type: ignore[no-any-return]
+        return function(given, buffer(ids, table), buffer(real, out), count)
 
     return Combinations(stacked, separate, listed, objects)
 
 
-def bind_add(
-    mode: int,
-    coef: NDArray[Any],
-    weights: NDArray[np.float64],
-    length: int,
-    dtype: np.dtype[Any],
-    out: NDArray[Any],
-    energy: NDArray[np.float64],
-) -> AddRow:
+def bind_add(mode, coef, weights, length, dtype, out, energy):
     if kind_of(dtype) == INTEGER:
         return plain.bind_add(mode, coef, weights, length, dtype, out, energy)
     struct = struct_of(
@@ -262,7 +209,7 @@ def bind_add(
     weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
     out_, buffer = ffi.from_buffer(kind, out, require_writable=True), ffi.from_buffer
 
-    def add(row: NDArray[Any], at: int, accumulate: bool) -> int:
-        return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)  # type: ignore[no-any-return]
+    def add(row, at, accumulate):
+        return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)
 
     return add

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
-from ..cyclic import CyclicPlan, CyclicStream, Decode, Polar, StreamCalls, Where
+from ..cyclic import Polar, StreamCalls
 from .structs import struct_of
 
 __all__ = [
@@ -23,7 +20,7 @@ __all__ = [
 ]
 
 
-def plan_struct(plan: CyclicPlan) -> Any:
+def plan_struct(plan):
     """The plan's tables as C knows them, made once."""
     if plan.c is None:
         sizes = {"workers": plan.workers, "blocks": len(plan.tables.q)}
@@ -31,17 +28,12 @@ def plan_struct(plan: CyclicPlan) -> Any:
     return plan.c
 
 
-def work_space(plan: CyclicPlan) -> Any:
+def work_space(plan):
     """Memory that decoding vectors are put together in."""
     return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
 
 
-def bind_decoding_vector(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    out: NDArray[np.complex128],
-    longest: float = math.inf,
-) -> tuple[Decode, Where]:
+def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     struct = plan_struct(plan)
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
@@ -53,13 +45,7 @@ def bind_decoding_vector(
     return decode, where
 
 
-def bind_polar(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    size: NDArray[np.float64],
-    out: NDArray[np.complex128],
-) -> Polar:
+def bind_polar(plan, survivors, present, size, out):
     struct, where = plan_struct(plan), ffi.new("int64_t *")
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
@@ -74,16 +60,14 @@ def bind_polar(
     )
 
 
-def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+def bind_stream(plan, stream):
     structs = plan_struct(plan), struct_of("fgc_stream", **stream._asdict())
     where, work = ffi.new("int64_t *"), work_space(plan)
 
-    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+    def vector(survivors, out):
         survivors_ = ffi.from_buffer("int64_t[]", survivors)
         out_ = ffi.from_buffer("double[]", out, require_writable=True)
-        return lib.fgc_stream_vector(  # type: ignore[no-any-return]
-            *structs, survivors_, out_, where, work, survivors.size
-        )
+        return lib.fgc_stream_vector(*structs, survivors_, out_, where, work, survivors.size)
 
     return StreamCalls(
         partial(lib.fgc_stream_rebuild, *structs, work),
@@ -94,14 +78,7 @@ def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
     )
 
 
-def decoding_vectors(
-    plan: CyclicPlan,
-    masks: NDArray[np.bool_],
-    method: int,
-    out: NDArray[np.complex128],
-    where: NDArray[np.int64],
-    longest: float = math.inf,
-) -> None:
+def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
     status = lib.fgc_decoding_vectors(
         plan_struct(plan),
         ffi.from_buffer("unsigned char[]", masks, require_writable=True),
@@ -115,9 +92,7 @@ def decoding_vectors(
         raise MemoryError
 
 
-def bind_survivor_mask(
-    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
-) -> Callable[[int], int]:
+def bind_survivor_mask(n, survivors, bits):
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
     return partial(lib.fgc_survivor_mask, n, survivors_, bits_)

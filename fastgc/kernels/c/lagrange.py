@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .._cffi import ffi, lib
 from ..cyclic import Status
@@ -20,12 +15,7 @@ _index_pointer = ffi.typeof("int64_t[]")
 _index = ffi.typeof("int64_t *")
 
 
-def lagrange_weights(
-    nodes: NDArray[Any],
-    scaled: NDArray[Any],
-    weights: NDArray[Any],
-    exponent: NDArray[np.int64] | None,
-) -> int | None:
+def lagrange_weights(nodes, scaled, weights, exponent):
     shift = ffi.new(_index)
     status = lib.fgc_lagrange_weights(
         ffi.from_buffer(_double_pointer, nodes),
@@ -41,9 +31,7 @@ def lagrange_weights(
     return None if status else shift[0]
 
 
-def bind_functional(
-    nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
-) -> Callable[[int], int]:
+def bind_functional(nodes, points, chosen, out):
     return partial(
         lib.fgc_lagrange_functional,
         ffi.from_buffer(_double_pointer, nodes),

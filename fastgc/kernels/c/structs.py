@@ -7,9 +7,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .._cffi import ffi
+from .._cffi import ffi, lib
 
-__all__ = ["pointed_to", "struct_of"]
+__all__ = ["ffi", "lib", "pointed_to", "struct_of"]
 
 _C_TYPES = {"d": "double[]", "?": "unsigned char[]", "B": "unsigned char[]", "L": "uintptr_t[]"}
 pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

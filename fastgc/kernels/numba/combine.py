@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numba
 import numpy as np
@@ -10,10 +10,9 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
 
 from .. import numpy as plain
-from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, Rows, extent_of, kind_of
+from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, kind_of
 from .njit import njit, njit_sums
 
 __all__ = [
@@ -21,6 +20,7 @@ __all__ = [
     "combine",
     "combine_rows",
     "square_sum",
+    "to_halves",
 ]
 
 _BLOCK = 2048  # elements of a row handled at a time
@@ -228,14 +228,7 @@ def _combine(mode, addresses, like, count, coef, out, in_len, extent, add, check
     return finite
 
 
-def combine(
-    mode: int,
-    rows: Rows,
-    coef: NDArray[Any],
-    out: NDArray[Any],
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
+def combine(mode, rows, coef, out, accumulate=False, check=False):
     if rows.kind == INTEGER:
         return plain.combine(mode, rows, coef, out, accumulate, check)
     return _combine(
@@ -387,7 +380,37 @@ def sum_squares(x):
     return total
 
 
-def square_sum(x: NDArray[Any]) -> float:
+def square_sum(x):
     if kind_of(x.dtype) == INTEGER:
         return plain.square_sum(x)
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))
+
+
+@njit
+def _to_halves(x, first, second, out):
+    sizes, sums = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
+    bits, sum_bits = sizes.view(np.int32), sums.view(np.int32)
+    for lo in range(0, x.size, _BLOCK):
+        some, to = x[lo : lo + _BLOCK], out[lo : lo + _BLOCK]
+        for j in range(some.size):
+            sizes[j] = some[j] * first * second
+        for j in range(some.size):
+            sums[j] = abs(sizes[j]) + np.float32(0.5)
+        for j in range(some.size):  # see csrc/combine.c
+            size = bits[j] & 0x7FFFFFFF
+            found = (size - (112 << 23) + 0xFFF + (size >> 13 & 1)) >> 13
+            if size < 113 << 23:
+                found = sum_bits[j] - (126 << 23)
+            elif size > 0x7F800000:
+                found = 0x7C00 | (size >> 13 & 0x3FF)
+            elif size >= 143 << 23:
+                found = 0x7C00
+            to[j] = found | (bits[j] >> 16 & 0x8000)
+
+
+def to_halves(x, factor, out):
+    if x.dtype != np.float32:
+        return plain.to_halves(x, factor, out)
+    exponent = math.frexp(factor)[1] - 1
+    first, second = (np.float32(2.0**e) for e in (exponent // 2, exponent - exponent // 2))
+    _to_halves(x, first, second, out.view(np.uint16))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from ..rows import Rows, extent_of_pairs
+from ..rows import extent_of_pairs
 from .combine import pointer
 from .njit import njit_exact
 from .pairs import quick_two_sum, two_product, two_sum
@@ -79,16 +78,7 @@ def _combine_pairs(
     return finite
 
 
-def combine_pairs(
-    rows: Rows,
-    coef: NDArray[np.complex128],
-    out: NDArray[np.float64],
-    *,
-    paired: bool,
-    rounded: bool = False,
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
+def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, check=False):
     finite = _combine_pairs(
         rows.addresses,
         rows.count,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..numpy.cover import CellsPlan, TilingPlan
 from .njit import njit
 
 __all__ = ["bind_cells", "bind_tiling"]
@@ -50,9 +46,7 @@ def _cells(plan, survivors, out):
     return 0
 
 
-def bind_cells(
-    plan: CellsPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_cells(plan, survivors, out):
     return lambda f: _cells(plan, survivors[:f], out[:f])
 
 
@@ -97,7 +91,5 @@ def _tiling(plan, survivors, out):
     return _TOO_FEW
 
 
-def bind_tiling(
-    plan: TilingPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_tiling(plan, survivors, out):
     return lambda f: _tiling(plan, survivors[:f], out[:f])

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cyclic import (
     LOCATOR,
     LOOKUP,
     SPREAD,
-    CyclicPlan,
-    CyclicStream,
     CyclicTables,
-    Decode,
     Polar,
     Status,
     StreamCalls,
-    Where,
 )
 from .cyclic import CHUNK, RUN, cyclic_product, multiply, normalise, scale, turn_sizes
 from .njit import njit
@@ -222,14 +216,7 @@ def _decoding_vectors(tables, masks, method, out, where, longest):
                 where[r] = -2
 
 
-def decoding_vectors(
-    plan: CyclicPlan,
-    masks: NDArray[np.bool_],
-    method: int,
-    out: NDArray[np.complex128],
-    where: NDArray[np.int64],
-    longest: float = math.inf,
-) -> None:
+def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
     _decoding_vectors(plan.tables, masks, method, out, where, longest)
 
 
@@ -269,36 +256,25 @@ def _polar_vector(tables, survivors, present, size, out):
     return _gather(value, survivors, out)
 
 
-def bind_decoding_vector(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    out: NDArray[np.complex128],
-    longest: float = math.inf,
-) -> tuple[Decode, Where]:
+def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     tables: CyclicTables = plan.tables
     where = [0]
 
-    def decode(method: int, f: int) -> int:
+    def decode(method, f):
         status, where[0] = _short_vector(tables, method, survivors[:f], out[:f], longest)
         return status
 
     return decode, where
 
 
-def bind_polar(
-    plan: CyclicPlan,
-    survivors: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    size: NDArray[np.float64],
-    out: NDArray[np.complex128],
-) -> Polar:
+def bind_polar(plan, survivors, present, size, out):
     tables, where = plan.tables, [0]
 
-    def mark(f: int) -> int:
+    def mark(f):
         status, where[0] = _mark(tables, survivors[:f], present)
         return status
 
-    def write(f: int) -> int:
+    def write(f):
         status, where[0] = _polar_vector(tables, survivors[:f], present, size, out[:f])
         return status
 
@@ -318,9 +294,7 @@ def _survivor_mask(n, survivors, bits):
     return twice
 
 
-def bind_survivor_mask(
-    n: int, survivors: NDArray[np.int64], bits: NDArray[np.uint8]
-) -> Callable[[int], int]:
+def bind_survivor_mask(n, survivors, bits):
     return lambda f: _survivor_mask(n, survivors[:f], bits)
 
 
@@ -434,11 +408,11 @@ def stream_vector(tables, stream, survivors, out):
     return _gather(value, survivors, out)
 
 
-def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
+def bind_stream(plan, stream):
     tables = plan.tables
     where = [0]
 
-    def vector(survivors: NDArray[np.int64], out: NDArray[np.complex128]) -> int:
+    def vector(survivors, out):
         status, where[0] = stream_vector(tables, stream, survivors, out)
         return status
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cyclic import Status
-from ..numpy.edges import SHORT, STEPS, EdgesPlan
+from ..numpy.edges import SHORT, STEPS
 from .cover import places
 from .njit import njit
 
@@ -179,7 +176,5 @@ def _edges(plan, survivors, out):
     return 0
 
 
-def bind_edges(
-    plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
-) -> Callable[[int], int]:
+def bind_edges(plan, survivors, out):
     return lambda f: _edges(plan, survivors[:f], out[:f])

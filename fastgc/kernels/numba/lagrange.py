@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cyclic import Status
 from .njit import njit
@@ -136,13 +133,7 @@ def _bases(nodes, weights, weight_exponent, points, rows):
             _two_rows(nodes, scaled, y, z, p, q, rows[i], spare if last else rows[j])
 
 
-def lagrange_basis(
-    nodes: NDArray[Any],
-    weights: NDArray[Any],
-    weight_exponent: NDArray[np.int64],
-    points: NDArray[Any],
-    out: NDArray[Any],
-) -> None:
+def lagrange_basis(nodes, weights, weight_exponent, points, out):
     _bases(nodes, weights, weight_exponent, points, np.atleast_2d(out))
 
 
@@ -192,12 +183,7 @@ def _weights(nodes, scaled, weights, exponent, together):
     return shift, distinct
 
 
-def lagrange_weights(
-    nodes: NDArray[Any],
-    scaled: NDArray[Any],
-    weights: NDArray[Any],
-    exponent: NDArray[np.int64] | None,
-) -> int | None:
+def lagrange_weights(nodes, scaled, weights, exponent):
     powers = np.empty(nodes.size, np.int64) if exponent is None else exponent
     shift, good = _weights(nodes, scaled, weights, powers, exponent is None)
     return int(shift) if good else None
@@ -240,15 +226,7 @@ def _evaluate(nodes, weights, weight_exponent, values, points, scale, out):
     return True
 
 
-def lagrange_evaluate(
-    nodes: NDArray[Any],
-    weights: NDArray[Any],
-    weight_exponent: NDArray[np.int64],
-    values: NDArray[Any],
-    points: NDArray[Any],
-    scale: float,
-    out: NDArray[Any],
-) -> bool:
+def lagrange_evaluate(nodes, weights, weight_exponent, values, points, scale, out):
     return bool(_evaluate(nodes, weights, weight_exponent, values, points, scale, out))
 
 
@@ -271,7 +249,5 @@ def _functional(nodes, points, chosen, out):
     return 0
 
 
-def bind_functional(
-    nodes: NDArray[Any], points: NDArray[Any], chosen: NDArray[np.int64], out: NDArray[Any]
-) -> Callable[[int], int]:
+def bind_functional(nodes, points, chosen, out):
     return lambda f: _functional(nodes, points, chosen[:f], out[:f])

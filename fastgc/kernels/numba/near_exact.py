@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import numpy as plain
 from .njit import njit, njit_sums
@@ -89,13 +88,7 @@ def near_exact_ridge(circle, turns, c, unit, out):
         out[c // 2] = complex(re[c - 1], im[c - 1]) * (_HALF_ROOT / n)
 
 
-def ridge(
-    circle: NDArray[np.complex128],
-    turns: NDArray[np.int64],
-    c: int,
-    unit: float,
-    out: NDArray[np.complex128],
-) -> None:
+def ridge(circle, turns, c, unit, out):
     if turns.size * c > _MOST:
         plain.ridge(circle, turns, c, unit, out)
     else:

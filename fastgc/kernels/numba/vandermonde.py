@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import types
 from numba.extending import overload
-from numpy.typing import NDArray
 
 from .njit import njit, njit_exact
 from .vector import bits_of, double_of, inverses, larger_part, over, power_of_two, times
@@ -380,16 +377,7 @@ def _solve_vandermonde(nodes, b, order, transpose, out, forced):
     return _solve_in_order(nodes[order], b, order, transpose, out, forced)
 
 
-def solve_vandermonde(
-    nodes: NDArray[Any],
-    b: NDArray[Any],
-    order: NDArray[np.int64] | None,
-    transpose: bool,
-    out: NDArray[Any],
-    forced: bool = False,
-    bound: NDArray[np.float64] | None = None,
-    choose: bool = False,
-) -> bool:
+def solve_vandermonde(nodes, b, order, transpose, out, forced=False, bound=None, choose=False):
     if order is None:
         order = np.empty(nodes.size, dtype=np.int64)
         choose = choose and _order_on_ray(nodes, order)

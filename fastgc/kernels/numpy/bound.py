@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..choice import own
 from ..cyclic import Status
+from ..dispatch import own
 from ..rows import PACKED, REAL, AddRow, Combinations, CombineRows, EncodeRows, Rows, alike
 from .combine import combine, square_sum
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..rows import INTEGER, LARGEST_GROUP, PACKED, REAL, REAL_PART, Rows, extent_of
 
-__all__ = ["combine", "square_sum"]
+__all__ = ["combine", "square_sum", "to_halves"]
 
 
 def combine(
@@ -99,3 +99,20 @@ def square_sum(x: NDArray[Any]) -> float:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())
+
+
+def to_halves(x: NDArray[Any], factor: float, out: NDArray[np.float16]) -> None:
+    """``out = x * factor``, rounded to float16 once; what is beyond it is Inf.
+
+    Parameters
+    ----------
+    x : (p,) float32 or float64 array
+        Contiguous, as `out`.
+    factor : float
+        A power of two, 2^-254 to 2^254.
+    out : (p,) float16 array
+    """
+    # float32 is faster, but cannot hold larger factors
+    dtype = None if 2.0**-100 <= factor <= 2.0**100 else np.float64
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        np.multiply(x, factor, out=out, dtype=dtype, casting="same_kind")

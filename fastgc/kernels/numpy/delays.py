@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..choice import own
+from ..dispatch import own
 
 __all__ = ["draw"]
 

@@ -11,17 +11,19 @@ import contextlib
 import os
 import select
 import struct
+import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import choice
-from .arrivals import Arrivals
+from .. import kernels
+from ..kernels import Arrivals
 
-__all__ = ["RingArrays", "RingCalls", "Rings"]
+__all__ = ["Rings"]
 
 Array = NDArray[np.int64]
 
@@ -44,7 +46,7 @@ _ORDER_OF = struct.Struct("=qqqd")
 News = tuple[int, int, int, int, float]
 
 
-class RingArrays(NamedTuple):
+class _Arrays(NamedTuple):
     """Shared memory as csrc/fastgc.h's fgc_rings says, and what the master alone keeps."""
 
     newest: Array
@@ -59,8 +61,13 @@ class RingArrays(NamedTuple):
         """Of a worker's ring of news."""
         return int(self.news.shape[1] - _LINE) // _NEWS
 
+    def record(self, worker: int, number: int) -> Array:
+        """Where a worker's news of this number stand."""
+        found: Array = self.news[worker, _LINE:].reshape(-1, _NEWS)[number % self.capacity]
+        return found
 
-class RingCalls(NamedTuple):
+
+class _Calls(NamedTuple):
     """The methods of `Rings`."""
 
     hand: Callable[[list[int], list[int], list[float], int, int], None]
@@ -140,11 +147,12 @@ class Rings:
     ) -> None:
         n = len(orders)
         found = np.zeros(max(n, _LEAST), _FOUND)
-        self._arrays = RingArrays(newest, orders, wanted, news, np.zeros(n, np.int64), found)
-        bind = getattr(choice.load(), "bind_rings", None)
-        calls: RingCalls | None = None if bind is None else bind(self._arrays, bell)
-        self.futex = calls is not None
-        calls = calls or _bind(self._arrays, bell, rouse, inbox)
+        self._arrays = _Arrays(newest, orders, wanted, news, np.zeros(n, np.int64), found)
+        self.futex = sys.platform == "linux" and kernels.backend() == "c"
+        if self.futex:
+            calls = _by_futex(self._arrays, bell)
+        else:
+            calls = _by_files(self._arrays, bell, rouse, inbox)
         self.hand, self.admit, self.wait, self.tell, self.take, self.want = calls[:6]
         self.gather, self.look = calls[6:]
         self._bytes = memoryview(orders.data).cast("B")
@@ -169,12 +177,11 @@ class Rings:
         return _ORDER_OF.unpack_from(self._bytes, at)
 
 
-def _bind(
-    arrays: RingArrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
-) -> RingCalls:
+def _by_files(
+    arrays: _Arrays, bell: int, rouse: Callable[[int], object] | None, inbox: int
+) -> _Calls:
     """What csrc/ring.c does, with files to wait at; calls of the system keep writes in order."""
     _, orders, wanted, news, taken, _ = arrays
-    capacity = arrays.capacity
 
     def hand(
         workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
@@ -182,9 +189,9 @@ def _bind(
         assert rouse is not None
         for worker, begin, seconds in zip(workers, first, delay, strict=True):
             given = int(orders[worker, 0]) + 1
-            order = orders[worker, _LINE + _ORDER * (given % 2) :]
-            order[: _ORDER - 1] = round, buffer, begin
-            order[_ORDER - 1 : _ORDER].view(np.float64)[0] = seconds
+            order = orders[worker, _LINE:].reshape(-1, _ORDER)[given % 2]
+            order[:-1] = round, buffer, begin
+            order[-1:].view(np.float64)[0] = seconds
             orders[worker, 0] = given
             rouse(worker)
 
@@ -205,23 +212,21 @@ def _bind(
                 return -1  # nobody is left who could give any
 
     def tell(worker: int, round: int, index: int, energy: float) -> None:
-        ring = news[worker]
-        told = int(ring[0])
-        at = _LINE + _NEWS * (told % capacity)
-        ring[at : at + _NEWS - 1] = time.perf_counter_ns(), round, index
-        ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0] = energy
-        ring[0] = told + 1
+        told = int(news[worker, 0])
+        record = arrays.record(worker, told)
+        record[:-1] = time.perf_counter_ns(), round, index
+        record[-1:].view(np.float64)[0] = energy
+        news[worker, 0] = told + 1
         with contextlib.suppress(BlockingIOError):  # it is full: the master will wake
             os.write(bell, b"\0")
 
     def take() -> list[News]:
         found: list[News] = []
         for worker in np.flatnonzero(news[:, 0] != taken).tolist():
-            ring = news[worker]
-            for told in range(int(taken[worker]), int(ring[0])):
-                at = _LINE + _NEWS * (told % capacity)
-                when, round, index = ring[at : at + _NEWS - 1].tolist()
-                energy = float(ring[at + _NEWS - 1 : at + _NEWS].view(np.float64)[0])
+            for told in range(int(taken[worker]), int(news[worker, 0])):
+                record = arrays.record(worker, told)
+                when, round, index = record[:-1].tolist()
+                energy = float(record[-1:].view(np.float64)[0])
                 found.append((when, worker, round, index, energy))
                 taken[worker] += 1
         return sorted(found, key=lambda each: each[0])
@@ -230,4 +235,64 @@ def _bind(
         wanted[0, 0] = count
         return take()
 
-    return RingCalls(hand, admit, wait, tell, take, want, None, None)
+    return _Calls(hand, admit, wait, tell, take, want, None, None)
+
+
+def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
+    """Calls of csrc/ring.c, for workers that sleep on a word that all processes share."""
+    from ..kernels.c.structs import ffi, lib, struct_of  # only where C is there
+
+    shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted", "news")}
+    sizes = {"workers": len(arrays.orders), "capacity": arrays.capacity}
+    rings = struct_of("fgc_rings", **shared, **sizes)
+    taken = ffi.from_buffer("int64_t[]", arrays.taken)
+    found, out = arrays.found, ffi.from_buffer("fgc_news[]", arrays.found)
+    hand_out, take_all, take_more = lib.fgc_rings_hand, lib.fgc_rings_take, lib.fgc_rings_want
+
+    def hand(
+        workers: list[int], first: list[int], delay: list[float], round: int, buffer: int
+    ) -> None:
+        hand_out(rings, workers, first, delay, round, buffer, len(workers))
+
+    def take() -> list[News]:
+        news: list[News] = found[: take_all(rings, taken, out, found.size)].tolist()
+        return news
+
+    def want(count: int) -> list[News]:
+        news: list[News] = found[: take_more(rings, taken, out, found.size, count)].tolist()
+        return news
+
+    def intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
+        return struct_of(
+            "fgc_intake",
+            when=arrivals.when,
+            slots=ffi.from_buffer("char[]", slots[0]),
+            arrivals=arrivals.c,
+            stride=kernels.address(slots[1]) - kernels.address(slots[0]) if len(slots) > 1 else 0,
+            least=arrivals.least,
+            once=arrivals.once,
+            files=files,
+            bell=heard,
+        )
+
+    last: tuple[Any, ...] = ()  # what was gathered into, and what C knows that by
+
+    def gather(
+        arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int, seconds: float
+    ) -> list[News]:
+        nonlocal last
+        if not last or last[0] is not arrivals or last[1] is not arrivals.when:
+            last = arrivals, arrivals.when, intake(arrivals, slots, files, heard)
+        start, before = arrivals.start, arrivals.count
+        left = lib.fgc_rings_gather(rings, taken, out, found.size, last[2], start, seconds)
+        if arrivals.count > before:
+            arrivals.pending, arrivals.slots = True, slots
+        return found[:left].tolist() if left else []
+
+    def look(files: int, heard: int) -> list[News] | None:
+        number = lib.fgc_rings_look(rings, taken, out, found.size, files, heard)
+        return found[:number].tolist() if number > 0 else [] if number == 0 else None
+
+    admit, wait = partial(lib.fgc_rings_admit, rings), partial(lib.fgc_rings_wait, rings)
+    tell = partial(lib.fgc_rings_tell, rings, bell)
+    return _Calls(hand, admit, wait, tell, take, want, gather, look)

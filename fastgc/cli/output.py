@@ -1,0 +1,217 @@
+"""What commands write, print and draw, and the options that say where."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from ..codes import catalogue
+from . import options
+from .common import Options, option
+
+DRAWN = 3  # rounds of a timeline
+MOST_DRAWN = 8  # codes, or runs, in one picture of timelines
+PRINTED = Path("-")  # in the place of a file
+
+
+class Output(Options):
+    """Where a command writes its figures, and how it shows its tables."""
+
+    json_file: Path | None = None
+    csv_file: Path | None = None
+    markdown: bool = False
+
+    @property
+    def printed(self) -> bool:
+        """Whether figures are printed, in place of a table."""
+        return PRINTED in (self.json_file, self.csv_file)
+
+    def check(self) -> None:
+        """Raise ValueError unless figures can be written there, or printed."""
+        for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
+            if path is None or path == PRINTED:
+                continue
+            if path.suffix.lower() != f".{kind}":
+                raise ValueError(
+                    f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
+                )
+            check_files(path)
+        if self.json_file == self.csv_file == PRINTED:
+            raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
+
+    def write(self, held: object, rows: Sequence[Mapping[str, Any]] = ()) -> bool:
+        """Write figures; whether they were printed, in place of a table.
+
+        Parameters
+        ----------
+        held : object
+            What JSON has.
+        rows : sequence of mappings
+            What CSV has lines of, with the columns of the first: numbers in full, nothing for what
+            is not known.
+        """
+        if self.json_file is not None:
+            write_text(self.json_file, json_text(held))
+        if self.csv_file is not None:
+            head = list(rows[0]) if rows else []
+            lines = [head, *([row[name] for name in head] for row in rows)]
+            write_text(self.csv_file, "".join(map(csv_line, lines)))
+        return self.printed
+
+    def show(
+        self,
+        title: str,
+        short: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        long: Sequence[str] | None = None,
+        describe: Callable[[str], str] = catalogue.describe,
+        several: bool = False,
+    ) -> None:
+        """Print a table: in Markdown with long headings, and names of codes in words.
+
+        Parameters
+        ----------
+        title : str
+        short, long : sequence of str
+            Headings for a terminal, and for Markdown. Default of the latter: the former.
+        rows : iterable of sequences of str
+            The first cell of each is a name.
+        describe : callable
+            What a name is called in words.
+        several : bool
+            Whether it is one of several tables, which Markdown needs empty lines between.
+        """
+        from ..progress import markdown_table, rich_table
+
+        if self.markdown:
+            named = [[describe(row[0]), *row[1:]] for row in rows]
+            table = markdown_table(title, short if long is None else long, named)
+            typer.echo(table + "\n" * several)
+        else:
+            Console().print(rich_table(title, short, list(rows)))
+
+
+@dataclass(frozen=True)
+class JsonOutput(Output):
+    """Figures as JSON."""
+
+    json_file: Path | None = options.json()
+
+
+@dataclass(frozen=True)
+class Tables(Output):
+    """Figures as CSV, JSON or a table of Markdown."""
+
+    csv_file: Path | None = options.csv()
+    json_file: Path | None = options.json()
+    markdown: bool = options.markdown()
+
+
+@dataclass(frozen=True)
+class Report(Output):
+    """The same, with figures as CSV in a file of any name beside the tables."""
+
+    rows_file: Path | None = option(None, "Write all figures here.", "--csv")
+    markdown: bool = options.markdown("Print Markdown tables.")
+    json_file: Path | None = options.json()
+
+    def check(self) -> None:
+        """Raise ValueError unless figures can be written there, or printed."""
+        super().check()
+        check_files(self.rows_file)
+
+    def write_rows(self, write: Callable[[Path], None]) -> None:
+        """Write the file of figures as CSV, if there is to be one, and say so."""
+        if self.rows_file is not None:
+            write(self.rows_file)
+            typer.echo(f"figures written to {self.rows_file}", err=True)
+
+
+def json_text(held: object) -> str:
+    """Figures as a line of JSON, which has no numbers that are not finite: null stands for them."""
+    from ..history import json_ready
+
+    return json.dumps(json_ready(held), allow_nan=False) + "\n"
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """A line of CSV: numbers in full, nothing for what is not known."""
+    text = io.StringIO()
+    known = ("" if isinstance(each, float) and math.isnan(each) else each for each in values)
+    csv.writer(text, lineterminator="\n").writerow(known)
+    return text.getvalue()
+
+
+def write_text(path: Path, text: str, what: str = "figures") -> None:
+    """Write a text to a file, and say so; or print it."""
+    if path == PRINTED:
+        typer.echo(text, nl=False)
+    else:
+        path.write_text(text, encoding="utf-8", newline="")
+        typer.echo(f"{what} written to {path}", err=True)
+
+
+def check_files(*paths: Path | None) -> None:
+    """Raise ValueError unless files can be written there."""
+    for path in paths:
+        if path is not None and not path.resolve().parent.is_dir():
+            raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
+        if path is not None and path.is_dir():
+            raise ValueError(f"{path} is a folder: name a file")
+
+
+def check_pictures(*paths: Path | None) -> None:
+    """Raise ValueError unless pictures can be written there."""
+    for path in paths:
+        check_files(path)
+        if path is not None:
+            from .. import plotting
+
+            plotting.check_path(path)
+
+
+def check_drawn(names: Sequence[str], instead: str) -> None:
+    """Raise ValueError unless a picture of timelines has room for so many."""
+    if len(names) > MOST_DRAWN:
+        raise ValueError(
+            f"--timeline draws codes beneath each other, up to {MOST_DRAWN}, or the picture is too "
+            f"long to be read, not {len(names)}: {instead}"
+        )
+
+
+def draw_timelines(runs: Mapping[str, Any], path: Path) -> None:
+    """Draw the first rounds of runs beneath each other, by their names, and say so."""
+    from .. import plotting
+
+    plotting.save(plotting.timeline_figure(runs), path)
+    typer.echo(f"timeline written to {path}", err=True)
+
+
+def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
+    """Draw panels to a file, and say so."""
+    from .. import plotting
+
+    plotting.save_panels(panels, path, title)
+    typer.echo(f"plot written to {path}", err=True)
+
+
+def explain_codes(names: Iterable[str]) -> None:
+    """Say what the names of codes in a table stand for."""
+    typer.echo(f"Codes: {', '.join(map(catalogue.describe, dict.fromkeys(names)))}.")
+
+
+def milliseconds(seconds: float, digits: int = 3) -> str:
+    """To so many digits, as narrow as the columns of a terminal are."""
+    milliseconds = 1e3 * seconds
+    if milliseconds < 10**digits - 0.5:
+        return f"{milliseconds:.{digits}g}"
+    return f"{milliseconds:.0f}" if milliseconds < 1e6 else f"{milliseconds:.1e}"

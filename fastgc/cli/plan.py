@@ -1,0 +1,421 @@
+"""``fastgc plan``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from ..codes import LagrangeCode, catalogue
+from ..coding.arguments import arguments_of
+from ..delays.interface import check_per
+from . import options
+from .common import (
+    CHOOSING,
+    Options,
+    check_unrecorded,
+    command,
+    is_given,
+    numbers,
+    option,
+    refuse_recorded,
+)
+from .options import DELAYS
+from .output import Tables, check_files, check_pictures, draw_panels, explain_codes, milliseconds
+from .simulate import left_out, processors_of, processors_said, say_unknown
+
+if TYPE_CHECKING:
+    from ..delays import DelayModel
+    from ..planning import Choice, Plan, Recording
+
+COMPARED = 3  # codes that --live runs
+
+
+@dataclass(frozen=True)
+class Search(Options):
+    """What is planned for."""
+
+    names: str = options.codes(
+        "Codes to choose among, as in rs,binary. Default: those that give the exact gradient of "
+        "any model."
+    )
+    workers: int = options.workers()
+    partitions: int | None = options.partitions()
+    delays: str = options.delays(DELAYS)
+    cost: float = options.cost()
+    size: int = option(1000, "Elements of the gradient.", "--size", "-p", min=1)
+    bandwidth: float = option(math.inf, "Bytes per second that the master receives.")
+    memory: int | None = option(None, "Partitions that a worker can hold.", min=1)
+    residual: float = option(
+        0.0,
+        "The largest part of the gradient that a code may leave out, root mean square: of "
+        "approximate codes.",
+        min=0.0,
+    )
+    rounds: int = options.rounds(2000, "Rounds to simulate of each code.")
+    seed: int = options.seed()
+    finish: bool = options.finish()
+    speeds: str = option(
+        "",
+        "Relative speeds of the workers, as in 4/4/2/1: binary and rs-clustered are tried with "
+        "them, too. --cost is then that of a worker of speed 1, unless times are measured.",
+    )
+    processors: str = options.processors("--live measures it. ")
+    recorded: Path | None = option(
+        None,
+        "Plan for the times in this file: what --record wrote, or a table of rounds and workers "
+        "(csv, txt, npy, npz, json, parquet), of which --cost says how many seconds of each time "
+        "one partition takes.",
+    )
+    unit: str = options.unit()
+    per: str = options.per()
+    live: int = option(
+        0,
+        "Run worker processes here for so many rounds, with --delays added; plan for their times; "
+        "run the best codes, and compare.",
+        min=0,
+    )
+    record: Path | None = option(None, "With --live, write the times to this file (JSON).")
+    every: bool = option(False, "Show every load of every code.", "--all")
+    plot: Path | None = options.picture("Plot time and amplification against load to this file.")
+
+
+class _Source(NamedTuple):
+    """The times that are planned for, in words, and those of a recording."""
+
+    model: DelayModel | None
+    text: str
+    recording: Recording | None = None
+    run: Callable[[Choice], float] | None = None  # of --live: the time of a code's rounds
+
+
+class _Column(NamedTuple):
+    short: str  # in the terminal; empty: not shown there
+    long: str
+    text: Callable[[Choice], str]
+
+
+@command(CHOOSING)
+def plan(context: typer.Context, what: Search, output: Tables) -> None:
+    """Choose a code and its load: all of them, ranked by the expected time of a round."""
+    from ..planning.plan import reasons
+
+    output.check()
+    check_files(what.record)
+    check_pictures(what.plot)
+    source = _source(context, what)
+    workers = what.workers if source.recording is None else source.recording.times.shape[1]
+    processors = processors_of(what.processors)
+    if source.recording is not None and processors is None:
+        processors = source.recording.processors
+    seconds = _seconds(what, source, workers, processors)
+    found = _found(what, source, workers, processors, seconds)
+    best = found.by_code()
+    measured = {} if source.run is None else _measured(what, source, best)
+    if what.plot is not None:
+        draw_panels(_against_load(found), what.plot, f"n = {workers}; {source.text}")
+    say_unknown(source.model, ((choice.name, choice.simulation) for choice in found.choices))
+    shown = found.choices if what.every else best
+    listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
+    held = {"choices": listed, "refused": found.refused, "processors": processors}
+    if output.write(held, listed):
+        return
+    cost = what.cost if source.recording is None else float(np.mean(seconds))
+    title = (
+        f"n={workers} workers, k={what.partitions or workers} partitions; {source.text}; "
+        f"{cost:.3g} s per partition, {processors_said(processors)}; {what.rounds} rounds each, "
+        f"seed {what.seed}"
+    )
+    _show(title, shown, None if source.run is None else measured, output)
+    _remark(what, source, found, workers, processors)
+    for line in reasons(found.refused):
+        typer.echo(line, err=True)
+
+
+def _source(context: typer.Context, what: Search) -> _Source:
+    """The times to plan for: of a model, of a file, or of a cluster of this machine."""
+    from ..delays import parse
+
+    if what.record is not None and not what.live:
+        raise ValueError("--record needs --live, the rounds to record")
+    if what.live and what.recorded is not None:
+        raise ValueError("--live and --recorded exclude each other: the times are either's")
+    if what.live:
+        refuse_recorded(context, "--live", "cost", "processors")
+    elif what.recorded is not None:
+        refuse_recorded(context, "--recorded", "workers", "delays")
+    model = parse(what.delays)
+    if what.live:
+        for name in _codes(what):
+            _check_live(name)
+        return _go_live(what, model)
+    if what.recorded is not None:
+        from ..planning import Recording
+
+        told = what.cost if is_given(context, "cost") else None
+        per: Any = what.per.lower()
+        check_per(per)
+        recording = Recording.read(what.recorded, told, what.unit, per)
+        return _Source(recording.delays, recording.source, recording)
+    check_unrecorded(context)
+    return _Source(model, what.delays)
+
+
+def _codes(what: Search) -> list[str]:
+    from .. import planning
+
+    shorter = () if what.live or what.bandwidth == math.inf else planning.SHORTER
+    return catalogue.split(what.names) or [*planning.CODES, *shorter]
+
+
+def _check_live(name: str) -> None:
+    """Raise ValueError for codes that cannot run what `_go_live` runs."""
+    catalogue.check_name(name)
+    if catalogue.factory(name) is LagrangeCode:
+        raise ValueError(
+            f"--live runs softmax regression, and {name} decodes only gradients that are quadratic "
+            "in the data: name other codes"
+        )
+
+
+def _go_live(what: Search, delays: DelayModel | None) -> _Source:
+    """Record a cluster of this machine, and write that down if it is to be kept."""
+    from .. import data, planning
+    from ..models import SoftmaxRegression
+    from ..progress import task_bar
+
+    dataset = data.load("digits", seed=what.seed)
+    trained = SoftmaxRegression(dataset.features, dataset.classes)
+    how: Any = {"delays": delays, "rounds": what.live}
+    with task_bar("recording", 2 * what.live) as advance:
+        recording = planning.record(
+            what.workers, dataset, trained, seed=what.seed, progress=advance, **how
+        )
+    if what.record is not None:
+        _write(what.record, recording.to_dict())
+
+    def run(choice: Choice) -> float:
+        with task_bar(f"running {choice.name}", what.live) as advance:
+            seconds = planning.measured_rounds(
+                choice.code,
+                dataset,
+                trained,
+                seed=what.seed + 1,  # not the delays that were recorded
+                progress=advance,
+                **how,
+            )
+        return float(seconds.mean())
+
+    return _Source(recording.delays, recording.source, recording, run)
+
+
+def _seconds(what: Search, source: _Source, workers: int, processors: Any) -> Any:
+    """What a partition takes, or takes each worker."""
+    from ..simulation.processors import crowding
+
+    speeds = _speeds(what.speeds, workers)
+    if source.recording is not None:
+        # of a worker alone; of a partition where there are n, all of them together the data
+        alone = source.recording.cost / crowding(workers, processors)
+        return alone * workers / (what.partitions or workers)
+    return what.cost if speeds is None else what.cost / np.array(speeds)
+
+
+def _found(what: Search, source: _Source, workers: int, processors: Any, seconds: Any) -> Plan:
+    from .. import planning
+
+    return planning.plan(
+        workers,
+        source.model,
+        seconds,
+        what.partitions,
+        p=what.size,
+        bandwidth=what.bandwidth,
+        memory=what.memory,
+        residual=what.residual,
+        codes=_codes(what),
+        speeds=_speeds(what.speeds, workers),
+        rounds=what.rounds,
+        seed=what.seed,
+        # late workers of a cluster finish what they are at
+        interrupted=not what.finish and source.recording is None,
+        processors=processors,
+        progress=True,
+    )
+
+
+def _speeds(text: str, workers: int) -> list[float] | None:
+    """Positive numbers, one a worker, or ValueError; None of no text."""
+    if not text:
+        return None
+    speeds = numbers("--speeds", text, "numbers, as in 4/4/2/1")
+    if not all(0 < speed < math.inf for speed in speeds):
+        raise ValueError(f"--speeds must be positive and finite, not {text!r}")
+    if len(speeds) != workers:
+        raise ValueError(f"--speeds must be one for each of {workers} workers, not {len(speeds)}")
+    return speeds
+
+
+def _measured(what: Search, source: _Source, best: list[Choice]) -> dict[Choice, float]:
+    """The times of the best codes on the cluster, written down if they are to be kept."""
+    from ..history import json_ready
+
+    assert source.run is not None
+    assert source.recording is not None
+    measured = {choice: source.run(choice) for choice in best[:COMPARED]}
+    if what.record is not None:
+        seen = [{**_figures(choice), "measured": seconds} for choice, seconds in measured.items()]
+        held = {**source.recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
+        _write(what.record, held)
+        typer.echo(f"times written to {what.record}", err=True)
+    return measured
+
+
+def _write(path: Path, held: object) -> None:
+    path.write_text(json.dumps(held) + "\n", encoding="utf-8")
+
+
+def _figures(choice: Choice) -> dict[str, Any]:
+    return {
+        "name": choice.name,
+        "code": repr(choice.code),
+        "load": choice.code.load,
+        "stragglers": choice.code.stragglers,
+        "time": choice.time,
+        "standard_error": choice.standard_error,
+        "wait": choice.wait,
+        "decode": choice.decode,
+        "workers": choice.simulation.mean_workers,
+        "communication_load": choice.simulation.communication_load,
+        "amplification": choice.amplification,
+        "error": choice.error,
+        "residual": choice.residual,
+        "trustworthy": choice.trustworthy,
+        "mean_exists": choice.simulation.mean_exists,
+    }
+
+
+_COLUMNS = [
+    _Column("code", "code", lambda c: c.name),
+    _Column("load", "load", lambda c: str(c.code.load)),
+    _Column("time", "time, ms", lambda c: milliseconds(c.time)),
+    _Column("±", "standard error", lambda c: milliseconds(c.standard_error, 2)),
+    _Column("", "decoding", lambda c: milliseconds(c.decode)),
+    _Column("", "stragglers", lambda c: str(c.code.stragglers)),
+    _Column("workers", "workers waited for", lambda c: f"{c.simulation.mean_workers:.1f}"),
+    _Column("sent", "gradients received", lambda c: f"{c.simulation.communication_load:.1f}"),
+    _Column("amplif.", "amplification", lambda c: f"{c.amplification:.0e}"),
+    _Column("error", "error", lambda c: f"{c.error:.0e}" + ("" if c.trustworthy else " !")),
+]
+
+# Where any code leaves out part of the gradient.
+_LEFT = _Column("left", "left out", lambda c: left_out(c.residual) + ("" if c.near else " !"))
+
+
+def _measured_columns(measured: Mapping[Choice, float]) -> list[_Column]:
+    def time(choice: Choice) -> str:
+        return milliseconds(measured[choice]) if choice in measured else ""
+
+    def difference(choice: Choice) -> str:
+        return f"{100 * (choice.time / measured[choice] - 1):+.0f}%" if choice in measured else ""
+
+    return [_Column("real", "measured", time), _Column("off", "time is off by", difference)]
+
+
+def _show(
+    title: str, shown: list[Choice], measured: Mapping[Choice, float] | None, output: Tables
+) -> None:
+    """Print the table, and what its columns are."""
+    columns = _COLUMNS if output.markdown else [c for c in _COLUMNS if c.short]
+    approximate = any(choice.simulation.residuals is not None for choice in shown)
+    if approximate:
+        room = [c for c in columns if output.markdown or c.short != "amplif."]  # in a terminal
+        columns = [*room, _LEFT]
+    if measured is not None:
+        columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
+    rows = [[column.text(choice) for column in columns] for choice in shown]
+    output.show(title, [c.short for c in columns], rows, [c.long for c in columns])
+    if output.markdown:
+        return
+    left = (
+        "; left: of the gradient left out, root mean square (–: no more than rounding; !: more "
+        "than --residual, ranked after all others)"
+    )
+    typer.echo(
+        "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
+        "waited for and gradients received, mean; amplif.: of rounding; error: of the gradient, "
+        f"relative, predicted (!: useless){left * approximate}"
+    )
+    explain_codes(choice.name for choice in shown)
+
+
+def _remark(what: Search, source: _Source, found: Plan, workers: int, processors: Any) -> None:
+    """Say what is to be known of the best codes beside their figures."""
+    best = found.by_code()
+    said: list[str | None] = []
+    for choice in best:
+        if (assignment := arguments_of(choice.code).get("assignment")) is not None:
+            said.append(f"{choice.name}: assignment={assignment}")
+        said.append(catalogue.remark(choice.name, choice.code))
+    said.append(_crowded(found, workers, processors))
+    if what.recorded is not None and source.recording is not None and processors is None:
+        from .sequential import hint
+
+        said.append(hint(source.recording, best[0].name, best[0].time, what.seed))
+    for line in filter(None, said):
+        typer.echo(line)
+
+
+def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
+    """What it means that workers share processors, if they do."""
+    from ..simulation.processors import crowding
+
+    crowd = float(crowding(workers, processors).max())
+    if crowd == 1:
+        return None
+    said = (
+        f"{workers} workers share {processors_said(processors).removesuffix(' for all')}: while "
+        f"all of them compute, a partition takes {crowd:.3g} times as long as alone"
+    )
+    best = found.choices[0]
+    least = min(choice.code.load for choice in found.choices)
+    others = [choice for choice in found.choices if choice.code.load > least]
+    if not others or best.code.load > least:
+        return f"{said}."
+    second = others[0]
+    return (
+        f"{said}. Coding loses: what a code computes more, it computes in the others' time "
+        f"({second.name}, load {second.code.load}: {second.time / best.time:.2f} times as long as "
+        f"{best.name}, load {least})."
+    )
+
+
+def _against_load(found: Plan) -> list[Any]:
+    from ..plotting import Line, Panel
+
+    curves: dict[str, dict[int, Choice]] = {}
+    for choice in found.choices:  # of several at one load the fastest, which is the first
+        curves.setdefault(choice.name, {}).setdefault(choice.code.load, choice)
+
+    def panel(y_label: str, value: Callable[[Choice], float]) -> Panel:
+        lines = [
+            Line(
+                catalogue.describe(name),
+                sorted(by_load),
+                [value(by_load[load]) for load in sorted(by_load)],
+                "joined",
+            )
+            for name, by_load in curves.items()
+        ]
+        return Panel("", "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)
+
+    return [
+        panel("time of a round (s)", lambda c: c.time),
+        panel("amplification of rounding", lambda c: c.amplification),
+    ]

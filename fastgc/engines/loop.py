@@ -1,0 +1,519 @@
+"""The loop of a round, the same for workers that are real and workers that are simulated.
+
+`fastgc.coding.gathering` says what a round is. The loop knows one kind of round, `Gathering`: it
+brings it what happens, puts its questions, and ends it. What happens, and when, its subclasses say:
+`Master`, whose workers are elsewhere, and `SimulatedCluster`, whose workers take simulated time.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .._arrays import check_dtype, check_index, check_vector
+from ..codes import AskingRound, Code, Round, SumRound
+from ..coding.chosen import Chosen
+from ..coding.gathering import Gathering, Host
+from ..delays.interface import per_of
+from ..errors import NonFiniteMessageError
+from .interface import (
+    Event,
+    Gradient,
+    Kind,
+    RoundReport,
+    Task,
+    check_cluster,
+    parameters_of,
+    sample_delays,
+)
+from .options import RoundKeywords, RoundOptions
+from .worker import asked_of, partial_gradient
+
+__all__ = ["RoundLoop", "Run"]
+
+Array = NDArray[Any]
+
+_ANSWER = Kind.ANSWER
+
+
+@dataclass(slots=True)
+class Run:
+    """A round at work.
+
+    Attributes
+    ----------
+    rnd : Gathering
+    asked : frozenset of int
+        Workers that take part.
+    when : ndarray
+        Seconds from the round's start until each message came, by its number.
+    delays : list of float
+        Seconds of each worker.
+    start : float
+        When the parameters were handed out, by the loop's clock.
+    deadline : float
+        When the time is out.
+    hope : float
+        Until when the dead are waited for, where the others are too few; inf: they suffice.
+    until : float
+        Until when a round that is ready goes on taking messages.
+    least : int
+        How many messages the round takes at least.
+    single : bool
+        Whether each worker sends one message, and none was heard before the round began.
+    messages : int
+        Messages that came.
+    bad : list of int
+        Workers whose messages are not finite.
+    wait : float
+        Seconds until the round was over.
+    """
+
+    rnd: Gathering
+    asked: frozenset[int]
+    when: NDArray[np.float64]
+    delays: list[float]
+    least: int
+    start: float = 0.0
+    deadline: float = math.inf
+    hope: float = math.inf
+    until: float = -math.inf
+    single: bool = False
+    messages: int = 0
+    bad: list[int] = field(default_factory=list)
+    wait: float = 0.0
+
+    @property
+    def corrupt(self) -> list[int]:
+        """Workers whose messages are not taken, in the order in which that was found."""
+        return [*self.bad, *self.rnd.corrupt]
+
+
+class RoundLoop:
+    """Runs the rounds of a cluster; parameters and errors as of `Master`.
+
+    A subclass says how a round begins (`_hand_out`), what happens next (`_wait`), whether anything
+    more can (`_at_work`), how workers are asked (`_ask`), and when to give up.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        shards: Sequence[Any],
+        gradient: Gradient,
+        size: int,
+        dtype: DTypeLike = np.float64,
+        *,
+        options: RoundOptions | None = None,
+        **keywords: Unpack[RoundKeywords],
+    ) -> None:
+        self._options = run = RoundOptions.of(options, keywords, type(self).__name__)
+        self._size = check_cluster(code, shards, gradient, size)
+        self._code = code
+        self._parameters = parameters_of(gradient, self._size)
+        self._dtype = check_dtype(dtype)
+        self._loads = code.scheme.loads
+        self._first = list(code.scheme.first_messages)
+        self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
+        # Whether workers send one message each.
+        self._single = all(count == 1 for count in code.scheme.message_counts)
+        self._everyone = frozenset(range(code.n))
+        self._number = run.first_round - 1
+        self._timeout = math.inf if run.timeout is None else run.timeout
+        self._stale = self._refused = 0  # messages since the last report
+        self._deaths = 0
+        self._lost: list[int] = []
+        self._questions = 0  # so far
+        # Questions that were not answered, by number: to whom, and what.
+        self._asked: dict[int, tuple[int, Any]] = {}
+        self._when = np.empty(
+            code.scheme.message_count
+        )  # each came, in seconds from the round's start
+        self._last: weakref.ref[Gathering] | None = None  # whose messages lie in the cluster
+        self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
+        self._round: Round | SumRound = _own_round(code, self._size, sent, run, gradient)
+        self._decoded = None  # where to decode to, if messages give less precision than is wanted
+        if sent.gradient_dtype != self._dtype:
+            self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
+        self._sums = _sum_round(code, sent, run)
+        self._task = Task(
+            code,
+            shards,
+            gradient,
+            run.batch,
+            self._size,
+            self._dtype,
+            sent.message_size,
+            sent.message_dtype,
+            per_of(run.delays) == "computation",
+            self._parameters,
+            asks=self._sums is not None or run.ask,
+        )
+        self._asked_keywords = asked_of(gradient)
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        """Start workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers and release what they use; a second call does nothing."""
+        raise NotImplementedError
+
+    def step(self, theta: Array, out: Array) -> RoundReport:
+        """Run one round: hand out the parameters, wait until decodable, decode.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        out : ndarray of shape (size,)
+            Receives the sum of all partial gradients at ``theta``.
+
+        Returns
+        -------
+        RoundReport
+            Who took part, and what it cost.
+
+        Raises
+        ------
+        WorkerFailedError
+            If ``gradient`` raised in a worker; the worker's traceback is in the text.
+        NotDecodableError
+            If so many workers have died that the others cannot decode, and stay away for longer
+            than the patience lasts.
+        NonFiniteMessageError
+            If a message holds NaN or Inf, unless messages are verified.
+        CorruptMessageError
+            If messages contradict each other, and no others will come that tell which are corrupt.
+        UnstableRoundError
+            If the tracker finds the gradient too imprecise and is to raise.
+        TimeoutError
+            If the round was not ready within ``timeout`` seconds.
+
+        Every error closes the cluster, except that unsuitable arguments are refused before
+        anything happens.
+        """
+        gradient = check_vector("out", out, self._dtype, self._size, output=True)
+        self._round.reset()
+        report = self.collect(theta, self._round)
+        start = self._now()
+        target = gradient if self._decoded is None else self._decoded
+        try:
+            residual = _decode(self._round, target, self._options)
+        except BaseException:
+            self._spoil()
+            raise
+        if target is not gradient:
+            gradient[:] = target
+        return report._replace(decode_seconds=self._now() - start, residual=residual)
+
+    def collect(
+        self, theta: Array, rnd: Gathering, workers: Iterable[int] | None = None
+    ) -> RoundReport:
+        """Run one round without decoding: hand out the parameters, and wait for the messages.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The parameters. They are copied before the call returns.
+        rnd : Round, GroupedRound or any other Gathering
+            Of the cluster's code, size and types, reset: takes the messages until it is ready. They
+            lie in memory that the next round is received in: decode them before (it raises after).
+        workers : iterable of int, optional
+            To whom the parameters are handed; `rnd` must become ready by these workers' messages.
+            Default: all. The others go on with what they are at, or wait.
+
+        Returns
+        -------
+        RoundReport
+            As of `step`, with no time for decoding. If the round has to make do with what came
+            (``partial="best"``, "unbiased"), `rnd` is not decodable.
+
+        Raises
+        ------
+        WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
+            As `step` does; NotDecodableError also if `workers` are too few for `rnd`.
+        """
+        theta = self._opened(theta)
+        self._check_round(rnd)
+        asked = self._everyone
+        if workers is not None:
+            asked = frozenset(check_index("worker", i, self._code.n) for i in workers)
+        rnd.begin(self._host(theta))
+        self._lend(rnd)
+        try:
+            run = self._begin(theta, rnd, asked)
+            self._conduct(run)
+        except BaseException:
+            self._spoil()
+            raise
+        finally:
+            self._over()
+        return self._report(run)
+
+    def _opened(self, theta: Array) -> Array:
+        """The parameters, checked, of a cluster that is not closed."""
+        if self._is_closed():
+            raise RuntimeError("the cluster is closed")
+        return check_vector("theta", theta, self._dtype, self._parameters)
+
+    def _check_round(self, rnd: Gathering) -> None:
+        """Raise unless messages for the cluster's own round are such as this one takes."""
+        own = self._round
+        if rnd is own:
+            return
+        if not isinstance(rnd, Gathering):
+            raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
+        if rnd.code is not own.code or rnd.form != own.form:
+            raise ValueError("rnd must be a round of the cluster's code, size and types")
+        if rnd.keeps and not self._can_ask:
+            raise TypeError("rnd takes sums, for which this cluster's workers cannot be asked")
+
+    def _host(self, theta: Array) -> Host:
+        """What a round is offered that begins now, at these parameters."""
+        options, now = self._options, self._now()
+        compute = None
+        if options.ask and options.survivors is None:
+            read = theta.view()
+            read.flags.writeable = False
+            compute = partial(self._compute, read)
+        wait, patience = self._answers_within
+        return Host(self._now, compute, self._can_ask, patience, wait, now + self._timeout)
+
+    def _compute(self, theta: Array, partition: int) -> Array:
+        """A partial gradient of this round, at read-only parameters."""
+        task, number = self._task, self._number
+        shard = task.shards[partition]
+        if task.batch is not None:
+            shard = task.batch(shard, partition, number)
+        out = np.empty(task.size, self._form.partial_dtype)
+        asked = self._asked_keywords
+        partial_gradient(
+            task.gradient, theta, shard, out, partition=partition, round=number, asked=asked
+        )
+        return out
+
+    def _lend(self, rnd: Gathering) -> None:
+        """Lend the cluster's memory to a round: the last one can read its messages no more."""
+        last = None if self._last is None else self._last()
+        if last is rnd:
+            return
+        if last is not None:
+            last.lapse(
+                "its cluster received the next round in their place; decode a round before, or "
+                "copy what it decodes to"
+            )
+        self._last = weakref.ref(rnd)
+
+    def _begin(self, theta: Array, rnd: Gathering, asked: frozenset[int]) -> Run:
+        """Begin the next round of these workers."""
+        self._number = number = self._number + 1
+        options = self._options
+        delays = sample_delays(options.delays, self._loads, number, options.seed)
+        single = self._single
+        if options.survivors is not None:
+            rnd, single = Chosen(rnd, options.survivors(number), asked, options.partial), False
+        elif len(asked) < self._code.n:
+            rnd.require(self._code.scheme.messages_of(asked))
+        run = Run(rnd, asked, self._when, delays, rnd.least, single=single)
+        self._hand_out(run, theta)
+        return run
+
+    def _conduct(self, run: Run) -> None:
+        """Bring a round what happens, until it is over."""
+        rnd, ready = run.rnd, run.rnd.ready
+        while not ready or self._now() <= self._lingers(run):
+            limit = min(run.deadline, run.hope, rnd.due)
+            event = self._wait(run, min(limit, self._lingers(run)) if ready else limit)
+            if event is not None:
+                self._take(run, event)
+            elif rnd.due == limit < math.inf:
+                rnd.elapse()
+            else:
+                if not ready:
+                    self._give_up(run)
+                break
+            while questions := rnd.questions():
+                asked = dict(enumerate(questions, self._questions))
+                self._questions += len(questions)
+                self._asked |= asked
+                self._ask(run, asked)
+            ready = rnd.ready
+            if not ready and not self._at_work(run) and self._exhausted(run):
+                break
+        run.wait = self._now() - run.start
+
+    def _take(self, run: Run, event: Event) -> None:
+        """Note what happens, and bring it to the round."""
+        self._bring(run, event)
+
+    def _bring(self, run: Run, event: Event) -> None:
+        """Bring a round a message, the news of one, or an answer."""
+        rnd, worker, index = run.rnd, event.worker, event.index
+        if rnd.keeps and event.kind != _ANSWER:
+            rnd.report(worker, index)
+            return
+        now = 1e-9 * event.time if event.time else self._now()
+        passed = now - run.start if now > run.start else 0.0
+        if event.kind == _ANSWER:
+            _, what = self._asked.pop(index)
+            brought = rnd.hear(worker, what, event.message, energy=event.energy)
+            if brought.size:
+                run.messages += 1
+                run.when[brought] = passed
+            return
+        run.messages += 1
+        if worker in run.bad or not rnd.wants(worker):
+            return
+        if rnd.linger is not None and run.until == -math.inf:
+            run.until = run.start + (1 + rnd.linger) * passed
+        run.when[self._first[worker] + index] = passed
+        assert event.message is not None
+        try:
+            rnd.receive(worker, event.message, None if run.single else index, energy=event.energy)
+        except NonFiniteMessageError:
+            if not self._options.verify or not rnd.replaceable:
+                raise
+            run.bad.append(worker)
+
+    def _report(self, run: Run) -> RoundReport:
+        received = run.rnd.survivors
+        return RoundReport(
+            self._number,
+            received.copy() if self._single else self._senders_of(received),
+            run.messages,
+            run.wait,
+            0.0,
+            self._stale,
+            tuple(self._lost),
+            received,
+            run.when[received],
+            self._deaths,
+            self._refused,
+            0.0 if run.rnd.decodable and self._code.scheme.exact else math.nan,
+            tuple(dict.fromkeys(run.corrupt)),
+            run.rnd.verified,
+            run.rnd.costs.asks,
+            run.rnd.costs.computed,
+        )
+
+    def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Their workers, in the order of their first messages."""
+        return np.array(list(dict.fromkeys(self._senders[messages].tolist())), dtype=np.int64)
+
+    def _enough(self, rnd: Gathering) -> bool:
+        """Whether a round that is not ready can do with what came."""
+        return rnd.decodable or (self._options.partial != "raise" and rnd.survivors.size > 0)
+
+    # What subclasses say.
+
+    # Whether workers answer questions.
+    _can_ask = True
+    # Seconds that an answer may take at least, before others are asked; and at most.
+    _answers_within = math.inf, math.inf
+
+    def _now(self) -> float:
+        """Seconds of the loop's clock."""
+        raise NotImplementedError
+
+    def _is_closed(self) -> bool:
+        raise NotImplementedError
+
+    def _spoil(self) -> None:
+        """Note that a round ends by an error."""
+
+    def _over(self) -> None:
+        """Note that a round is over."""
+
+    def _hand_out(self, run: Run, theta: Array) -> None:
+        """Hand out the parameters; says when the round starts, and its time is out."""
+        raise NotImplementedError
+
+    def _wait(self, run: Run, until: float) -> Event | None:
+        """Wait for what happens next; None: nothing does until then."""
+        raise NotImplementedError
+
+    def _lingers(self, run: Run) -> float:
+        """Until when a round that is ready goes on; -inf: it is over."""
+        return run.until if self._at_work(run) else -math.inf
+
+    def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
+        """Put questions to workers, by their numbers."""
+        raise NotImplementedError
+
+    def _at_work(self, run: Run) -> bool:
+        """Whether anything more can happen."""
+        raise NotImplementedError
+
+    def _exhausted(self, run: Run) -> bool:
+        """Make do with what came, or raise, where nothing more can; False: it may yet."""
+        raise NotImplementedError
+
+    def _give_up(self, run: Run) -> None:
+        """Make do with what came, or raise, because the time is out."""
+        raise NotImplementedError
+
+
+def _own_round(code: Code, size: int, form: Any, options: RoundOptions, gradient: object) -> Round:
+    """What collects messages of a cluster, as its options say."""
+    types = size, form.gradient_dtype, form.message_dtype
+    if not options.ask:
+        return code.round(*types, tracker=options.tracker, verify=options.verify)
+    if hasattr(gradient, "worker"):
+        raise TypeError(
+            f"workers cannot be asked about partial gradients of {type(gradient).__name__}, which "
+            "computes whole messages: leave ask=True out"
+        )
+    return AskingRound(code, *types, options.tracker, liars=int(options.verify))
+
+
+def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
+    """What collects sums, where workers are asked for them; None: they send every message.
+
+    They are asked if the code says so, and if nothing else is to be known of single messages: these
+    are not verified, tracked, or chosen beforehand, they are as precise as the gradient, and no
+    approximation is to be made of what came.
+    """
+    plain = (
+        options.survivors is None
+        and options.tracker is None
+        and not options.verify
+        and options.partial == "raise"
+    )
+    if not (code.scheme.on_request and plain):
+        return None
+    if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
+        return None
+    return SumRound(code, form.gradient_size, form.gradient_dtype)
+
+
+def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
+    """Decode a round's gradient, or what comes nearest where that may do; what it leaves out."""
+    approximation, code = options.partial, rnd.code
+    scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
+    if approximation == "raise" or (rnd.decodable and not scaled):
+        rnd.gradient(out=out)
+        return rnd.left_out()
+    assert isinstance(rnd, Round)
+    if rnd.decodable and options.tracker is not None:
+        rnd.gradient(out=out)  # which the tracker takes down
+    return rnd.best(out, approximation).residual
