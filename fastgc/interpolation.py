@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from . import kernels
 from ._arrays import (
     Output,
+    at_least,
     check_finite,
-    check_integer,
     check_line,
     check_numbers,
     check_output,
@@ -179,22 +179,11 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     """Coefficients c of ``sum_j h(points[j]) = sum_k c_k h(nodes[k])``, deg h < m.
 
     The column sums of `basis`, without the matrix: with workers' answers at `nodes`, the decoding
-    vector of Lagrange coded computing.
-
-    Parameters
-    ----------
-    nodes : (m,) array_like
-        Distinct real or complex numbers.
-    points : (p,) array_like
+    vector of Lagrange coded computing. It takes nodes and points as `basis` does, and raises as it.
 
     Returns
     -------
     (m,) float64 or complex128 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `basis`.
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     out = np.empty_like(prepared.nodes)
@@ -205,16 +194,7 @@ def functional(nodes: ArrayLike, points: ArrayLike) -> NDArray[Any]:
 class Functionals:
     """`functional` of any of some nodes, for hot loops: nodes and points are prepared once.
 
-    Parameters
-    ----------
-    nodes : (m,) array_like
-        Distinct real or complex numbers.
-    points : (p,) array_like
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `functional`.
+    Parameters and errors are those of `basis`.
 
     Examples
     --------
@@ -325,17 +305,7 @@ def _are_distinct(numbers: NDArray[np.int64], count: int) -> bool:
 class Interpolator:
     """Interpolation between nodes that are prepared once, for many values and points.
 
-    Parameters
-    ----------
-    nodes : (m,) array_like
-        Distinct real or complex numbers.
-
-    Raises
-    ------
-    TypeError
-        If the nodes are no numbers.
-    ValueError
-        If two nodes coincide, or one is not finite, or there is none.
+    Nodes, and errors, are those of `weights`.
 
     Notes
     -----
@@ -412,17 +382,7 @@ class Interpolator:
         return found
 
     def at(self, points: ArrayLike) -> Evaluator:
-        """Prepare the values at these points, of any polynomials.
-
-        Parameters
-        ----------
-        points : (p,) array_like
-
-        Raises
-        ------
-        TypeError, ValueError
-            As of a call.
-        """
+        """Prepare the values of any polynomials at these points; points and errors as of a call."""
         points = check_line("points", points)
         if not self._prepared.nodes.any():  # the only node is 0
             return Evaluator(basis(self._given, points))
@@ -457,7 +417,7 @@ class Evaluator:
         Parameters
         ----------
         values : (m,) or (m, r) array_like
-            Of one polynomial, or of one in each column.
+            As of `Interpolator`.
         out : (p,) or (p, r) array, optional
             Where to write: contiguous, float64, or complex128 if anything is complex. It shares no
             memory with the values.
@@ -503,35 +463,13 @@ def _values(values: ArrayLike, m: int) -> NDArray[Any]:
 def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> NDArray[Any]:
     """Values at `points` of the polynomial that takes `values` at `nodes`.
 
-    Parameters
-    ----------
-    nodes : (m,) array_like
-        Distinct real or complex numbers.
-    values : (m,) or (m, r) array_like
-        Of one polynomial, or of one in each column.
-    points : (p,) array_like
-
-    Returns
-    -------
-    (p,) or (p, r) float64 or complex128 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `basis`; also if `values` has another shape.
+    In one call, and with the errors, of `Interpolator`.
     """
     nodes = check_line("nodes", nodes)
     values, points = _values(values, nodes.size), check_line("points", points)
     if points.dtype is _COMPLEX and nodes.dtype is _FLOAT:
         nodes = nodes.astype(_COMPLEX)
     return Interpolator(nodes)(values, points)
-
-
-def _count(m: int) -> int:
-    m = check_integer("the number of points", m)
-    if m < 1:
-        raise ValueError(f"the number of points must be at least 1, not {m}")
-    return m
 
 
 def chebyshev(m: int) -> NDArray[np.float64]:
@@ -545,7 +483,7 @@ def chebyshev(m: int) -> NDArray[np.float64]:
     -------
     (m,) float64 array
     """
-    m = _count(m)
+    m = at_least("the number of points", m, 1)
     # as sines: odd, accurate near 0, and exactly 0 in the middle
     return np.sin(_PI * np.arange(1 - m, m, 2) / (2 * m)).astype(np.float64)
 
@@ -568,7 +506,7 @@ def roots_of_unity(m: int, offset: float = 0.0) -> NDArray[np.complex128]:
     ValueError
         If m is below 1 or `offset` is not finite.
     """
-    m = _count(m)
+    m = at_least("the number of points", m, 1)
     if not np.isfinite(offset):
         raise ValueError(f"offset must be finite, not {offset}")
     # Within an eighth of a turn of the nearest quarter, so that right angles are exact.

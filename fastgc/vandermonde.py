@@ -47,6 +47,7 @@ from . import kernels
 from ._arrays import (
     Output,
     as_array,
+    at_least,
     check_finite,
     check_integer,
     check_line,
@@ -137,9 +138,7 @@ def roots_order(n: int, exponents: ArrayLike) -> NDArray[np.int64]:
     ValueError
         If two name the same root.
     """
-    n = check_integer("n", n)
-    if n < 1:
-        raise ValueError(f"n must be at least 1, not {n}")
+    n = at_least("n", n, 1)
     chosen = as_array("the exponents", exponents)
     if chosen.ndim != 1:
         raise ValueError(f"exponents must be one-dimensional, not of shape {chosen.shape}")
@@ -238,7 +237,7 @@ def solve(
         If two nodes coincide, a number is not finite, a shape does not fit, or `order` is no
         permutation. Nothing has then been written.
     """
-    # The hot path: in one test, what nearly every call brings.
+    # The hot path: one test of what nearly every call brings.
     if (
         type(nodes) is np.ndarray
         and type(b) is np.ndarray
@@ -258,7 +257,7 @@ def solve(
         and ((named := type(order) is str and order in _ORDERS) or _is_plain(order, shape))
     ):
         x = np.empty_like(b)
-        # An order that names a node twice gives a result that is not finite: told below.
+        # An order that names a node twice gives a result that is not finite: `_solve` says so.
         choose = named and order == _AUTO
         permutation: Any = order
         if named:
@@ -306,19 +305,10 @@ def _solve(
     permutation, choose = _permutation(order, m)
     if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
         b = b.astype(_COMPLEX)
-    if out is None:
-        x = np.empty_like(b)
-    else:
-        x = check_output("out", out, b.dtype, b.shape)
-        # A kernel may write where it has read all that it needs: the very place of b.
-        again = refine or return_bound
-        if np.may_share_memory(x, b) and (again or kernels.address(x) != kernels.address(b)):
-            b = b.copy()
-        if np.may_share_memory(x, nodes):
-            nodes = nodes.copy()
+    x, nodes, b = _placed(out, nodes, b, bool(refine or return_bound))
     written = x if out is None else out
-    # A kernel stops at the first columns it finds not finite, but has then written others. Nodes
-    # that are at fault are so for all columns.
+    # A kernel stops at the first columns that are not finite, but has then written others. Faulty
+    # nodes spoil all columns.
     check_finite("b", b)
     shape, halves = b.shape, nodes.dtype is _FLOAT and b.dtype is _COMPLEX
     b, x = (a.view(nodes.dtype).reshape(m, -1) for a in (b, x))  # a complex column is two real ones
@@ -356,6 +346,24 @@ def _solve(
     if halves:
         bound = np.hypot(bound[:, ::2], bound[:, 1::2]) * (1 + _ROUNDING)
     return written, bound.reshape(shape)
+
+
+def _placed(
+    out: Output | None, nodes: NDArray[Any], b: NDArray[Any], again: bool
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Where x is written, and nodes and b, copied where x would overwrite what is read later.
+
+    `again`: b is read again after x was written.
+    """
+    if out is None:
+        return np.empty_like(b), nodes, b
+    x = check_output("out", out, b.dtype, b.shape)
+    # A kernel may write where it has read all that it needs: the very place of b.
+    if np.may_share_memory(x, b) and (again or kernels.address(x) != kernels.address(b)):
+        b = b.copy()
+    if np.may_share_memory(x, nodes):
+        nodes = nodes.copy()
+    return x, nodes, b
 
 
 def _check_distinct(nodes: NDArray[Any]) -> None:
@@ -405,8 +413,7 @@ class _Correction:
     def refine(self, x: NDArray[Any], bound: NDArray[np.float64], steps: int) -> bool:
         """Improve x, and its bounds, in place; False if a column needed it and got nothing.
 
-        Of a correction that is known to half its size, or better, what is left is no more than what
-        was taken away.
+        A correction that is known to half its size, or better, leaves no more than it takes away.
         """
         failed = False
         for step in range(steps):
@@ -434,7 +441,7 @@ class _Correction:
             limit[np.isnan(limit)] = np.inf
             size = np.abs(correction)
             if (limit > 0.5 * size).any():
-                # Again by what is left: its residual, and the inverse's norms.
+                # A second bound: by the correction's own residual, and the norms of the inverse.
                 left, more = self._residual(rest, correction)
                 limit = np.fmin(limit, self._inverse_times(np.abs(left) + more + lacks))
             bound[:] = np.fmin(bound, 1.001 * (size + limit))

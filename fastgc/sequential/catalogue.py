@@ -22,19 +22,10 @@ _REGISTRY = Registry("sequential scheme", "fastgc.sequential")
 
 
 class Candidate(NamedTuple):
-    """A scheme, and what it was made with.
+    """A scheme, and what it was made with."""
 
-    Attributes
-    ----------
-    name : str
-        As it was asked for, with all arguments that the text said.
-    found : dict
-        Those that it left open; of a gradient code, its stragglers.
-    scheme : SequentialScheme
-    """
-
-    name: str
-    found: dict[str, Any]
+    name: str  # as it was asked for, with all arguments that the text said
+    found: dict[str, Any]  # those that it left open; of a gradient code, its stragglers
     scheme: SequentialScheme
 
 
@@ -50,23 +41,7 @@ def register(
     Packages that are installed may offer theirs as entry points of the group
     ``fastgc.sequential`` instead; and ``module:Class`` names any that can be imported.
 
-    Parameters
-    ----------
-    name : str
-        Small letters, digits and ``. _ -``.
-    factory : callable
-        A class, or a function that returns a scheme, given ``n`` and what the text says.
-    title : str, optional
-        For tables. Default: the name.
-    replace : bool
-        Whether it may take the place of another factory.
-
-    Raises
-    ------
-    ValueError
-        If another factory has the name, unless it is to be replaced; if it is no name.
-    TypeError
-        If an argument is of a wrong type.
+    Parameters and errors are as of `fastgc.codes.register`; the factory makes a scheme.
     """
     _REGISTRY.register(name, factory, title, replace)
 
@@ -138,29 +113,13 @@ def candidates(text: str, n: int, delay: int, seed: int = 0) -> list[Candidate]:
     Which are tried is for a scheme's class to say (`SequentialScheme.choices`). Of gradient codes
     that tolerate stragglers, it is how many.
 
-    Parameters
-    ----------
-    text : str
-        As of `make`; parameters may be missing.
-    n : int
-        Workers.
-    delay : int
-        Rounds after which jobs are to be done at the latest.
-    seed : int
-        Of random codes.
-
-    Returns
-    -------
-    list of Candidate
-        One at least.
+    One at least, of those whose jobs are done `delay` rounds after they begin at the latest. `text`
+    is as of `make`, but parameters may be missing. `seed` is that of random codes.
 
     Raises
     ------
-    ValueError
-        If there is none, or none whose jobs are done as early as that; if a code's gradients need
-        not be exact.
-    ImportError, TypeError
-        As of `make`.
+    ValueError, ImportError, TypeError
+        As of `make`; also if there is none, or if a code's gradients need not be exact.
     """
     found, n, delay = _found(text), at_least("n", n, 1), at_least("delay", delay, 0)
     if found is None:

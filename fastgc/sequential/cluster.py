@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ Array = NDArray[Any]
 
 # Of `RoundOptions`: those that have a meaning where the messages of a job come in several rounds.
 _OPTIONS = ("delays", "seed", "timeout", "patience")
-_ELSEWHERE = (
+_ELSEWHERE = {
     "tracker",
     "survivors",
     "partial",
@@ -33,7 +32,7 @@ _ELSEWHERE = (
     "message_dtype",
     "first_round",
     "options",
-)
+}
 
 
 class Done(NamedTuple):
@@ -186,14 +185,9 @@ class SequentialCluster:
         self._engine.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._closed = True
-        self._engine.__exit__(kind, error, trace)
+        self._engine.__exit__(*error)
 
     def close(self) -> None:
         """End the workers; a second call does nothing."""
@@ -369,12 +363,7 @@ class _Work:
         self._encoders: dict[tuple[int, int], Encoder] = {}  # by worker and part
 
     def write(
-        self,
-        theta: Array,
-        tasks: Tasks,
-        number: int,
-        skipped: int,
-        models: dict[int, Array],
+        self, theta: Array, tasks: Tasks, number: int, skipped: int, models: dict[int, Array]
     ) -> None:
         """Write what workers are sent in a round."""
         ages = np.array(self._scheme.ages)

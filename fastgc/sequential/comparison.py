@@ -144,18 +144,7 @@ def compare(
         ]
         for name in dict.fromkeys(names)
     }
-    if all(len(each) == 1 for each in options.values()):
-        probe = 0
-    elif probe is None:
-        probe = min(rounds // 2, _PROBE)
-    else:
-        probe = at_least("probe", probe, 1)
-    least = delay + 1
-    if rounds - probe < least or 0 < probe < least:
-        raise ValueError(
-            f"{rounds} rounds are too few, {probe} of them to choose parameters by: both these and "
-            f"the others must be {least} at least, which jobs of {models} models may take"
-        )
+    probe = _probed(probe, options, rounds, delay)
     slope = np.broadcast_to(check_reals("load_slope", load_slope), seconds.shape)
 
     def run(choice: tuple[Candidate, float], part: slice) -> SequentialRun:
@@ -176,15 +165,30 @@ def compare(
                 tried.append((choice[0].scheme.load, run(choice, slice(probe)).seconds_per_job))
                 advance()
             best = min(range(len(tried)), key=lambda at: tried[at][1]) if tried else 0
-            candidate, m = each[best]
+            (_, left, scheme), m = each[best]
             found = run(each[best], slice(probe, None))
             if not tried:
-                tried.append((candidate.scheme.load, found.seconds_per_job))
+                tried.append((scheme.load, found.seconds_per_job))
                 advance()
-            compared.append(
-                Compared(name, candidate.found, candidate.scheme, m, found, tuple(tried))
-            )
+            compared.append(Compared(name, left, scheme, m, found, tuple(tried)))
     return sorted(compared, key=lambda each: each.run.seconds_per_job)
+
+
+def _probed(probe: int | None, options: dict[str, list[Any]], rounds: int, delay: int) -> int:
+    """Rounds that choose parameters: none where each name leaves nothing open."""
+    if all(len(each) == 1 for each in options.values()):
+        probe = 0
+    elif probe is None:
+        probe = min(rounds // 2, _PROBE)
+    else:
+        probe = at_least("probe", probe, 1)
+    least = delay + 1
+    if rounds - probe < least or 0 < probe < least:
+        raise ValueError(
+            f"{rounds} rounds are too few, {probe} of them to choose parameters by: both these and "
+            f"the others must be {least} at least, which jobs of {least} models may take"
+        )
+    return probe
 
 
 @contextlib.contextmanager

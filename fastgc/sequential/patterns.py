@@ -36,6 +36,15 @@ def _windows(pattern: Pattern, window: int) -> NDArray[np.bool_]:
     return view.transpose(0, 2, 1)
 
 
+def _check_window(model: Bursty | Arbitrary, name: str) -> None:
+    """Keep whole numbers, or raise unless 1 <= the field of this name <= window."""
+    part, window = (check_integer(each, getattr(model, each)) for each in (name, "window"))
+    if not 1 <= part <= window:
+        raise ValueError(f"1 <= {name} <= window is needed, not {name}={part}, window={window}")
+    stragglers = at_least("stragglers", model.stragglers, 0)
+    vars(model).update({name: part, "window": window, "stragglers": stragglers})
+
+
 @dataclass(frozen=True)
 class PerRound:
     """At most so many stragglers in each round.
@@ -98,13 +107,7 @@ class Bursty:
     stragglers: int
 
     def __post_init__(self) -> None:
-        burst = check_integer("burst", self.burst)
-        window = check_integer("window", self.window)
-        if not 1 <= burst <= window:
-            raise ValueError(f"1 <= burst <= window is needed, not burst={burst}, window={window}")
-        object.__setattr__(self, "burst", burst)
-        object.__setattr__(self, "window", window)
-        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+        _check_window(self, "burst")
 
     def admits(self, pattern: ArrayLike) -> bool:
         """Whether a pattern is of this model; as `PerRound.admits`.
@@ -146,13 +149,7 @@ class Arbitrary:
     stragglers: int
 
     def __post_init__(self) -> None:
-        times = check_integer("times", self.times)
-        window = check_integer("window", self.window)
-        if not 1 <= times <= window:
-            raise ValueError(f"1 <= times <= window is needed, not times={times}, window={window}")
-        object.__setattr__(self, "times", times)
-        object.__setattr__(self, "window", window)
-        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
+        _check_window(self, "times")
 
     def admits(self, pattern: ArrayLike) -> bool:
         """Whether a pattern is of this model; as `Bursty.admits`."""

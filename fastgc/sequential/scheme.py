@@ -229,10 +229,8 @@ class Schedule:
 
         Raises
         ------
-        RuntimeError
-            If no round has begun.
-        TypeError, ValueError
-            If they are no workers.
+        RuntimeError, TypeError, ValueError
+            If no round has begun, or they are no workers.
         """
         return self.scheme.tolerable(self._after(came), self._live)
 
@@ -250,10 +248,8 @@ class Schedule:
 
         Raises
         ------
-        RuntimeError
-            If no round has begun.
-        TypeError, ValueError
-            If they are no workers, or too few for all jobs to be done in time: see `enough`.
+        RuntimeError, TypeError, ValueError
+            As `enough`; also if they are too few for all jobs to be done in time.
         """
         scheme, state = self.scheme, self._after(came)
         if not scheme.tolerable(state, self._live):

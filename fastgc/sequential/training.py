@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,113 +135,63 @@ def train_models(
     check_scheme(scheme)
     steps, every = at_least("steps", steps, 1), at_least("every", every, 1)
     evaluate_every, seed = at_least("evaluate_every", evaluate_every, 1), at_least("seed", seed, 0)
-    mu = check_real("mu", mu)
-    models = _several("models", models)
-    if len(models) <= scheme.delay:
-        raise ValueError(
-            f"{scheme!r} needs {scheme.delay + 1} models in turn at least, for a job may take "
-            f"{scheme.delay} rounds beside its first, not {len(models)}: give more, or take a "
-            "scheme of a smaller delay"
-        )
-    for model in models:
-        check_methods("a model", model, "partial_gradient", "loss", "error")
+    mu, models = check_real("mu", mu), _checked_models(models, scheme)
     if optimizers is not None:
-        optimizers = _several("optimizers", optimizers, len(models))
-        if len(set(map(id, optimizers))) < len(optimizers):
-            raise ValueError("optimizers must be an object for each model: one is there twice")
-        for each in optimizers:
-            check_methods("an optimizer", each, "step", "reset")
-            if isinstance(each, GCADA):
-                raise TypeError(
-                    f"{each!r} selects who computes in a round, and here the scheme does: take "
-                    "another optimizer"
-                )
-            for method in ("state", "restore") if checkpoint is not None else ():
-                if not callable(getattr(each, method, None)):
-                    raise TypeError(
-                        "checkpoint asks for optimizers with methods state and restore, as those "
-                        f"of fastgc.optimizers have; {each!r} has no {method}"
-                    )
-    if names is None:
-        names = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
-    names = _several("names", names, len(models))
+        optimizers = _checked_optimizers(optimizers, len(models), checkpoint is not None)
+    numbered = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
+    names = numbered if names is None else _several("names", names, len(models))
     check_callback(callback)
     check_data(data)
     delays = keywords.get("delays")
-    start_cluster = find_engine(engine)
-    serve = getattr(start_cluster, "serve", None)
+    serve = getattr(find_engine(engine), "serve", None)
     about = (repr(scheme), getattr(data, "name", str(data)), described(delays), seed)
     if serve is not None and serve():
         return [History(name, *about) for name in names]
     dataset = data if isinstance(data, datasets.Dataset) else datasets.load(data, seed=seed)
-    X, y = dataset.X_train, dataset.y_train
-    sizes = [len(part) for part, _ in datasets.partition(X, y, scheme.k)]
-    if batch is not None and (batch := at_least("batch", batch, 1)) > sizes[-1]:
-        raise ValueError(
-            f"batch is {batch}, but the smallest of the {scheme.k} partitions has {sizes[-1]} "
-            "samples"
-        )
+    X = dataset.X_train
+    batch = _check_batch(batch, dataset, scheme.k)
     histories = [
         History(name, repr(scheme), dataset.name, *about[2:], measure=measure_of(model, dataset))
         for name, model in zip(names, models, strict=True)
     ]
-    if optimizers is None:
-        optimizers = [default_optimizer(model, X) for model in models]
-    for model, optimizer in zip(models, optimizers, strict=True):
-        optimizer.reset(start_of(model, None, X.dtype, seed))
-    gradient, shards = _in_turn(models, X, y, scheme.k, batch, seed)
-    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, sizes)
-
-    def start(state: dict[str, Any] | None) -> SequentialCluster:
-        return SequentialCluster(
-            scheme,
-            shards,
-            gradient,
-            gradient.size,
-            X.dtype,
-            engine=engine,
-            mu=mu,
-            state=state,
-            seed=seed,
-            **keywords,
-        )
-
+    optimizers = _begun(optimizers, models, X, seed)
+    run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch)
+    gradient, shards = _in_turn(models, X, dataset.y_train, scheme.k, batch, seed)
+    start = partial(SequentialCluster, scheme, shards, gradient, gradient.size, X.dtype)
+    start = partial(start, engine=engine, mu=mu, seed=seed, **keywords)
     with ExitStack() as stack:
         kept = state = None
         if checkpoint is not None:
-            what = describe(
-                scheme.parts[0],
-                models,
-                optimizers,
-                dataset,
-                delays,
-                seed,
-                scheme=scheme,
-                **{
-                    f"code of part {part}": code.scheme.fingerprint()
-                    for part, code in enumerate(scheme.parts)
-                },
-                mu=mu,
-                batch=batch,
-                steps=steps,
-            )
             try:
-                kept = stack.enter_context(Checkpoint(checkpoint, what))
+                kept = stack.enter_context(Checkpoint(checkpoint, run.describe(delays, seed, mu)))
                 state = run.resume(kept)
             except BaseException:
                 if serve is not None:  # other processes wait for a cluster, and its end
-                    start(None).close()
+                    start().close()
                 raise
-        if run.over and (serve is None or state is None):
-            return run.histories
-        cluster = stack.enter_context(start(state))
+        if not run.over or (serve is not None and state is not None):
+            cluster = stack.enter_context(start(state=state))
+            _go_on(run, cluster, kept, every, callback, progress)
+    return run.histories
+
+
+def _go_on(
+    run: _Run,
+    cluster: SequentialCluster,
+    kept: Checkpoint | None,
+    every: int,
+    callback: Callable[[int, Record], object] | None,
+    progress: bool,
+) -> None:
+    """Run rounds until all steps of all models are done, and keep checkpoints."""
+    with ExitStack() as stack:
         advance: Callable[[], object] = _ignore
         if progress and not run.over:
             from ..progress import task_bar
 
             advance = stack.enter_context(task_bar("training", run.jobs - run.done))
         while not run.over:
-            records = run.round(cluster, gradient.size)
+            records = run.round(cluster)
             for number, record in records:
                 advance()
                 if callback is not None:
@@ -249,7 +200,65 @@ def train_models(
                 kept.add([[number, asdict(record)] for number, record in records])
                 if run.over or cluster.schedule.round % every == 0:
                     kept.save(run.state(cluster))
-    return run.histories
+
+
+def _begun(
+    optimizers: Sequence[Any] | None, models: Sequence[Any], X: NDArray[Any], seed: int
+) -> Sequence[Any]:
+    """The optimizers at the starts of their models."""
+    if optimizers is None:
+        optimizers = [default_optimizer(model, X) for model in models]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        optimizer.reset(start_of(model, None, X.dtype, seed))
+    return optimizers
+
+
+def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:
+    """Raise unless there are models enough for the scheme, of the methods that are called."""
+    models = _several("models", given)
+    if len(models) <= scheme.delay:
+        raise ValueError(
+            f"{scheme!r} needs {scheme.delay + 1} models in turn at least, for a job may take "
+            f"{scheme.delay} rounds beside its first, not {len(models)}: give more, or take a "
+            "scheme of a smaller delay"
+        )
+    for model in models:
+        check_methods("a model", model, "partial_gradient", "loss", "error")
+    return models
+
+
+def _check_batch(batch: int | None, dataset: datasets.Dataset, k: int) -> int | None:
+    """Raise unless every partition has so many samples."""
+    if batch is None:
+        return None
+    batch = at_least("batch", batch, 1)
+    least = len(datasets.partition(dataset.X_train, dataset.y_train, k)[-1][0])
+    if batch > least:
+        raise ValueError(
+            f"batch is {batch}, but the smallest of the {k} partitions has {least} samples"
+        )
+    return batch
+
+
+def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[Any]:
+    """Raise unless each model has an optimizer of its own, which a checkpoint can keep if asked."""
+    optimizers = _several("optimizers", given, count)
+    if len(set(map(id, optimizers))) < len(optimizers):
+        raise ValueError("optimizers must be an object for each model: one is there twice")
+    for each in optimizers:
+        check_methods("an optimizer", each, "step", "reset")
+        if isinstance(each, GCADA):
+            raise TypeError(
+                f"{each!r} selects who computes in a round, and here the scheme does: take "
+                "another optimizer"
+            )
+        for method in ("state", "restore") if kept else ():
+            if not callable(getattr(each, method, None)):
+                raise TypeError(
+                    "checkpoint asks for optimizers with methods state and restore, as those "
+                    f"of fastgc.optimizers have; {each!r} has no {method}"
+                )
+    return optimizers
 
 
 def _several(what: str, given: Sequence[Any], count: int | None = None) -> list[Any]:
@@ -343,11 +352,12 @@ class _Run:
         steps: int,
         evaluate_every: int,
         batch: int | None,
-        sizes: Sequence[int],
     ) -> None:
+        parts = datasets.partition(dataset.X_train, dataset.y_train, scheme.k)
+        sizes = [len(part) for part, _ in parts]
         self._models, self._optimizers, self._dataset = models, optimizers, dataset
         self.histories, self._evaluate_every, self._batch = histories, evaluate_every, batch
-        self._steps, self._k = steps, scheme.k
+        self._scheme, self._steps, self._size = scheme, steps, max(model.size for model in models)
         self.jobs, self.done = steps * len(models), 0
         self._elapsed, self._deaths = 0.0, 0
         self._spent: dict[int, _Spent] = {}
@@ -363,19 +373,38 @@ class _Run:
             ]
         )
 
+    def describe(self, delays: object, seed: int, mu: float) -> dict[str, str]:
+        """What a checkpoint must be of, for this run to go on from it."""
+        codes = {
+            f"code of part {at}": c.scheme.fingerprint() for at, c in enumerate(self._scheme.parts)
+        }
+        return describe(
+            self._scheme.parts[0],
+            self._models,
+            self._optimizers,
+            self._dataset,
+            delays,
+            seed,
+            scheme=self._scheme,
+            **codes,
+            mu=mu,
+            batch=self._batch,
+            steps=self._steps,
+        )
+
     @property
     def over(self) -> bool:
         """Whether all steps of all models are done."""
         return self.done == self.jobs
 
-    def round(self, cluster: SequentialCluster, size: int) -> list[tuple[int, Record]]:
+    def round(self, cluster: SequentialCluster) -> list[tuple[int, Record]]:
         """Run a round; the steps that are done with it, by their models."""
         number = cluster.schedule.round
         theta = None
         if number < self.jobs:
             self._spent[number] = _Spent()
             point = self._optimizers[number % len(self._models)].point
-            theta = np.zeros(size, dtype=point.dtype)
+            theta = np.zeros(self._size, dtype=point.dtype)
             theta[: point.size] = point
         began = cluster.clock()
         done = cluster.step(theta)
@@ -415,7 +444,7 @@ class _Run:
         model, optimizer = self._models[turn], self._optimizers[turn]
         gradient = done.gradient[: model.size]
         if self._batch is not None:
-            gradient *= N / (self._batch * self._k)
+            gradient *= N / (self._batch * self._scheme.k)
         add_regularisation = getattr(model, "add_regularisation", None)
         if add_regularisation is not None:
             add_regularisation(optimizer.point, gradient)

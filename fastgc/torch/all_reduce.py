@@ -27,7 +27,6 @@ import os
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -47,8 +46,8 @@ __all__ = ["Change", "CodedAllReduce", "all_reduce_gradients"]
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
 _SAME = 1e-3  # relative difference of gradients that should be equal
-_SUMS = 8  # room for as many
-_count = itertools.count()  # of this process, the same in all: they run the same program
+_SUMS = 8  # further sums that a message has room for
+_count = itertools.count()  # numbers the objects made: all ranks run the same program
 
 
 class Change(NamedTuple):
@@ -179,35 +178,23 @@ class CodedAllReduce:
         self.changes: list[Change] = []
         self.joined = False
         self._partial = partial
-        # The last step's result, and what becomes this one's: they change places.
+        # The last step's result, and a buffer for this step's: `__call__` swaps them.
         self._kept, self._next = _Message(self._parameters), _Message(self._parameters)
         store = own_store() if store is None else store
-        # Waits of the thread must not keep others of this process waiting, where that can be had.
+        # A clone has its own connection: its waits do not block other users of the store.
         store = store.clone() if hasattr(store, "clone") else store
-        name = "/".join(
-            (
-                "fastgc/all_reduce",
-                os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
-                "world" if group is None else str(group.group_name),
-                str(next(_count)),
-            )
-        )
-        self._members = Members(
-            dist.PrefixStore(name, store), rank, code.n, code.decodable, deadline, settle
-        )
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        who = "world" if group is None else str(group.group_name)
+        own = dist.PrefixStore(f"fastgc/all_reduce/{restarts}/{who}/{next(_count)}", store)
+        self._members = Members(own, rank, code.n, code.decodable, deadline, settle)
         self._leave = weakref.finalize(self, self._members.close)
         self.join()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
             self.close()
         else:
             self._leave()
@@ -283,9 +270,9 @@ class CodedAllReduce:
     # ------------------------------------------------------------------------------------ the step
 
     def _in_some_view(self, work: Callable[[View], None]) -> View | None:
-        """Do `work` in a view, or again in the next one, if that breaks.
+        """Do `work` in a view; if the view breaks, do it again in the next one.
 
-        Returns the view, or None if the others had a result of this step already.
+        Returns the view, or None if another member already had this step's result.
         """
         while True:
             view = self._members.view()
@@ -304,7 +291,7 @@ class CodedAllReduce:
         view.sum(self._next.flat)
 
     def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
-        """What ranks scale their messages by, and what that leaves out."""
+        """Return the ranks' coefficients and the residual that these leave."""
         try:
             vector = self._code.decoding_vector(ranks)
             left = self._code.residual(ranks, vector) if self._code.scheme.approximate else 0.0
@@ -318,7 +305,10 @@ class CodedAllReduce:
             ) from None
 
     def _try(self, view: View, sums: Sequence[float]) -> None:
-        """Compare the first step's result to that of other ranks."""
+        """Compare the first step's result with one decoded from a smaller set of ranks.
+
+        They differ if copies of a partition have different gradients.
+        """
         ranks = list(view.ranks)
         coefficients, _ = self._coefficients(ranks)
         for at in np.argsort(-np.abs(coefficients)).tolist():
@@ -332,7 +322,7 @@ class CodedAllReduce:
         try:
             view.sum(self._next.flat)
         except BrokenGroupError:
-            return  # all that got here have the result
+            return  # all that got here have the step's result
         mine, theirs = self._kept.gradient, self._next.gradient
         if bool((mine - theirs).abs().max() > _SAME * mine.abs().max()):
             self._until_all_know(view)
@@ -346,7 +336,7 @@ class CodedAllReduce:
     # ------------------------------------------------------------------------------- after changes
 
     def _align(self, view: View) -> bool:
-        """Let members of a new view have the same; whether this one got its step's result by it."""
+        """Bring all members of a new view to the same step; True if this rank got its result so."""
         rows = torch.zeros(4, self._code.n, dtype=torch.int64)
         own = _fingerprint(self._parameters) if self._fresh else 0
         size = self._next.gradient.numel()
@@ -368,7 +358,8 @@ class CodedAllReduce:
             source = next(r for r in running if steps[r] == newest)
             behind = not self._fresh and self.step < newest
             if any(steps[r] < newest for r in running):
-                mine = self.rank == source or self._fresh  # who joins may have to give it, too
+                # A rank that joins keeps the result too: it may be the next view's source.
+                mine = self.rank == source or self._fresh
                 view.copy((self._kept if mine else self._next).flat, source)
             if any(fresh):
                 self._hand_over(view, source)
@@ -387,12 +378,12 @@ class CodedAllReduce:
             )
 
     def _until_all_know(self, view: View) -> None:
-        """Wait for those that are to raise the same error, and would else see this one leave."""
+        """Wait until all members have seen the same error: one that left early would break it."""
         with contextlib.suppress(BrokenGroupError):
             view.sum(torch.zeros(1))
 
     def _hand_over(self, view: View, source: int) -> None:
-        """Let those that join have what `source` has."""
+        """Copy what `source` has to the ranks that join."""
         given = io.BytesIO()
         if self.rank == source:
             states = [each.state_dict() for each in (self._module, *self._state)]
@@ -420,7 +411,7 @@ class CodedAllReduce:
 
 
 class _Message:
-    """What is summed up: gradients, which parameters were used, and further sums."""
+    """What is summed: gradients, a flag for each parameter that was used, and further sums."""
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         size = sum(p.numel() for p in parameters)
@@ -433,7 +424,7 @@ class _Message:
     def take(
         self, parameters: Sequence[torch.Tensor], coefficient: float, sums: Sequence[float]
     ) -> None:
-        """Take gradients times a coefficient; of a coefficient 0 not even NaN."""
+        """Take gradients times a coefficient; a coefficient of 0 takes not even NaN."""
         for p, mine in zip(parameters, self._tensors, strict=True):
             grad = p.grad
             if grad is None or coefficient == 0.0:
@@ -449,7 +440,7 @@ class _Message:
 
     @torch.no_grad()
     def give(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Let `.grad` be the sum, where any rank used the parameter."""
+        """Set `.grad` to the sum, of each parameter that any rank used."""
         for p, used, mine in zip(parameters, self.used.tolist(), self._tensors, strict=True):
             if not used:
                 continue
@@ -460,7 +451,7 @@ class _Message:
 
 
 def _place(group: Any, rank: int | None) -> tuple[int, int | None]:
-    """The number of this process among those that take part, and how many, where that is known."""
+    """The rank of this process, and the number of ranks where it is known."""
     if group is not None:
         return int(dist.get_rank(group)), int(dist.get_world_size(group))
     if rank is not None:

@@ -26,31 +26,15 @@ def edges(size: int, partitions: int) -> list[int]:
 class Batches:
     """Batches of a dataset's indices: each epoch is a permutation, its incomplete end left out.
 
-    Parameters
-    ----------
-    dataset : map-style dataset
-        With ``len()`` and ``dataset[i]``.
-    size : int
-        Samples of a batch.
-    partitions : int
-        Into how many parts a batch is cut; at most as many as it has samples.
-    seed : int
-        Of the permutations.
-    sampler : iterable of int, optional
-        In place of the permutations: a `torch.utils.data.Sampler`, say. Gone through again and
-        again, after ``sampler.set_epoch(epoch)`` if there is such a method.
-    ahead : int
-        Batches that are told before they are taken.
-
-    Attributes
-    ----------
-    step : int
-        Batches taken so far.
+    Of `size` samples, cut into `partitions` parts. A `sampler` takes the place of the permutations,
+    which are drawn by `seed`: it is gone through again and again, after
+    ``sampler.set_epoch(epoch)`` if there is such a method. So many batches `ahead` are told before
+    they are taken.
 
     Raises
     ------
     TypeError
-        If the dataset has no indices.
+        If the dataset has no indices or no length.
     ValueError
         If it, or a batch, is too small.
     """
@@ -89,7 +73,7 @@ class Batches:
         self._seed = at_least("seed", seed, 0)
         self._sampler: Any = sampler
         self._ahead = ahead
-        self.step = 0
+        self.step = 0  # batches taken so far
         self._coming: deque[Indices] = deque()
         self._epoch = self._given = -1
         self._order: Indices = np.empty(0, np.int64)

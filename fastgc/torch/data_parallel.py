@@ -6,7 +6,6 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
@@ -151,23 +150,14 @@ class CodedDataParallel:
         self._parameters = trainable(module)
         if not callable(loss):
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
-        if code is None:
-            code = BinaryCode(workers, stragglers=stragglers)
+        code = BinaryCode(workers, stragglers=stragglers) if code is None else code
         _check_code(code)
-        for name, value, known in (
-            ("reduction", reduction, ("mean", "sum")),
-            ("buffers", buffers, ("error", "mean")),
-        ):
-            if value not in known:
-                raise ValueError(f'{name} must be "{known[0]}" or "{known[1]}", not {value!r}')
+        _check_word("reduction", reduction, "mean", "sum")
+        _check_word("buffers", buffers, "error", "mean")
         if "batch" in options:
             raise TypeError("batches are cut from the dataset: give batch_size, not batch")
         seed = options.setdefault("seed", 0)
-        if any(p.device.type != "cpu" for p in self._parameters):
-            raise TypeError(
-                "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
-                'compute where device= says, "cuda:0", say'
-            )
+        _check_on_cpu(self._parameters)
         ahead = at_least("num_workers", num_workers, 0)
         self._batches = Batches(dataset, batch_size, code.k, seed, sampler, ahead)
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
@@ -175,48 +165,28 @@ class CodedDataParallel:
         self._loss, self._k, self._weighted = loss, code.k, weights_losses(code)
         changed, sums = self._try(code.k, buffers)
         self._buffers = [dict(module.named_buffers())[name] for name in changed]
-        message_dtype = options.get("message_dtype")
-        # So that losses are told as precisely as float32 does.
-        rounded = message_dtype is not None and is_half(
-            check_dtype(message_dtype, True, pairs=True)
-        )
-        parts = _PARTS if rounded and code.scheme.pieces == 1 else 1
-        self._layout = Layout(
+        self._layout = layout = Layout(
             sum(p.numel() for p in self._parameters),
             len(self._parameters),
             sum(b.numel() for b in self._buffers),
             sums,
             self._batches.size,
             ahead,
-            parts,
+            _parts(code, options.get("message_dtype")),
         )
         dtype = dtype_of(self._parameters)
-        self._theta = np.zeros(self._layout.theta_size, dtype)
+        self._theta = np.zeros(layout.theta_size, dtype)
         # The gradient of a step, and of one that is added to what is there already.
-        self._outs = [np.empty(self._layout.message_size, dtype)]
-        job = Job(
-            module,
-            loss,
-            self._feed,
-            self._layout,
-            code.k,
-            seed,
-            self._scale,
-            changed,
-            device,
-            threads,
-            ahead,
-        )
-        self._cluster: Cluster = start(
-            code,
-            [None] * code.scheme.shard_count,
-            job,
-            self._layout.message_size,
-            dtype,
-            **options,
-        )
-        self._requires = [p.requires_grad for p in module.parameters()]
-        self._modes = [m.training for m in module.modules()]
+        self._outs = [np.empty(layout.message_size, dtype)]
+        what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
+        job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.shard_count
+        self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make the parameters views of what workers are sent, and note what must not change."""
+        self._requires = [p.requires_grad for p in self._module.parameters()]
+        self._modes = [m.training for m in self._module.modules()]
         flat = torch.from_numpy(self._theta)
         self._views = Vector(flat, self._parameters).tensors
         self._sent = Vector(flat[self._layout.parameters :], self._buffers).tensors
@@ -228,12 +198,7 @@ class CodedDataParallel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -429,6 +394,25 @@ class CodedDataParallel:
             f"loss must return the sum over the batch's samples: of {len(some)} samples it is "
             f"{whole:.6g}, but of the first {half} and the others together {parts_:.6g}"
         )
+
+
+def _check_on_cpu(parameters: Iterable[torch.nn.Parameter]) -> None:
+    if any(p.device.type != "cpu" for p in parameters):
+        raise TypeError(
+            "the module must be on the CPU, where gradients arrive: module.cpu(); workers "
+            'compute where device= says, "cuda:0", say'
+        )
+
+
+def _check_word(name: str, value: object, *known: str) -> None:
+    if value not in known:
+        raise ValueError(f'{name} must be "{known[0]}" or "{known[1]}", not {value!r}')
+
+
+def _parts(code: Code, message_dtype: Any) -> int:
+    """In how many parts losses are sent, so that they are told as precisely as float32 does."""
+    rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
+    return _PARTS if rounded and code.scheme.pieces == 1 else 1
 
 
 def _check_code(code: Code) -> None:

@@ -100,13 +100,7 @@ class Layout(NamedTuple):
 
 
 def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:
-    """What a loss returns: a tensor of one number, and further sums.
-
-    Raises
-    ------
-    TypeError
-        If it is anything else; says what.
-    """
+    """What a loss returns: a tensor of one number, and further sums. TypeError if anything else."""
     values = loss(module, batch)
     first, *sums = values if isinstance(values, tuple | list) else (values,)
     if not isinstance(first, torch.Tensor):
@@ -136,24 +130,9 @@ def weights_losses(code: Code) -> bool:
 class Job:
     """What all workers need, pickled by value where it is not importable.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    loss : callable
-    feed : Feed
-    layout : Layout
-    partitions : int
-    seed : int
-    scale : float
-        Of the loss, and so of gradients.
-    buffers : list of str
-        Names of those that forward may change.
-    device : torch.device, str, None, or callable
-        Where a worker computes; ``device(worker)``.
-    threads : int
-        Of a worker.
-    fetching : int
-        Processes of a worker that fetch samples.
+    `scale` multiplies the loss, and so gradients. `buffers` names those that forward may change.
+    `fetching` is the number of each worker's processes that fetch samples; all else is as of
+    `fastgc.torch.CodedDataParallel`.
     """
 
     modules = ("torch", __name__)  # that processes are forked with
@@ -221,11 +200,6 @@ class Worker:
     With real coefficients a message is the gradient of a weighted sum of losses: one backward pass
     writes it, and where nothing is drawn at random and weights are equal, one forward pass does.
     Others are encoded from the partial gradients, one backward pass each.
-
-    Attributes
-    ----------
-    partition : int
-        The one that is computed; -1: none.
     """
 
     def __init__(self, job: Job, number: int, task: Task, out: Sequence[Array] | None) -> None:
@@ -255,14 +229,8 @@ class Worker:
                 slot = np.empty(task.message_size, task.message_dtype) if slot is None else slot
                 self._slots.append(slot)
             else:
-                encoder = code.encoder(
-                    number,
-                    task.size,
-                    task.dtype,
-                    out=slot,
-                    index=index,
-                    message_dtype=task.message_dtype,
-                )
+                dtypes = {"dtype": task.dtype, "message_dtype": task.message_dtype}
+                encoder = code.encoder(number, task.size, out=slot, index=index, **dtypes)
                 self._encoders.append(encoder)
         self._partial = None if self._direct else np.empty(task.size, task.dtype)
         self._writes = self._jobs  # what is computed at once
@@ -271,6 +239,7 @@ class Worker:
 
     @property
     def partition(self) -> int:
+        """The one that is computed; -1: none."""
         return self._replica.partition
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:

@@ -54,14 +54,7 @@ class Loader:
     """Fetches samples ahead, in processes that are forked from this one.
 
     A batch is what it would have been here, and generators are where they would be after it. The
-    processes end with this one, however it ends. One that ends before is replaced.
-
-    Parameters
-    ----------
-    feed : Feed
-    seed : int
-    count : int
-        How many processes.
+    `count` processes end with this one, however it ends. One that ends before is replaced.
     """
 
     def __init__(self, feed: Feed, seed: int, count: int) -> None:
@@ -142,22 +135,13 @@ class Loader:
 
 
 class _Process:
-    """A process that fetches samples, as who asks it sees it.
-
-    Attributes
-    ----------
-    line : socket
-        To it.
-    asked : list of _Order
-        What it has not answered yet, in its order.
-    first, fatal
-        What those that it replaces came to their ends with, and how many of them there were.
-    """
+    """A process that fetches samples, as who asks it sees it."""
 
     def __init__(
         self, feed: Feed, seed: int, oldest: NDArray[np.int64], life: tuple[int, int]
     ) -> None:
-        self.asked: list[_Order] = []
+        self.asked: list[_Order] = []  # what it has not answered yet, in its order
+        # at which the processes that it replaces ended, and how many of them there were
         self.first: list[_Order] = []
         self.fatal = 0
         self.line, theirs = socket.socketpair()

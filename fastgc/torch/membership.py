@@ -1,13 +1,13 @@
 """Which ranks take part: views, each a set of ranks and a process group that they share.
 
-A thread of each rank looks at the store for a change: a rank says that the view's group is broken,
-or that it wants to join. Every rank that is alive answers, the threads of those that are busy
-computing, too; and when all have answered, or the rest had its time, any rank proposes the next
-view, by ``compare_set``, so that there is one. Its group is made by the threads, and the main
-threads, which come to it whenever they want to all-reduce, find it ready.
+A thread of each rank polls the store for a change. A rank announces that the view's group is
+broken, or that it wants to join. Every rank that is alive answers, also while its main thread
+computes. When all have answered, or the rest had its time, any rank proposes the next view by
+``compare_set``, so that exactly one proposal wins. The threads make the new group, and a main
+thread that wants to all-reduce finds it ready.
 
-That a rank died is seen by its sockets, which close; whoever sees it drops the group, so that its
-own sockets close and nobody waits on. Thus the store is read, and written when members change, but
+Sockets show that a rank died: they close. Whoever sees that drops the group, which closes its own
+sockets too, so that nobody goes on waiting. The store is therefore used only when members change:
 no step needs it.
 """
 
@@ -33,17 +33,18 @@ __all__ = ["BrokenGroupError", "Members", "View", "own_store"]
 dist: Any = torch.distributed  # which exports less than it documents, for type checkers
 
 _LOOK = 0.03  # seconds between looks at the store
-_PATIENCE = 5.0  # that ranks have to answer in where the code needs them, and to make a group
-_LATE = 0.9  # of the deadline: who waited as long says that others are late
+_PATIENCE = 5.0  # seconds to answer where the code needs the rank, and to make a group
+_LATE = 0.9  # share of the deadline: a rank that waited so long calls the others late
 
 
 class BrokenGroupError(Exception):
-    """A member is gone, or late; a new view comes."""
+    """A member is gone or late: a new view will come."""
 
 
 def own_store() -> Any:
     """The store of the job: that of torchrun, or else of ``init_process_group``."""
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # which outlives every rank
+    # The agent's store outlives every rank.
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         return dist.TCPStore(address, port, None, False, wait_for_workers=False)
     if dist.is_initialized():
@@ -55,16 +56,10 @@ def own_store() -> Any:
 
 
 class View:
-    """Ranks that take part, and what they reduce by.
+    """Ranks that take part, ascending, and what they reduce by.
 
-    Attributes
-    ----------
-    number : int
-        How many views there were.
-    ranks : list of int
-        Ascending.
-    seconds : float
-        From when this rank knew of the change until the group was there.
+    The `number` counts views. `seconds` went by from when this rank knew of the change until the
+    group was there.
     """
 
     def __init__(
@@ -74,23 +69,23 @@ class View:
         self._group, self._members = group, members
 
     def sum(self, tensor: torch.Tensor) -> None:
-        """Sum over all ranks, in place: to the same bits, for each number is summed by one rank."""
+        """Sum over all ranks, in place. All get the same bits: one rank sums each number."""
         self._do(dist.AllreduceOptions(), "allreduce", tensor)
 
     def copy(self, tensor: torch.Tensor, rank: int) -> None:
-        """Let all have what `rank` has."""
+        """Copy `rank`'s tensor to all."""
         options = dist.BroadcastOptions()
         options.rootRank, options.rootTensor = self.ranks.index(rank), 0
         self._do(options, "broadcast", tensor)
 
     def _do(self, options: Any, what: str, tensor: torch.Tensor) -> None:
         members = self._members
-        options.timeout = timedelta(seconds=members.deadline)  # of each wait for others' data
+        options.timeout = timedelta(seconds=members.deadline)  # for each wait for others' data
         members.since = time.monotonic()
         try:
             getattr(self._group, what)([tensor], options).wait()
-        except RuntimeError as error:  # of gloo
-            self._group = None  # closes our sockets
+        except RuntimeError as error:  # raised by gloo
+            self._group = None  # drop it: that closes this rank's sockets
             members.failed(self.number)
             raise BrokenGroupError from error
         members.since = None
@@ -99,23 +94,9 @@ class View:
 class Members:
     """A rank's part in the agreement on who takes part.
 
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        For this object alone.
-    rank, count : int
-        This one's, and how many there may be.
-    enough : callable
-        ``enough(ranks)``: whether the others are dispensable.
-    deadline : float
-        Seconds that ranks wait for one that is alive but does not come.
-    settle : float
-        Seconds that a rank has to answer in, if the code does without it.
-
-    Attributes
-    ----------
-    since : float or None
-        When the main thread began to wait for others; None while it does something else.
+    The `store` is for this object alone. Of `count` ranks, ``enough(ranks)`` says whether the
+    others are dispensable. A rank that is alive but does not come is waited for `deadline` seconds;
+    one that the code does without has `settle` seconds to answer.
     """
 
     def __init__(
@@ -128,6 +109,7 @@ class Members:
         settle: float,
     ) -> None:
         self.deadline, self._settle = deadline, settle
+        # when the main thread began to wait for others; None while it does something else
         self.since: float | None = None
         self._store, self._rank, self._count, self._enough = store, rank, count, enough
         self._changed = threading.Condition()
@@ -139,7 +121,7 @@ class Members:
     def join(self) -> None:
         """Ask to take part from the next view on."""
         self.close()
-        self._token = uuid.uuid4().hex  # of this life: a rank may die and come again
+        self._token = uuid.uuid4().hex  # names this life: a rank may die and start again
         self._joining, self._broken = True, 0
         self._view: View | None = None
         self._error: Exception | None = None
@@ -154,7 +136,7 @@ class Members:
         if self._thread is not None:
             self._thread.join()
             with contextlib.suppress(RuntimeError):  # if the store is gone
-                self._store.set(f"left/{self._token}", b"")  # so that nobody waits for an answer
+                self._store.set(f"left/{self._token}", b"")  # nobody waits for its answer then
         self._view = self._thread = None
         self.since = None
 
@@ -198,7 +180,7 @@ class Members:
                     self._wake.clear()
         except LeftOutError as error:
             self._end(error)
-        except Exception as error:  # of the store
+        except Exception as error:  # raised by the store
             text = str(error).splitlines()[0]
             self._end(RuntimeError(f"the store by which ranks agree cannot be used: {text}"))
 
@@ -217,17 +199,17 @@ class Members:
         return number
 
     def _record(self, number: int) -> dict[int, str]:
-        """Members of a view, and the tokens of their lives; before the first all are to come."""
+        """Members of a view and the tokens of their lives; before the first view, all ranks."""
         if number == 0:
             return dict.fromkeys(range(self._count), "")
         record = json.loads(self._store.get(f"{number}/view"))
         return {int(rank): token for rank, token in record.items()}
 
     def _change(self, number: int) -> None:
-        """From one view to the next."""
+        """Go from one view to the next."""
         begin = time.monotonic()
         with self._changed:
-            self._view = None  # closes our sockets, unless the main thread uses them yet
+            self._view = None  # closes this rank's sockets, unless the main thread still uses them
         waited = None if self.since is None else begin - self.since
         self._store.set(f"{number}/{self._rank}", json.dumps([self._token, waited]))
         self._store.set(f"{number}/begun", b"")
@@ -239,7 +221,7 @@ class Members:
         if self._members.get(self._rank) == self._token:
             self._joining = False
         elif self._joining:
-            return  # it was too late for this one
+            return  # the answer came too late for this view: ask for the next
         else:
             self._raise_left_out()
         ranks = sorted(self._members)
@@ -263,7 +245,7 @@ class Members:
         for rank in range(self._count):
             if self._has(f"{number}/{rank}"):
                 answers[rank] = tuple(json.loads(self._store.get(f"{number}/{rank}")))
-        # All that answer are alive; but if one has waited in vain, those that do not wait are late.
+        # All that answer are alive. If one waited in vain, those that do not wait are late.
         waits = [waited for _, waited in answers.values() if waited is not None]
         late = max(waits, default=0.0) >= _LATE * self.deadline
         here = {
@@ -272,7 +254,7 @@ class Members:
             if waited is not None or not late
         }
         if number == 1:
-            given = self.deadline  # to start in
+            given = self.deadline  # for the ranks to start
         else:
             given = self._settle if self._enough(list(here)) else _PATIENCE
         missing = (r for r in self._members if r not in answers)

@@ -55,21 +55,7 @@ def dtype_of(parameters: list[torch.nn.Parameter]) -> np.dtype[Any]:
 
 
 class Vector:
-    """A flat tensor as tensors of the shapes of others, one after another.
-
-    Parameters
-    ----------
-    flat : (m,) Tensor
-        What they are views of.
-    like : iterable of Tensor
-        Of the shapes that they get.
-
-    Attributes
-    ----------
-    tensors : list of Tensor
-    stop : int
-        Where in `flat` they end.
-    """
+    """Views of a flat tensor in the shapes of others, one after another; they end at `stop`."""
 
     def __init__(self, flat: torch.Tensor, like: Iterable[torch.Tensor]) -> None:
         self.tensors: list[torch.Tensor] = []
@@ -83,8 +69,7 @@ def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
     """A tensor of an array's memory, which may be read-only (then it must not be written)."""
     width, dtype = _SAME_WIDTH.get(array.dtype.name, (array.dtype, None))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of memory that must not be written: nor is it
+        # PyTorch warns of memory that must not be written: nor is it
+        warnings.simplefilter("ignore", UserWarning)
         tensor = torch.from_numpy(array.view(width))
     return tensor if dtype is None else tensor.view(dtype)

@@ -20,21 +20,12 @@ def seed_all(*numbers: int) -> None:
 
 
 class Drawn(NamedTuple):
-    """Where generators are; another after a number was drawn.
+    """Where generators are; another after a number was drawn."""
 
-    Attributes
-    ----------
-    cpu : bytes
-        Of torch's generator.
-    numpy, python : tuple
-    device : bytes
-        Of torch's generator of a device, if it has its own.
-    """
-
-    cpu: bytes
+    cpu: bytes  # of torch's generator
     numpy: tuple[Any, ...]
     python: tuple[Any, ...]
-    device: bytes = b""
+    device: bytes = b""  # of torch's generator of a device, if it has its own
 
     @classmethod
     def now(cls, device: torch.device | None = None) -> Self:
