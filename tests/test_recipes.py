@@ -305,7 +305,27 @@ def test_the_last_kernel_stands_where_the_guide_says():
 # -------------------------------------------------------------------------------------- an option
 
 
-def test_files_that_the_guide_names_for_an_option_are_there():
-    """What they are to do is tried by hand: an option means something."""
-    for name in named("Adding an option"):
-        assert (ROOT / name).exists(), name
+ABOVE = re.search(r"`(above: .*?)`", GUIDE, re.DOTALL)
+
+
+def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
+    """By the line that the guide shows, and one that does what the help says."""
+    pytest.importorskip("typer")
+    assert named("Adding an option") == {"fastgc/cli/worst.py", "fastgc/cli/options.py"}
+    edit(
+        copy / "fastgc/cli/worst.py",
+        ("    steps: int = option", f"    {ABOVE[1]}\n\\g<0>"),
+        (
+            r"    if not output\.write\(rows\):",
+            r"    rows = [row for row in rows if row['error'] > what.above]\n\g<0>",
+        ),
+    )
+    command = ("-m", "fastgc", "worst", "rs", "--sizes", "8/2", "--steps", "1", "--json")
+    status, all_rows = run(copy, *command)
+    assert status == 0
+    assert '"n": 8' in all_rows
+    assert run(copy, *command, "--above", "1") == (0, "[]\n")
+    status, said = run(copy, *command, "--above", "-1")
+    assert status == 2
+    assert "--above" in said
+    assert "Show errors above this alone." in run(copy, "-m", "fastgc", "worst", "--help")[1]
