@@ -240,7 +240,8 @@ def _by_files(
 
 def _by_futex(arrays: _Arrays, bell: int) -> _Calls:
     """Calls of csrc/ring.c, for workers that sleep on a word that all processes share."""
-    from ..kernels.c.structs import ffi, lib, struct_of  # only where C is there
+    from ..kernels._cffi import ffi, lib  # only where C is there
+    from ..kernels.c.plans import struct_of
 
     shared = {name: getattr(arrays, name) for name in ("newest", "orders", "wanted", "news")}
     sizes = {"workers": len(arrays.orders), "capacity": arrays.capacity}

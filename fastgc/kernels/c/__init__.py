@@ -10,14 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import numpy as _plain
-from .arrivals import *  # noqa: F403
 from .calls import made as _made
 from .combine import *  # noqa: F403
-from .completion import *  # noqa: F403
-from .cover import *  # noqa: F403
-from .decoding import *  # noqa: F403
-from .delays import *  # noqa: F403
-from .lagrange import *  # noqa: F403
+from .plans import *  # noqa: F403
 from .pool import *  # noqa: F403
 
 

@@ -18,7 +18,7 @@ from ..rows import (
     extent_of_pairs,
     kind_of,
 )
-from .structs import pointed_to, struct_of
+from .plans import pointed_to, struct_of
 
 __all__ = [
     "bind_add",
