@@ -27,10 +27,8 @@ class BernoulliCode(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     load : int
         Partitions of each worker, on average.
     groups : int, default 1

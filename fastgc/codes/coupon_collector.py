@@ -29,10 +29,8 @@ class CouponCollector(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     load : int, optional
         Partitions in a batch, r; the last batch may be smaller.
     loads : sequence of n ints, optional

@@ -41,15 +41,12 @@ class CyclicRepetition(Code):
     cache : int, default 256
         Survivor sets whose decoding vectors are kept.
     strict : bool, default False
-        Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `InstabilityWarning` says so.
+        As of `ReedSolomon`.
 
     Raises
     ------
-    ValueError
-        If no code has these parameters; says why.
-    UnstableCodeError
-        If the code is unstable, and `strict`.
+    ValueError, UnstableCodeError
+        As `ReedSolomon`.
     """
 
     stragglers: int

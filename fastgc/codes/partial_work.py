@@ -35,10 +35,8 @@ class PartialWork(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     load : int, optional
         Partitions per worker, from k / n on: worker i begins with partition i k / n, rounded down,
         and goes on from there round the circle. Needed without `assignment`.

@@ -31,10 +31,8 @@ class RandomAssignment(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     load : int or sequence of n ints
         Partitions that each worker picks, without repetition; a sequence for workers that differ
         (the generalised scheme of section IV).

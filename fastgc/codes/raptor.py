@@ -37,10 +37,8 @@ class RaptorCode(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     wait : int
         Workers that are waited for at most, n - s.
     missing : float, default 0.1

@@ -100,10 +100,8 @@ class ReedSolomon(Code):
 
     Parameters
     ----------
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers, and partitions. By default k is n.
     stragglers : int, optional
         Stragglers to tolerate, s. The load is the smallest that does it, and the code may tolerate
         more when k != n: ``code.stragglers`` is what it really tolerates.

@@ -49,15 +49,12 @@ class YeAbbe(Code):
         of messages and worst-case tolerance stay; decoding is more precise and cheaper, and is
         possible from many smaller sets of survivors. "auto": as many as can be, floor(n / (s + m)).
     strict : bool, default False
-        Refuse codes that lose more than half of float64's digits when as many random workers
-        straggle as may; else an `InstabilityWarning` says so.
+        As of `ReedSolomon`.
 
     Raises
     ------
-    ValueError
-        If no code has these parameters; says why.
-    UnstableCodeError
-        If the code is unstable, and `strict`.
+    ValueError, UnstableCodeError
+        As `ReedSolomon`.
 
     Notes
     -----

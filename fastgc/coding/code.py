@@ -764,21 +764,9 @@ class Code(Recorded):
     # ------------------------------------------------------------------------------ to look at
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw who computes what, with which coefficients: `fastgc.plotting.assignment`.
+        """Draw who computes what, with which coefficients.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; else a new figure that pyplot does not know of, ``ax.figure``.
-
-        Returns
-        -------
-        matplotlib Axes
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
+        `ax`, the result and errors are those of `fastgc.plotting.assignment`.
 
         Examples
         --------
