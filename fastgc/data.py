@@ -493,9 +493,11 @@ def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 def _digits() -> tuple[NDArray[Any], ...]:
     package = importlib.util.find_spec("sklearn")
+    if package is None:
+        raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}")
     # The file is read without importing the package, which takes two seconds, most of a short
     # run, in every rank of a job.
-    for folder in (package and package.submodule_search_locations) or ():
+    for folder in package.submodule_search_locations or ():
         path = Path(folder, "datasets", "data", "digits.csv.gz")
         if path.exists():
             table = np.loadtxt(path, delimiter=",")

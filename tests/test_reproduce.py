@@ -6,7 +6,7 @@ import json
 import math
 import re
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import mpmath
@@ -44,7 +44,7 @@ def checked(figure):
     assert figure.rows
     assert figure.panels
     for row in figure.rows:
-        assert row.ok or row.note, f"{row.what}: {row.ours} against {row.reference}, without a note"
+        assert row.reference is None or row.note
         assert not math.isnan(row.ours)
     for panel in figure.panels:
         assert panel.lines
@@ -60,16 +60,24 @@ def checked(figure):
 
 @pytest.mark.any_backend
 def test_rows_compare_with_the_paper_first():
-    row = Row("figure", "number", 1.04, paper=1.0, closed=2.0)
-    assert row.reference == 1.0
-    assert row.difference == pytest.approx(0.04)
-    assert row.ok
-    assert not Row("figure", "number", 0.94, closed=1.0).ok
-    assert Row("figure", "number", 0.96, closed=1.0).ok
-    assert Row("figure", "number", 3.0).ok
-    assert math.isnan(Row("figure", "number", 3.0).difference)
-    assert Row("figure", "number", 0.0, paper=0.0).difference == 0
-    assert not Row("figure", "number", 1.0, paper=0.0).ok
+    row = partial(Row, "figure", "number", note="the same law")
+    assert row(1.04, paper=1.0, closed=2.0).reference == 1.0
+    assert row(1.04, paper=1.0).difference == pytest.approx(0.04)
+    assert row(1.04, paper=1.0).ok
+    assert not row(1.04, paper=1.0, tolerance=0.01).ok
+    assert not row(0.94, closed=1.0).ok
+    assert row(0.96, closed=1.0).ok
+    assert row(3.0).ok
+    assert math.isnan(row(3.0).difference)
+    assert row(0.0, paper=0.0, tolerance=0).difference == 0
+    assert not row(1.0, paper=0.0).ok
+
+
+@pytest.mark.any_backend
+def test_rows_say_why_they_agree():
+    with pytest.raises(ValueError, match="figure, number: the note must say why"):
+        Row("figure", "number", 1.0, paper=1.0)
+    assert Row("figure", "number", 1.0).note == ""
 
 
 @pytest.mark.any_backend
@@ -1380,7 +1388,8 @@ def test_command_prints_markdown_and_json():
     assert lines[2].endswith(" | 0.1477 | 0.1477 |  | +0.0% |")
     rows = json.loads(run("zhu-5", "--rounds", "500", "--json").stdout)
     assert {row["figure"] for row in rows} == {"zhu2022 section V", "zhu2022 figure 2"}
-    keys = {"figure", "what", "ours", "paper", "closed", "note", "interval", "difference"}
+    numbers = {"ours", "paper", "closed", "interval", "tolerance", "difference"}
+    keys = {"figure", "what", "note", *numbers}
     assert set(rows[0]) == keys
     assert rows[0]["paper"] is None
 

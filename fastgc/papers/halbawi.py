@@ -540,7 +540,7 @@ def _round_rows(schemes: list[Scheme], rounds: int, seed: int) -> Iterator[Row]:
             f"median time of a round (ms), {scheme.name}",
             1e3 * (float(run.quantile(0.5)) + scheme.decode),
             closed=1e3 * scheme.median,
-            note=slowest if scheme.f == N else "",
+            note=slowest if scheme.f == N else "the median of simulated rounds estimates the law's",
         )
 
 

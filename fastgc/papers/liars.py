@@ -81,7 +81,10 @@ def liars(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     majority decides. Where workers are asked s + 1 are enough, and the master computes s partial
     gradients at most.
     """
-    by_vote, by_asking = partial(Row, VOTED), partial(Row, ASKED)
+    why = "s of 2 s + 1 copies never are the majority"
+    by_vote = partial(Row, VOTED, note=why, tolerance=0)
+    why = "of s + 1 copies one is honest: liars contradict it, or answers that the master checks"
+    by_asking = partial(Row, ASKED, note=why, tolerance=0)
     rounds, costs = min(rounds, ENOUGH), []
     for s in track(list(WORKERS)):
         n = WORKERS[s]

@@ -22,7 +22,7 @@ from ..plotting import spending_panels
 from ..plotting.panels import Line, Panel
 from ..simulation import closed_forms, simulate
 from ..training import train
-from .figure import ROUNDS, Part, Row, Track, compared, figure
+from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
 __all__ = ["figure_2", "section_5"]
 
@@ -96,7 +96,7 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> It
     ):
         run = simulate(code, delays, rounds=rounds, seed=seed)
         exact = closed_forms.fastest_of_groups_mean(groups, size, delays)
-        yield SECTION(f"time (µs), {what}", 1e6 * run.mean, closed=1e6 * exact)
+        yield SECTION(f"time (µs), {what}", 1e6 * run.mean, closed=1e6 * exact, note=SIMULATED)
     steps = max(rounds // 20, 100)
     for name, scaled in track([(name, scaled) for name in OF_SECTION for scaled in (False, True)]):
         yield from _selection_rows(name, scaled, delays, steps, rng)
