@@ -217,7 +217,10 @@ static int64_t take_in(const fgc_rings *r, const fgc_intake *into, fgc_news *new
         }
         if (status != FGC_OK && status != FGC_TOO_FEW)
             break;
-        into->when[n.worker] = fmax(1e-9 * (double)n.time - start, 0.0);
+        /* Workers tell the time before they tell the news: it came no sooner than the one before. */
+        const fgc_arrivals *const a = into->arrivals;
+        const double before = a->state[0] > 1 ? into->when[a->numbers[a->state[0] - 2]] : 0.0;
+        into->when[n.worker] = fmax(1e-9 * (double)n.time - start, before);
     }
     memmove(news + left, news + i, (size_t)(count - i) * sizeof *news);
     return left + count - i;

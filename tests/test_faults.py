@@ -567,6 +567,17 @@ def test_late_messages_of_several(monkeypatch):
     assert cluster.done[-1] == ("hand", 1, 0)
 
 
+def test_no_message_came_sooner_than_the_one_before():
+    """Whatever times their workers tell, which they look at before they tell of messages."""
+    cluster, out = script(Uncoded(3), []), np.empty(1)
+    now = time.perf_counter_ns()
+    late = [replace(message(i, 0), time=now + 10**9 * t) for i, t in ((2, 5), (0, 3), (1, 6))]
+    cluster.told += [NOTHING, late]
+    report = cluster.step(np.ones(1), out)
+    assert report.received.tolist() == [2, 0, 1]
+    assert report.arrivals[0] == report.arrivals[1] < report.arrivals[2]
+
+
 @pytest.fixture
 def passing(monkeypatch):
     """Lets time pass where it is written between the events of a script, and only there."""

@@ -253,6 +253,22 @@ def test_messages_are_taken_until_they_suffice(by_futex):
         assert not taken.arrivals.pending
 
 
+def test_no_message_came_sooner_than_the_one_before(by_futex):
+    """Whatever time its worker tells: that is taken before the news are told."""
+    with Sides(2) as sides:
+        taken = Taken(sides, 2)
+        sides.newest[0, 0] = 7
+        sides.master.hand([0, 1], [0] * 2, [0.0] * 2, 7, 0)
+        taken.arrivals.start = time.perf_counter() - 1.0
+        sides.workers[1].tell(1, 7, 0, 1.0)
+        assert taken.gather(0.0) == []
+        taken.arrivals.start += 10.0  # as if worker 0 had looked at the clock before worker 1
+        sides.workers[0].tell(0, 7, 0, 1.0)
+        assert taken.gather() == []
+        assert taken.numbers == [1, 0]
+        assert taken.when[0] == taken.when[1] >= 1.0
+
+
 def test_a_master_that_gathers_is_woken_when_there_are_enough(by_futex):
     with Sides(6) as sides:
         taken = Taken(sides, 6)

@@ -73,6 +73,8 @@ class Run:
         Messages that came.
     bad : list of int
         Workers whose messages are not finite.
+    last : float
+        When the last message came, in seconds from the round's start.
     wait : float
         Seconds until the round was over.
     """
@@ -89,6 +91,7 @@ class Run:
     single: bool = False
     messages: int = 0
     bad: list[int] = field(default_factory=list)
+    last: float = 0.0
     wait: float = 0.0
 
     @property
@@ -373,7 +376,8 @@ class RoundLoop:
             rnd.report(worker, index)
             return
         now = 1e-9 * event.time if event.time else self._now()
-        passed = now - run.start if now > run.start else 0.0
+        # Workers tell the time before they tell the news: it came no sooner than the one before.
+        passed = run.last = max(run.last, now - run.start)
         if event.kind == _ANSWER:
             _, what = self._asked.pop(index)
             brought = rnd.hear(worker, what, event.message, energy=event.energy)

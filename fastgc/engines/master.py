@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._shown import listed, plural
 from ..codes import Round, SumRound
-from ..coding.gathering import Gathering
 from ..errors import NotDecodableError, WorkerFailedError
 from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
@@ -198,7 +197,7 @@ class Master(RoundLoop):
     def _take(self, run: Run, event: Event) -> None:
         rnd, worker, kind = run.rnd, event.worker, event.kind
         if event is _TAKEN:
-            run.messages += self._follow(rnd)
+            run.messages += self._follow(run)
         elif (event.round == self._number and kind in _SENT[rnd.keeps]) or kind == Kind.ANSWER:
             self._bring(run, event)
             if self._lost and self._options.verify:  # they may have to stand in for the corrupt
@@ -225,9 +224,11 @@ class Master(RoundLoop):
                 del self._asked[number]
                 run.rnd.hear(worker, what, None)
 
-    def _follow(self, rnd: Gathering) -> int:
+    def _follow(self, run: Run) -> int:
         """Take note of messages that a round's intake took; how many."""
-        numbers = rnd.follow()
+        numbers = run.rnd.follow()
+        if numbers:
+            run.last = float(run.when[numbers[-1]])
         self._heard.update(numbers)
         for worker in numbers:
             del self._busy[worker]
