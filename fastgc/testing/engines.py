@@ -478,8 +478,13 @@ def gradients_must_be_written(engine: Engine) -> None:
         (leaving_out, 5, ("did not write 2 of the 5", "out[2]")),
         (adding, 3, ("did not write 3 of the 3", "out[0]")),
     ):
-        for dtype in (np.float64, np.float32, np.complex128):
-            cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, gradient, size, dtype)
+        for code, dtype in (
+            (codes.Uncoded(WORKERS), np.float64),
+            (codes.Uncoded(WORKERS), np.float32),
+            (codes.Uncoded(WORKERS), np.complex128),
+            (codes.FractionalRepetition(WORKERS, stragglers=1), np.float64),  # of several each
+        ):
+            cluster = engine(code, [1.0] * 4, gradient, size, dtype)
             with _raises((WorkerFailedError, TypeError, ValueError), *texts):
                 cluster.step(np.ones(size, dtype), np.empty(size, dtype))
             cluster.close()
