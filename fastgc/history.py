@@ -78,8 +78,8 @@ class Record:
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1: what a code
         leaves out that is not exact (``Uncoded(tolerance=)``), or an approximation for want of
-        messages (``partial="best"``). 0 of codes that decode by a formula (`fastgc.Code.exact`),
-        whose rounding errors are `rounding`.
+        messages (``partial="best"``). 0 of codes that decode by a formula
+        (`fastgc.codes.Scheme.exact`), whose rounding errors are `rounding`.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped (``verify=True``).
     verified : bool

@@ -86,8 +86,8 @@ class RoundReport(NamedTuple):
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1
         (`fastgc.coding.trust.Approximation`): 0 of codes that decode by a formula
-        (`fastgc.Code.exact`), computed for all others, and where messages do not suffice; NaN if
-        nothing is decoded yet.
+        (`fastgc.codes.Scheme.exact`), computed for all others, and where messages do not suffice;
+        NaN if nothing is decoded yet.
     corrupt : tuple of int
         Workers whose messages were found to be corrupt, and dropped, where they are verified.
     verified : bool

@@ -46,7 +46,7 @@ class Done(NamedTuple):
         The sum of its partial gradients.
     residual : float
         What it leaves out beyond rounding, as `fastgc.coding.trust.Approximation.residual`: 0 of
-        codes that decode by a formula (`fastgc.Code.exact`), computed for all others.
+        codes that decode by a formula (`fastgc.codes.Scheme.exact`), computed for all others.
     """
 
     job: int
