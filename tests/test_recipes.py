@@ -36,11 +36,23 @@ def named(heading):
     return set(re.findall(r"`(fastgc/[\w/.]*)`", recipe(heading)))
 
 
+# An editable installation finds fastgc before PYTHONPATH is looked at.
+FIRST = """
+import sys
+found = [each for each in sys.meta_path if "fastgc" in getattr(each, "known_source_files", ())]
+sys.meta_path[:] = [each for each in sys.meta_path if each not in found]
+"""
+
+
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of fastgc to change, with what it has compiled."""
+    """A copy of fastgc to change, with what it has compiled, wherever that is installed."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, tmp_path / "fastgc", ignore=ignored)
+    for folder in kernels.__path__:
+        for compiled in Path(folder).glob("_cffi.*"):
+            shutil.copy(compiled, tmp_path / "fastgc/kernels")
+    (tmp_path / "sitecustomize.py").write_text(FIRST)
     return tmp_path
 
 
