@@ -231,6 +231,20 @@ def test_a_round_of_sums_is_the_gradient_in_any_order(code):
 
 
 @pytest.mark.any_backend
+@pytest.mark.parametrize("lost", ["lose", "straggles"])
+def test_a_round_of_sums_knows_workers_by_any_integer(lost):
+    rounds = []
+    for worker in (0, np.int8(0), np.array(0)):
+        rnd = SumRound(PartialWork(3, load=2), 4)
+        for sender in (0, 2):
+            for index in (0, 1):
+                rnd.report(sender, index)
+        getattr(rnd, lost)(worker)
+        rounds.append((rnd.reported.tolist(), sorted(rnd.requests), rnd.awaited))
+    assert rounds[0] == rounds[1] == rounds[2]
+    assert 0 not in rounds[0][2]
+
+
 def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
     rnd = SumRound(PartialWork(3, load=2), 4)
     rnd.report(0, 0)

@@ -256,6 +256,7 @@ class SumRound(Gathering):
 
     def straggles(self, worker: int) -> None:
         """Note that a worker has died, and what it kept is gone."""
+        worker = check_index("worker", worker, self.scheme.n)
         self._aside = [m for m in self._aside if self.scheme.sender(m)[0] != worker]
         if not self.lose(worker):  # too few are left: those passed over may answer yet
             aside, self._aside = self._aside, []
@@ -285,7 +286,8 @@ class SumRound(Gathering):
         bool
             Whether `requests` say whom to ask.
         """
-        mine = set(self.scheme.messages_of([check_index("worker", worker, self.scheme.n)]).tolist())
+        worker = check_index("worker", worker, self.scheme.n)
+        mine = set(self.scheme.messages_of([worker]).tolist())
         self._heard -= mine
         self._reported = [number for number in self._reported if number not in mine]
         if (worker in self._requests and worker not in self._answers) or not self._requests:
