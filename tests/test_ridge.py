@@ -269,7 +269,7 @@ def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
 
 SPARSE = [
     ExpanderCode(160, load=4, wait=128),
-    ExpanderCode(150, 300, load=3, wait=100),
+    ExpanderCode(180, 360, load=3, wait=120),  # a column for each block of two
     BernoulliCode(160, load=6, wait=130),
     BernoulliCode(150, 200, load=1, wait=100),  # many messages are equal
     RaptorCode(256, wait=200),  # mostly exact
