@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import BinaryCode, Grouped, NonFiniteMessageError, ReedSolomon, stability
-from fastgc.coding import pairs
+from fastgc.coding import near_exact
 from fastgc.coding.near_exact import split
 from fastgc.engines import LocalCluster, SimulatedCluster
 
@@ -55,7 +55,7 @@ def error(found, truth):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 96, 1000])
 def test_the_circle_in_pairs(n):
-    found = pairs.circle(n)
+    found = near_exact.circle(n)
     assert found.shape == (2 * n, 2, 2)
     with mpmath.workdps(50):
         for j in range(0, 2 * n, max(1, n // 20)):
@@ -70,7 +70,7 @@ def test_the_circle_in_pairs(n):
     ("m", "d", "q"), [(1, 1, 1), (5, 5, 2), (8, 3, 3), (31, 20, 11), (64, 33, 1)]
 )
 def test_coefficients_in_pairs(m, d, q):
-    found = pairs.pair_tau(m, d, q)
+    found = near_exact.pair_tau(m, d, q)
     with mpmath.workdps(60):
         for x in range(d):
             truth = mpmath.mpf(m)
@@ -143,17 +143,18 @@ def test_vectors_are_compared_by_what_they_leave_out():
     survivors = without(code, np.arange(128))
     by = {
         method: code.decoding_vector(survivors, method, message_dtype="float64x2")
-        for method in pairs.METHODS
+        for method in near_exact.METHODS
     }
     errors = {
-        method: pairs._error(code.scheme._clusters[0], survivors, by[method]) for method in by
+        method: near_exact._error(code.scheme._clusters[0], survivors, by[method], near_exact.PAIR)
+        for method in by
     }
     assert errors["near-exact"] < 1e-3 * errors["locator"]
     assert np.array_equal(by["auto"], by["near-exact"])
     harmless = without(code, np.arange(0, 256, 2))
     by = {
         method: code.decoding_vector(harmless, method, message_dtype="float64x2")
-        for method in pairs.METHODS
+        for method in near_exact.METHODS
     }
     assert np.array_equal(by["auto"], by["locator"])
 
@@ -165,7 +166,7 @@ def test_only_clusters_that_need_it_are_decoded_anew(monkeypatch):
     monkeypatch.setattr(
         fastgc.kernels, "near_exact_pairs", lambda *given: seen.append(given[0]) or near(*given)
     )
-    monkeypatch.setattr(pairs, "kept_error", lambda unit: 1e-30)
+    monkeypatch.setattr(near_exact, "kept_error", lambda unit: 1e-30)
     first, second = code.scheme.rings()
     lost = np.r_[first[:20], second[::2]]
     survivors = np.setdiff1d(np.arange(48), lost)

@@ -19,7 +19,7 @@ from fastgc import (
     ReedSolomon,
 )
 from fastgc.codes.linear import LinearScheme
-from fastgc.coding.precision import check_stability
+from fastgc.coding.trust import check_stability
 
 pytestmark = pytest.mark.any_backend
 

@@ -14,7 +14,7 @@ from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, st
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.coding import near_exact
-from fastgc.coding.precision import typical_error
+from fastgc.coding.trust import typical_error
 
 UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
 

@@ -11,8 +11,8 @@ from .._arrays import check_integer
 from ..coding.arguments import check_stragglers
 from ..coding.cells import even_cuts
 from ..coding.code import Code
-from ..coding.precision import check_stability
 from ..coding.rules import Blocks
+from ..coding.trust import check_stability
 from .linear import LinearScheme, check_matrix
 from .random_assignment import check_seed
 

@@ -24,13 +24,12 @@ from ..coding.cache import VectorFunction, filling
 from ..coding.code import Code
 from ..coding.format import Format, Layout
 from ..coding.parity import CHECKS, Parity
-from ..coding.precision import UNSTABLE, check_stability
-from ..coding.rounding import DOUBLE, ROUNDING
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.solve import Equations
-from ..coding.trust import expected_trust, trust_by_rows
+from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
+from ..kernels.rows import DOUBLE, ROUNDING
 from ..models import least_squares_gradient
 
 __all__ = ["LagrangeCode"]

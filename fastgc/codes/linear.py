@@ -13,11 +13,10 @@ from .._arrays import as_array, check_index, check_integer
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.parity import Parity
-from ..coding.precision import check_stability
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
 from ..coding.solve import SOLVED, near_exact_vector, row_sizes
-from ..coding.trust import DOUBLE
+from ..coding.trust import DOUBLE, check_stability
 
 __all__ = ["LinearCode"]
 

@@ -23,7 +23,6 @@ from .._arrays import (
     check_workers,
     unit_roundoff,
 )
-from ..coding import pairs
 from ..coding.arguments import check_sizes
 from ..coding.cache import SurvivorCache, VectorFunction, remembering
 from ..coding.clusters import (
@@ -40,19 +39,21 @@ from ..coding.clusters import (
 from ..coding.code import Code
 from ..coding.near_exact import (
     affordable,
+    bind_pairs,
     lacking,
     longest_kept,
     nearer_vector,
+    pair_deviation,
+    pair_row,
     row_squares,
     split,
     square,
     typical_error,
 )
 from ..coding.parity import CHECKS, Parity
-from ..coding.precision import check_stability
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE
+from ..coding.trust import DOUBLE, check_stability
 from ..kernels import fourier
 from ..kernels.cyclic import (
     LOCATOR,
@@ -276,7 +277,7 @@ class ReedSolomonScheme(Scheme):
         if not self.packed:
             return super().pair_row(worker)  # says why not
         worker = check_index("worker", worker, self.n)
-        return pairs.pair_row(self._cluster_of(worker), worker)
+        return pair_row(self._cluster_of(worker), worker)
 
     def _cluster_of(self, worker: int) -> Cluster:
         return self._clusters[
@@ -371,7 +372,7 @@ class ReedSolomonScheme(Scheme):
         self, survivors: NDArray[np.int64], vector: NDArray[np.complex128], unit: float = DOUBLE
     ) -> VectorFunction:
         if unit < DOUBLE:
-            return pairs.bind_pairs(self, self._clusters, survivors, vector)
+            return bind_pairs(self, self._clusters, survivors, vector)
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.Fourier | None = None
@@ -458,7 +459,7 @@ class ReedSolomonScheme(Scheme):
     def deviation(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> NDArray[Any]:
         if vector.ndim == 1:
             return super().deviation(survivors, vector)
-        return pairs.deviation(self._clusters, survivors, vector)
+        return pair_deviation(self._clusters, survivors, vector)
 
     def left_out(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
         """What the vector leaves out, by transforms: with what rounding adds to that."""

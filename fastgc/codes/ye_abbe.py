@@ -14,10 +14,9 @@ from ..coding.arguments import check_stragglers
 from ..coding.cells import even_cuts
 from ..coding.clusters import roots, stable_root, tau
 from ..coding.code import Code
-from ..coding.precision import check_stability
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.trust import DOUBLE
+from ..coding.trust import DOUBLE, check_stability
 from ..kernels.cyclic import circle, sines
 
 __all__ = ["YeAbbe"]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NotDecodableError
-from .rounding import DOUBLE
+from ..kernels.rows import DOUBLE
 from .scheme import Residuals, Scheme
 from .solve import SOLVED, least_squares
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._arrays import check_index
+from ..kernels.rows import DOUBLE
 from .cache import VectorFunction, filling
 from .parity import Parity
-from .rounding import DOUBLE
 from .rules import Cells, Rule
 from .scheme import Scheme
 from .solve import Equations

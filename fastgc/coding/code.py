@@ -18,15 +18,14 @@ from .._arrays import (
     view_of,
 )
 from ..errors import NotDecodableError
+from ..kernels.rows import DOUBLE
 from . import approximation, display
 from .approximation import Partial, nearest_vector
 from .arguments import Recorded
 from .plan import BoundDecoder, BoundEncoder, Decoder, Encoder, Plan, decode, encode
-from .precision import Watch, warn_of_precision
 from .round import DeviceRound, Round
-from .rounding import DOUBLE
 from .scheme import Residuals, Scheme
-from .trust import Approximation, Trust, expected_trust
+from .trust import Approximation, Trust, Watch, expected_trust, warn_of_precision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,7 @@ from .._arrays import (
     unit_roundoff,
 )
 from ..errors import NonFiniteMessageError
-from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
-from .rounding import DOUBLE
+from ..kernels.rows import DOUBLE, EXPAND, PACKED, REAL, REAL_PART
 
 __all__ = ["Format", "Layout", "not_finite", "real_of", "scaled_vector", "square_norm"]
 

@@ -34,9 +34,9 @@ from .._arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
+from ..kernels.rows import DOUBLE
 from .approximation import check_partial, nearest_vector
 from .format import Format, real_of, scaled_vector
-from .rounding import DOUBLE
 from .scheme import FORMATS_KEPT, Scheme
 from .tensors import TensorFormat
 from .trust import Approximation, expected_trust

@@ -31,11 +31,11 @@ from .._arrays import (
     unit_roundoff,
 )
 from ..errors import NotDecodableError
+from ..kernels.rows import DOUBLE, sums_of
 from .arguments import Recorded
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, filling, key_of
 from .format import Format, Layout
 from .parity import Parity
-from .rounding import DOUBLE, sums_of
 from .rules import Follower, Rule, Span, Waiting, check_wait, tolerated
 from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
@@ -691,7 +691,7 @@ class Scheme(Recorded, ABC):
 
     @cached_property
     def _known_precisions(self) -> dict[Any, float]:
-        return {}  # see `fastgc.coding.precision`
+        return {}  # see `fastgc.coding.trust`
 
     def unit_of(self, message_dtype: DTypeLike) -> float:
         """Unit roundoff of messages of this dtype, or TypeError."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .rounding import DOUBLE
+from ..kernels.rows import DOUBLE
 
 __all__ = [
     "SOLVED",

@@ -19,9 +19,9 @@ from .._arrays import check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
 from .format import Format
 from .gathering import Costs, Host
-from .precision import Watch
 from .round import Round
 from .scheme import Coded, Scheme
+from .trust import Watch
 from .verify import SAFETY, Finding
 
 __all__ = ["AskingRound", "Costs"]

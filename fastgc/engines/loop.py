@@ -20,8 +20,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._arrays import check_dtype, check_index, check_vector
 from ..codes import AskingRound, Code, Round, SumRound
-from ..coding.chosen import Chosen
 from ..coding.gathering import Gathering, Host
+from ..coding.round import Chosen
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
 from .interface import (

@@ -25,7 +25,7 @@ from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
-from ..coding.precision import UNSTABLE
+from ..coding.trust import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning

@@ -37,9 +37,9 @@ from .._registry import load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
-from ..coding.precision import UNSTABLE
 from ..coding.rules import Span, check_wait
 from ..coding.solve import SOLVED, least_squares
+from ..coding.trust import UNSTABLE
 from ..data import Dataset
 from ..delays import Exponential
 from ..engines import LocalCluster, SimulatedCluster
