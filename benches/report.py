@@ -27,8 +27,7 @@ import numpy as np
 
 from fastgc import __version__, kernels, plotting
 from fastgc.kernels import threads
-from fastgc.plotting import frames
-from fastgc.plotting.panels import Line, Panel
+from fastgc.plotting.panels import COLOURS, Line, Panel, new_figure, percent_axis, plain_frame
 
 HERE = Path(__file__).parent
 
@@ -369,10 +368,10 @@ def _draw_scaling(found: Mapping[str, tuple[Any, Any, float]], path: Path) -> No
 
 
 def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
-    figure = frames.new_figure(7, 1 + 0.25 * len(shares))
+    figure = new_figure(7, 1 + 0.25 * len(shares))
     ax = figure.add_subplot()
     kinds = list(dict.fromkeys(name.rsplit(", ", 1)[1] for name in shares))
-    colour = dict(zip(kinds, cycle(frames.COLOURS), strict=False))
+    colour = dict(zip(kinds, cycle(COLOURS), strict=False))
     bars = ax.barh(
         list(shares),
         list(shares.values()),
@@ -384,8 +383,8 @@ def _draw_roofline(shares: Mapping[str, float], path: Path) -> None:
     ax.invert_yaxis()
     ax.set_xlim(right=1.1 * max(1, *shares.values()))
     ax.set_xlabel("of the measured read bandwidth")
-    frames.percent_axis(ax.xaxis)
-    frames.plain_frame(ax)
+    percent_axis(ax.xaxis)
+    plain_frame(ax)
     plotting.save(figure, path)
 
 

@@ -22,7 +22,7 @@ from fastgc.delays import (
     Pareto,
     ShiftedExponential,
 )
-from fastgc.delays.quadrature import mean_of_late
+from fastgc.delays.distributions import mean_of_late
 
 pytestmark = pytest.mark.any_backend
 

@@ -11,7 +11,7 @@ import fastgc
 from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.simulation import simulate
-from fastgc.simulation.drawing import law_of
+from fastgc.simulation.monte_carlo import law_of
 
 pytestmark = pytest.mark.every_backend
 

@@ -15,8 +15,7 @@ import fastgc
 # By module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._extras import pip_install
-from fastgc.plotting import frames
-from fastgc.plotting.panels import Line, Panel
+from fastgc.plotting.panels import WIDTH, Line, Panel, even_lines, new_figure
 
 pytestmark = pytest.mark.any_backend
 
@@ -217,7 +216,7 @@ def rows_of(names, sizes, errors):
 
 def test_stability_lines_are_the_errors():
     rows = rows_of(["a", "b"], [8, 16, 32], [1e-16, 1e-9, np.inf])
-    ax = frames.new_figure().add_subplot()
+    ax = new_figure().add_subplot()
     plotting.stability_curves(rows[::-1], ax)
     second, first = (container.lines[0].get_xydata() for container in ax.containers)
     np.testing.assert_allclose(first[:, 0], [0, 1, 2], atol=0.2)
@@ -230,9 +229,9 @@ def test_stability_lines_are_the_errors():
     looks = {c.lines[0].get_color() for c in ax.containers}
     assert len(looks) == 2
     awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
-    plotting.stability_curves([awful], frames.new_figure().add_subplot())
+    plotting.stability_curves([awful], new_figure().add_subplot())
     # where they are said to stand
-    ax = frames.new_figure().add_subplot()
+    ax = new_figure().add_subplot()
     plotting.stability_curves(rows[:2], ax, [(9, 3), (9, 1)])
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
     np.testing.assert_allclose(ax.containers[0].lines[0].get_xydata()[:, 1], [1e-9, 1e-16])
@@ -646,8 +645,8 @@ def test_legends_have_the_columns_that_fit():
 
 def test_panels_in_one_column():
     panels = [Panel("", "x", "y", [Line("a", [1], [1])])] * 3
-    assert plotting.panel_figure(panels, columns=1).get_figwidth() == frames.WIDTH
-    assert plotting.panel_figure(panels).get_figwidth() == 2 * frames.WIDTH
+    assert plotting.panel_figure(panels, columns=1).get_figwidth() == WIDTH
+    assert plotting.panel_figure(panels).get_figwidth() == 2 * WIDTH
     with pytest.raises(ValueError, match="columns must be at least 1"):
         plotting.panel_figure(panels, columns=0)
 
@@ -663,7 +662,7 @@ def test_panels_in_one_column():
     ],
 )  # fmt: skip
 def test_titles_are_broken_evenly(text, lines):
-    assert frames.even_lines(text, 50) == lines
+    assert even_lines(text, 50) == lines
 
 
 def test_powers_of_ten_are_written_as_such():
@@ -792,7 +791,7 @@ def test_timeline_shows_who_is_waited_for():
     assert [line.get_xdata()[0] for line in lines] == [2, 6.5]
     assert [text.get_text() for text in ax.texts] == ["round 0", "round 1"]
     assert len(ax.figure.legends) == 1
-    assert plotting.timeline(rounds, code, frames.new_figure().add_subplot()).get_legend() is None
+    assert plotting.timeline(rounds, code, new_figure().add_subplot()).get_legend() is None
     assert ax.get_xlabel() == "time (s)"
     ax.figure.canvas.draw()
     ax = plotting.timeline(report(0, [2], [0.25], 0.25, 0.0), code)
@@ -886,7 +885,7 @@ def test_codes_draw_themselves():
     np.testing.assert_array_equal(
         ax.images[0].get_array(), plotting.assignment(code).images[0].get_array()
     )
-    mine = frames.new_figure().add_subplot()
+    mine = new_figure().add_subplot()
     assert code.draw(mine) is mine
 
 

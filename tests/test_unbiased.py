@@ -233,7 +233,7 @@ def test_residuals_of_unequal_shares_are_looked_at():
 
 
 def test_the_worst_is_known_where_no_round_can_end_worse():
-    from fastgc.planning.costs import measure
+    from fastgc.stability.survey import measure
 
     # with several messages a worker, a round may end before whole workers are through
     several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)

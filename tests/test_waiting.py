@@ -25,8 +25,8 @@ from fastgc.coding.rules import Blocks, Waiting
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
-from fastgc.planning.costs import measure
 from fastgc.simulation import simulate
+from fastgc.stability.survey import measure
 from fastgc.testing.codes import check
 
 pytestmark = pytest.mark.any_backend

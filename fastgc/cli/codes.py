@@ -17,7 +17,7 @@ from .options import Sizes
 from .output import Output, explain_codes
 
 if TYPE_CHECKING:
-    from ..planning.costs import Figures
+    from ..stability.survey import Figures
 
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
@@ -43,8 +43,8 @@ class Table(Output):
 @command(CHOOSING)
 def codes(what: Compared, output: Table) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
-    from ..planning.costs import measure
     from ..progress import task_bar
+    from ..stability.survey import measure
 
     output.check()
     made, notes = _made(what)

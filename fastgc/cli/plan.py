@@ -217,7 +217,7 @@ def _go_live(what: Search, delays: DelayModel | None) -> _Source:
 
 def _seconds(what: Search, source: _Source, workers: int, processors: Any) -> Any:
     """What a partition takes, or takes each worker."""
-    from ..simulation.processors import crowding
+    from ..simulation.rounds import crowding
 
     speeds = _speeds(what.speeds, workers)
     if source.recording is not None:
@@ -374,7 +374,7 @@ def _remark(what: Search, source: _Source, found: Plan, workers: int, processors
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     """What it means that workers share processors, if they do."""
-    from ..simulation.processors import crowding
+    from ..simulation.rounds import crowding
 
     crowd = float(crowding(workers, processors).max())
     if crowd == 1:

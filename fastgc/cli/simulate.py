@@ -106,7 +106,7 @@ def _delays(what: Rounds) -> DelayModel | None:
 
 def _shared_processors(what: Rounds) -> Any:
     """The processors of all workers, if what they are asked for can be simulated."""
-    from ..simulation.processors import crowding
+    from ..simulation.rounds import crowding
 
     shared = processors_of(what.processors)
     if shared is not None:

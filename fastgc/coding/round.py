@@ -1,4 +1,7 @@
-"""One iteration at the master: messages in, gradient out."""
+"""One iteration at the master: messages in, gradient out.
+
+`Round` takes what comes, `Chosen` the messages of an earlier run, whose bits it gives again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far to trust what was decoded."""
+"""How far to trust what was decoded or will be, and the warnings where that is not enough."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ __all__ = [
     "typical_error",
     "warn_of_precision",
 ]
+
+# Relative error from which on a code counts as unstable: half of float64's digits are lost.
+UNSTABLE = 2.0**-26
 
 
 class Trust(NamedTuple):
@@ -214,10 +217,6 @@ def trust_of_sums(
         unknown = 0.0 if zero else np.inf
         return Trust(unknown, unknown)
     return trust_of(scheme, spread / size, vector, survivors, norms / size, form, inside / size)
-
-
-# Relative error from which on a code counts as unstable: half of float64's digits are lost.
-UNSTABLE = 2.0**-26
 
 
 class Watch(Protocol):

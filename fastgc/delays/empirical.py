@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 import os
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import check_finite, check_numbers, check_reals
-from .._extras import scipy
+from .._extras import parquet, scipy
 from .distributions import Delays, Distribution, check_probabilities
 from .interface import Per, check_per
-from .recorded import read_times
 
-__all__ = ["Empirical"]
+__all__ = ["UNITS", "Empirical", "check_unit", "read_times"]
 
 Array = NDArray[np.float64]
 
@@ -199,3 +204,237 @@ def check_times(what: str, times: ArrayLike) -> Array:
     if checked.min() < 0:
         raise ValueError(f"{what} must not be negative, got {checked.min()}")
     return checked + 0.0  # a copy, without negative zeros
+
+
+# --------------------------------------------------------------------------------- times from files
+
+# How many there are in a second.
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
+
+_MISSING = {"", "-", "na", "nan", "n/a", "none", "null"}
+_NUMBERING = {"round", "rounds", "step", "iteration", "index", "__index_level_0__"}
+_WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a list of single times
+_ONLY = "a file of times has one row for each round and one column for each worker"
+
+
+class _Table(NamedTuple):
+    """What a file holds: times, NaN where one is missing, and where in the file each is."""
+
+    times: NDArray[np.float64]
+    place: Callable[..., str]
+
+
+def check_unit(unit: str) -> float:
+    """How many of this unit make a second, or an error."""
+    if not isinstance(unit, str):
+        raise TypeError(f"unit must be a text, one of s, ms, us and ns, not {unit!r}")
+    if unit.strip().lower() not in UNITS:
+        raise ValueError(f"unit must be one of s, ms, us and ns, not {unit!r}")
+    return UNITS[unit.strip().lower()]
+
+
+def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.float64]:
+    """Seconds, finite and not negative, from a file; as `fastgc.delays.Empirical.read` says."""
+    per_second = check_unit(unit)
+    file = Path(path)
+    try:
+        read = _READERS[file.suffix.lower()]
+    except KeyError:
+        names = ", ".join(_READERS)
+        raise ValueError(f"{file}: the name of a file of times ends in one of {names}") from None
+    try:
+        times, place = read(file)
+        _check(times, place)
+    except (EOFError, OverflowError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file}: {error}") from error
+    return times / per_second
+
+
+def _check(times: NDArray[np.float64], place: Callable[..., str]) -> None:
+    if not times.size:
+        raise ValueError("it holds no times")
+    for wrong, what, remedy in (
+        (np.isnan(times), "is missing", "leave its round or its worker out, or fill it in"),
+        (np.isinf(times), "is infinite", "give a worker that never answered a long time"),
+        (times < 0, "is negative", "times are counted from when the round began"),
+    ):
+        if wrong.any():
+            first = place(*np.argwhere(wrong)[0].tolist())
+            some = f" (and {more} more)" if (more := int(wrong.sum()) - 1) else ""
+            raise ValueError(f"{first}: the time {what}{some}; {remedy}")
+
+
+# ------------------------------------------------------------------------------------- arrays
+
+
+def _numbers(held: Any) -> _Table:
+    times = np.asarray(held)
+    if times.dtype.kind not in "iuf":
+        raise ValueError(f"its entries must be real numbers, not {times.dtype}")
+    if times.ndim not in (1, 2):
+        raise ValueError(f"{_ONLY}, or a single row; this has the shape {times.shape}")
+
+    def place(*at: int) -> str:
+        return ", ".join(f"{what} {i + 1}" for what, i in zip(("row", "column"), at, strict=False))
+
+    return _Table(times.astype(np.float64), place)
+
+
+def _npy(path: Path) -> _Table:
+    return _numbers(np.load(path, allow_pickle=False))
+
+
+def _npz(path: Path) -> _Table:
+    with np.load(path, allow_pickle=False) as held:
+        if not hasattr(held, "files"):
+            raise ValueError("it is no archive of arrays")
+        name = "times" if "times" in held.files else held.files[0] if held.files else ""
+        if name != "times" and len(held.files) != 1:
+            raise ValueError(
+                "one of its arrays must be called times, or be the only one; there are "
+                f"{', '.join(held.files) or 'none'}"
+            )
+        return _numbers(held[name])
+
+
+def _json(path: Path) -> _Table:
+    held = json.loads(_text(path))
+    if isinstance(held, dict) and "times" in held:
+        raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
+    if not isinstance(held, list):
+        raise ValueError("it must be a list of times, or a list of lists, one for each round")
+    for number, row in enumerate(held, 1):
+        if isinstance(row, list) and len(row) != len(held[0] if isinstance(held[0], list) else ()):
+            raise ValueError(f"row {number} is not as long as the first one")
+    return _numbers(np.array(held, dtype=np.float64))
+
+
+# --------------------------------------------------------------------------------- named columns
+
+
+def _columns(names: Sequence[str] | None) -> slice:
+    """Which columns are times, by their names."""
+    if names is None:
+        return slice(None)
+    known = [name.strip().lower() for name in names]
+    if listed := _WORKER.intersection(known):
+        raise ValueError(
+            f"{_ONLY}: this has a column {listed.pop()!r}, as a list of single times has"
+        )
+    return slice(1 if known[0] in _NUMBERING or not known[0] else 0, None)
+
+
+def _parquet(path: Path) -> _Table:
+    reader = parquet()
+    with path.open("rb") as file:
+        held = reader.read_table(file)
+    names = held.column_names
+    if not names:
+        raise ValueError("it holds no times")
+    part = _columns(names)
+    columns = []
+    for name, column in list(zip(names, held.columns, strict=True))[part]:
+        entries = column.to_numpy()
+        if entries.dtype.kind not in "iuf":
+            raise ValueError(f"column {name!r}: its entries are no real numbers, but {column.type}")
+        columns.append(entries.astype(np.float64))
+    if not columns:
+        raise ValueError("it has no column of times")
+
+    def place(row: int, column: int) -> str:
+        return f"row {row + 1}, column {names[part][column]!r}"
+
+    return _Table(np.stack(columns, axis=1), place)
+
+
+# --------------------------------------------------------------------------------------- texts
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
+
+
+def _lines(path: Path) -> _Table:
+    """Numbers in lines, under a line of names or without one.
+
+    A single line or column has no shape that would tell workers from rounds: its times are pooled.
+    """
+    numbered = [
+        (number, line)
+        for number, line in enumerate(_text(path).splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not numbered:
+        raise ValueError("it holds no times")
+    separator = next((each for each in ",;\t" if each in numbered[0][1]), None)
+    if separator is None or (path.suffix.lower() == ".txt" and separator == "\t"):
+        fields = [line.split() for _, line in numbered]
+    else:
+        fields = list(csv.reader((line for _, line in numbered), delimiter=separator))
+    numbers = [number for number, _ in numbered]
+    part = slice(None)
+    if _are_names(fields[0]):
+        part = _columns(fields.pop(0))
+        numbers.pop(0)
+    offset = part.start or 0
+    rows: list[list[float]] = []
+    for number, row in zip(numbers, fields, strict=True):
+        if len(row) != len(fields[0]):
+            raise ValueError(
+                f"line {number} has {len(row)} columns, where line {numbers[0]} has "
+                f"{len(fields[0])}"
+            )
+        rows.append(
+            [_number(text, number, column) for column, text in enumerate(row[part], offset + 1)]
+        )
+    times = np.array(rows)
+
+    def place(row: int, column: int) -> str:
+        return f"line {numbers[row]}, column {column + offset + 1}"
+
+    if 1 in times.shape:
+        down = times.shape[1] == 1
+        return _Table(times.ravel(), lambda i: place(i, 0) if down else place(0, i))
+    return _Table(times, place)
+
+
+def _are_names(fields: list[str]) -> bool:
+    """Whether a first line names columns: in words, or as tables are numbered when written."""
+    words = [field.strip().lower() for field in fields]
+    if words[0] in _NUMBERING:
+        return True
+    numbered = words[1:] == [str(i) for i in range(len(words) - 1)]
+    if not words[0] and len(words) > 1 and numbered:
+        return True
+    rest = words[1:] if not words[0] else words
+    return bool(rest) and not any(word in _MISSING or _is_number(word) for word in rest)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(text: str, line: int, column: int) -> float:
+    if text.strip().lower() in _MISSING:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"line {line}, column {column}: {text.strip()[:40]!r} is no number such as 0.25"
+        ) from None
+
+
+_READERS: dict[str, Callable[[Path], _Table]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".json": _json,
+    ".csv": _lines,
+    ".tsv": _lines,
+    ".txt": _lines,
+    ".parquet": _parquet,
+}

@@ -31,7 +31,7 @@ from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
 from ..simulation import Simulation, simulate
 from ..simulation.monte_carlo import require_mean
-from ..simulation.processors import check_processors
+from ..simulation.rounds import check_processors
 from ..stability import amplification
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]

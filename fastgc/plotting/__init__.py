@@ -14,8 +14,7 @@ from .curves import (
     stability_figure,
     tracking_curves,
 )
-from .frames import check_path, save
-from .panels import Line, Panel, panel_figure, save_panels
+from .panels import Line, Panel, check_path, panel_figure, save, save_panels
 from .rounds import assignment, timeline, timeline_figure
 
 __all__ = [

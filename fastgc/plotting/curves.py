@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..history import MISCLASSIFIED
-from .frames import (
+from .panels import (
     COLOURS,
     DASHES,
     ENTRY,
@@ -21,6 +21,8 @@ from .frames import (
     MORE_COLOURS,
     SMALL,
     WIDTH,
+    Line,
+    Panel,
     above,
     check_path,
     even_lines,
@@ -33,7 +35,6 @@ from .frames import (
     save,
     time_unit,
 )
-from .panels import Line, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

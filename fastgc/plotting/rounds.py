@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..coding.display import colours, evenly, grid, hue
-from .frames import (
+from .panels import (
     COLOURS,
     SMALL,
     WIDTH,

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import at_least, check_integer, check_real, check_reals
 from ..delays import Delays, Distribution, Empirical, Heterogeneous
-from ..delays.distributions import check_delays
-from ..delays.quadrature import mean_of_late
+from ..delays.distributions import check_delays, mean_of_late
 
 __all__ = [
     "CompletionTime",
