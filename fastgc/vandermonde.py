@@ -55,7 +55,7 @@ from ._arrays import (
     check_output,
 )
 from ._listing import listing
-from ._twofold import Pair, two_product, two_sum
+from .kernels.numpy.pairs import Pair, two_product, two_sum
 
 __all__ = ["leja_order", "roots_order", "solve"]
 __dir__ = listing(__all__)

@@ -32,9 +32,9 @@ from fastgc import (
     UnstableCodeError,
     stability,
 )
-from fastgc._twofold import exact_sum, two_product
 from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import trust_by_rows, typical_error
+from fastgc.kernels.numpy.pairs import exact_sum, two_product
 from fastgc.models import least_squares_gradient
 from fastgc.stability import measured, search, survey
 from fastgc.stability.measured import Experiment, relative_error

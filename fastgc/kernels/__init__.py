@@ -2,10 +2,10 @@
 
 ``kernels.numpy`` says what each function does, and is the oracle and the fallback;
 ``kernels.numba`` is callable from a user's own ``@njit`` code, ``kernels.c`` is the compiled
-extension. Their files are named alike, and as those of csrc/. `choice` picks one backend: the
-fastest there is, or the one named by the environment variable ``FASTGC_BACKEND`` or by
-`use_backend`. Every function of ``kernels.numpy`` is a name of this module, too, and calls that of
-the backend in use.
+extension. Their files are named alike, and as those of csrc/, some of which they hold together.
+`choice` picks one backend: the fastest there is, or the one named by the environment variable
+``FASTGC_BACKEND`` or by `use_backend`. Every function of ``kernels.numpy`` is a name of this
+module, too, and calls that of the backend in use.
 
 Kernels know no scheme and check no argument: who calls them does.
 
@@ -46,9 +46,8 @@ from .near_exact import (
     weighted_minimum_norm,
 )
 from .numpy.completion import BLOCKS, CELLS, EDGES, SPAN, TILING, Completion, CompletionPlan
-from .numpy.cover import CellsPlan, TilingPlan, tiling_plan
+from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan, tiling_plan
 from .numpy.delays import DelayPlan
-from .numpy.edges import EdgesPlan
 from .rows import EXPAND, PACKED, REAL, REAL_PART, AddRow, Combinations, Rows, address, stacked
 
 if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._arrays import as_array, at_least, check_dtype, gradient_dtype_of
-from .._twofold import Pair, exact_sum, two_product
 from ..codes import Code
 from ..coding.trust import trust_by_rows
+from ..kernels.numpy.pairs import Pair, exact_sum, two_product
 from ..models import least_squares_gradient
 from .bounds import error_bound
 

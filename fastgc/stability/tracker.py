@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import as_array, check_integer
 from .._shown import plural
-from .._twofold import exact_sum
 from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
+from ..kernels.numpy.pairs import exact_sum
 from .bounds import assess
 from .measured import relative_error
 

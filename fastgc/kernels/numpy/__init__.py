@@ -2,14 +2,11 @@
 
 from .bound import *  # noqa: F403
 from .combine import *  # noqa: F403
-from .combine_pairs import *  # noqa: F403
 from .completion import *  # noqa: F403
 from .cover import *  # noqa: F403
 from .decoding import *  # noqa: F403
 from .delays import *  # noqa: F403
-from .edges import *  # noqa: F403
 from .lagrange import *  # noqa: F403
 from .near_exact import *  # noqa: F403
-from .near_exact_pairs import *  # noqa: F403
 from .optimize import *  # noqa: F403
 from .vandermonde import *  # noqa: F403

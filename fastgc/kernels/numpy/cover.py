@@ -1,4 +1,4 @@
-"""Decoding vectors of messages that are plain sums."""
+"""Decoding vectors of messages that are plain sums: over cells, parts of a line, or two blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..cyclic import Status
 
-__all__ = ["bind_cells", "bind_tiling"]
+__all__ = ["bind_cells", "bind_edges", "bind_tiling"]
 
 
 class CellsPlan(NamedTuple):
@@ -155,5 +155,157 @@ def bind_tiling(
                 out[place[plan.message[edges]]] = sign
                 return Status.OK
         return Status.TOO_FEW
+
+    return fill
+
+
+# Conjugate gradients end when what they lack is this small, relative and squared, or after so many
+# steps: the vector is then as short as can be to a part in a thousand or so. (As in csrc/edges.c.)
+SHORT = 1e-6
+STEPS = 100
+
+
+class EdgesPlan(NamedTuple):
+    """Messages that are each the sum of two blocks: edges of a graph whose vertices are the blocks.
+
+    A named tuple, so that Numba takes it as an argument.
+
+    Attributes
+    ----------
+    ends : (M, 2) int64 array
+        The two vertices of each edge, which differ. C-contiguous.
+    weight : (vertices,) float64 array
+        Positive: the partitions of each block.
+    need : int
+        Messages that are combined in any case, as well as they can be.
+    """
+
+    ends: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    need: int
+
+
+class _Part(NamedTuple):
+    """A component: vertices as they are reached, by which edges, and an edge within a side."""
+
+    order: list[int]
+    via: list[int]
+    odd: int  # -1: there is none
+
+
+def _parts(ends: NDArray[np.int64], vertices: int) -> tuple[list[_Part], NDArray[np.int64]]:
+    """All components, and the side of each vertex, 1 or -1."""
+    meets: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
+    for j, (u, v) in enumerate(ends.tolist()):
+        meets[u].append((j, v))
+        meets[v].append((j, u))
+    side, parts = [0] * vertices, []
+    for root in range(vertices):
+        if side[root]:
+            continue
+        side[root] = 1
+        order, via, odd = [root], [-1], -1
+        for here in order:  # which grows
+            for j, there in meets[here]:
+                if not side[there]:
+                    side[there] = -side[here]
+                    order.append(there)
+                    via.append(j)
+                elif side[there] == side[here] and odd < 0:
+                    odd = j
+        parts.append(_Part(order, via, odd))
+    return parts, np.array(side)
+
+
+def _sums(
+    ends: NDArray[np.int64], values: NDArray[np.float64], vertices: int
+) -> NDArray[np.float64]:
+    """Of the values of edges, at each vertex."""
+    # of no edges, it would count integers
+    return np.bincount(ends.ravel(), np.repeat(values, 2), minlength=vertices).astype(np.float64)
+
+
+def _shortest(
+    ends: NDArray[np.int64], weight: NDArray[np.float64], wanted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Values of edges whose sums are nearly as wanted: conjugate gradients, see csrc/edges.c."""
+    u, v = ends.T
+    share = 1 / (weight[u] + weight[v])
+
+    def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return _sums(ends, values, weight.size)
+
+    total = sums(share)
+    scale = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+    y, r = np.zeros(weight.size), wanted.copy()
+    p = scale * r
+    square = r @ p
+    enough = SHORT * square
+    for _ in range(STEPS):
+        if not square > enough:
+            break
+        q = sums(share * (p[u] + p[v]))
+        curve = p @ q
+        if not curve > 0:
+            break
+        y += square / curve * p
+        r -= square / curve * q
+        before, square = square, r @ (scale * r)
+        p = scale * r + square / before * p
+    return share * (y[u] + y[v])  # type: ignore[no-any-return]
+
+
+def bind_edges(
+    plan: EdgesPlan, survivors: NDArray[np.int64], out: NDArray[np.float64]
+) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` as of `bind_cells`. What it writes combines the
+    messages so that each block counts as nearly once as can be: with x_v what block v counts, the
+    sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in blocks and messages: of a
+    component of the graph that is not bipartite, all x are 1; of one that is, with sides L and R,
+    ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in L and + in R. Fewer
+    messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
+
+    Of all vectors with these x it writes a short one: conjugate gradients go towards the least sum
+    over messages of the weight of both blocks times the square of the coefficient, for a hundred
+    steps at most, and what x then lacks is made up for along a spanning tree.
+
+    Parameters
+    ----------
+    plan : EdgesPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
+
+    def fill(f: int) -> int:
+        came = survivors[:f]
+        if ((came < 0) | (came >= len(plan.ends))).any():
+            return Status.OUT_OF_RANGE
+        ascending = np.argsort(came, kind="stable")
+        if (np.diff(came[ascending]) == 0).any():
+            return Status.DUPLICATE
+        ends, weight = plan.ends[came[ascending]], plan.weight
+        parts, side = _parts(ends, weight.size)
+        wanted = np.ones(weight.size)
+        for order, _, odd in parts:
+            more = 0 if odd >= 0 else side[order].sum()
+            wanted[order] -= side[order] * more / (weight[order] * (1 / weight[order]).sum())
+            if len(order) == 1:
+                wanted[order] = 0  # without rounding: no edge could make up for it
+        if f < plan.need and (wanted != 1).any():
+            return Status.TOO_FEW
+        values = _shortest(ends, weight, wanted)
+        lacking = wanted - _sums(ends, values, weight.size)
+        for order, via, odd in parts:
+            if odd >= 0:
+                half = side[ends[odd, 0]] * (side[order] @ lacking[order]) / 2
+                values[odd] += half
+                lacking[ends[odd]] -= half
+            for here, j in zip(order[:0:-1], via[:0:-1], strict=True):
+                values[j] += lacking[here]
+                lacking[ends[j].sum() - here] -= lacking[here]
+        out[ascending] = values
+        return Status.OK
 
     return fill

@@ -1,4 +1,4 @@
-"""Polynomials that nearly vanish at given roots of unity."""
+"""Polynomials that nearly vanish at given roots of unity, also in twice float64's precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ridge"]
+from .pairs import Pair, add, divide, multiply, negate, square_root, total
+
+__all__ = ["locator_values", "ridge", "ridge_pairs"]
 
 BLOCK = 64  # unknowns that a triangular system is solved for at a time
 
@@ -59,3 +61,135 @@ def ridge(
     cosine, sine = y[:half] / math.sqrt(2), y[half : 2 * half] / math.sqrt(2)
     out[:half], out[half : c - half] = cosine + 1j * sine, y[2 * half :]
     out[c - half :] = (cosine - 1j * sine)[::-1]
+
+
+_UNIT = 2.0**-106
+_HALF_ROOT = (math.sqrt(0.5), -4.833646656726457e-17)
+_CHUNK = 1 << 16  # terms of sums at a time
+_RUN = 32  # factors at a time
+
+
+def ridge_pairs(
+    circle: NDArray[np.float64],
+    turns: NDArray[np.int64],
+    c: int,
+    out: NDArray[np.complex128],
+) -> None:
+    """Write what `fastgc.kernels.near_exact_pairs` gives to `out`; s and c are not 0.
+
+    Parameters
+    ----------
+    circle : (2 n, 2, 2) float64 array
+    turns : (s,) int64 array
+    c : int
+    out : (n, 2) complex128 array
+        Contiguous.
+
+    Notes
+    -----
+    Of the basis 1/sqrt(2), cos, sin without their sqrt(2), by Householder reflectors; reflector j
+    has the rows j .. j + s only.
+    """
+    s, n = turns.size, len(circle) // 2
+    a = np.zeros((2, s + c, c + 2))  # high parts, low parts
+    a[:, :s, :c] = _waves(circle, turns, c)
+    a[0, s + np.arange(c), np.arange(c)] = _UNIT * math.sqrt(2 * n)
+    # -z^(-(c+1)/2), and what is found is 1/n of it in the end
+    a[:, :s, c:] = -circle[-turns * (c + 1) % (2 * n)].transpose(2, 0, 1)
+    for j in range(c):
+        _reflect(a[:, j : j + s + 1, j:])
+    y = _solved(a[:, :c])
+    phase = circle[np.arange(n) * (c + 1) % (2 * n)]
+    cosine, sine = (phase[:, 0, 0], phase[:, 0, 1]), (phase[:, 1, 0], phase[:, 1, 1])
+    re, im = _products(circle, c, y)
+    whole = float(n), 0.0
+    one = 1.0, 0.0
+    parts = (
+        divide(add(one, add(multiply(cosine, re), negate(multiply(sine, im)))), whole),
+        divide(add(multiply(cosine, im), multiply(sine, re)), whole),
+    )
+    for at, (high, low) in enumerate(parts):
+        out.view(np.float64)[:, at], out.view(np.float64)[:, 2 + at] = high, low
+
+
+def _waves(circle: NDArray[np.float64], turns: NDArray[np.int64], c: int) -> NDArray[np.float64]:
+    """Cosines and sines in turns, and last a constant, if c is odd: (2, len(turns), c)."""
+    waves = np.empty((2, turns.size, c))
+    twice = np.arange(c - 1, 0, -2)  # twice the exponents
+    at = circle[np.multiply.outer(turns, twice) % len(circle)]  # (roots, exponents, part, high/low)
+    waves[:, :, : c - c % 2] = at.reshape(turns.size, c - c % 2, 2).transpose(2, 0, 1)
+    if c % 2:
+        waves[:, :, -1] = np.array(_HALF_ROOT)[:, None]
+    return waves
+
+
+def _reflect(a: NDArray[np.float64]) -> None:
+    """Reflect the first column of a matrix of pairs to the first axis, and all others with it."""
+    x = a[0, :, 0].copy(), a[1, :, 0].copy()
+    norm = square_root(total(multiply(x, x)))
+    if x[0][0] > 0:
+        norm = negate(norm)  # the new diagonal element, of the other sign
+    x[0][0], x[1][0] = add((x[0][0], x[1][0]), negate(norm))
+    v = x[0][:, None], x[1][:, None]
+    tau = divide((2.0, 0.0), total(multiply(x, x)))
+    rest = a[0, :, 1:], a[1, :, 1:]
+    factor = multiply(tau, total(multiply(v, rest)))
+    a[0, :, 1:], a[1, :, 1:] = add(rest, negate(multiply(v, factor)))
+    a[:, :, 0] = 0
+    a[0, 0, 0], a[1, 0, 0] = norm
+
+
+def _solved(a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solutions for two right-hand sides of a triangular system: (2, c, 2)."""
+    c = a.shape[1]
+    y = a[:, :, c:].copy()
+    for i in range(c - 1, -1, -1):
+        known = total(
+            multiply((a[0, i, i + 1 : c, None], a[1, i, i + 1 : c, None]), tuple(y[:, i + 1 :]))
+        )
+        left = add(tuple(y[:, i]), negate(known))
+        y[0, i], y[1, i] = divide(left, (a[0, i, i], a[1, i, i]))
+    return y
+
+
+def _products(circle: NDArray[np.float64], c: int, y: NDArray[np.float64]) -> tuple[Pair, Pair]:
+    """Values of the basis at all n-th roots times y, real and imaginary parts."""
+    n = len(circle) // 2
+    found = np.empty((2, n, 2))
+    step = max(1, _CHUNK // (2 * c))
+    for start in range(0, n, step):
+        waves = _waves(circle, np.arange(start, min(start + step, n)), c).transpose(0, 2, 1)
+        some = total(
+            multiply((waves[0, ..., None], waves[1, ..., None]), (y[0, :, None], y[1, :, None]))
+        )
+        found[0, start : start + step], found[1, start : start + step] = some
+    return (found[0, :, 0], found[1, :, 0]), (found[0, :, 1], found[1, :, 1])
+
+
+def locator_values(
+    circle: NDArray[np.float64],
+    turns: NDArray[np.int64],
+    out: NDArray[np.complex128],
+) -> None:
+    """Write what `fastgc.kernels.locator_pairs` gives to `out`; s may be 0.
+
+    As products of 2 sin(pi t / n), with phases in integers; arguments as of `ridge_pairs`.
+    """
+    s, n = turns.size, len(circle) // 2
+    high, low, exponent = np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64)
+    turned = np.zeros(n, dtype=np.int64)
+    for start in range(0, s, _RUN):
+        steps = (np.arange(n) - turns[start : start + _RUN, None]) % n
+        turned += steps.sum(axis=0)
+        for factor in 2 * circle[steps, 1]:
+            high, low = multiply((high, low), (factor[:, 0], factor[:, 1]))
+        high, e = np.frexp(high)
+        low, exponent = np.ldexp(low, -e), exponent + e
+    size = divide((high, low), (float(n), 0.0))
+    phase = circle[turned % (2 * n)]
+    parts = [multiply(size, (phase[:, k, 0], phase[:, k, 1])) for k in (0, 1)]
+    with np.errstate(over="ignore"):
+        for k, (x, y) in enumerate(zip(*parts, strict=True)):
+            for _ in range(s % 4):  # by a quarter turn
+                x, y = y, -x
+            out[:, k].real, out[:, k].imag = np.ldexp(x, exponent), np.ldexp(y, exponent)
