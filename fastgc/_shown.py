@@ -1,12 +1,12 @@
-"""Texts and HTML that people read of objects: short, and safe to show."""
+"""What people see of objects and modules: texts and HTML, short and safe, and what dir() lists."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-__all__ = ["duration", "facts", "html_table", "listed", "plural", "short"]
+__all__ = ["duration", "facts", "html_table", "listed", "listing", "plural", "short"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -64,3 +64,9 @@ def html_table(
 def facts(caption: str, told: Iterable[tuple[str, object]]) -> str:
     """What is known of something, a line each, in HTML."""
     return html_table(caption, told, text=2)
+
+
+def listing(names: Iterable[str]) -> Callable[[], list[str]]:
+    """What a module calls ``__dir__``, of the names that it offers."""
+    shown = sorted(names)
+    return lambda: list(shown)

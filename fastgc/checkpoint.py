@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ._listing import listing
+from ._shown import listing
 from .codes import Code
 from .data import Dataset
 from .delays.interface import described

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ._arrays import at_least, refuse_masks
 from ._extras import pip_install
-from ._listing import listing
+from ._shown import listing
 
 __all__ = ["TASKS", "Dataset", "MiniBatches", "glyphs", "load", "partition", "read_idx"]
 __dir__ = listing(__all__)

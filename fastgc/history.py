@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._listing import listing
-from ._shown import duration, facts, plural, short
+from ._shown import duration, facts, listing, plural, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -35,7 +35,7 @@ from ._arrays import (
     check_output,
     check_workers,
 )
-from ._listing import listing
+from ._shown import listing
 from .kernels import Status
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import Output, as_array, at_least, check_real, view_of
-from ._listing import listing
+from ._shown import listing
 
 __all__ = [
     "MLP",

@@ -54,7 +54,7 @@ from ._arrays import (
     check_numbers,
     check_output,
 )
-from ._listing import listing
+from ._shown import listing
 from .kernels.numpy.pairs import Pair, two_product, two_sum
 
 __all__ = ["leja_order", "roots_order", "solve"]

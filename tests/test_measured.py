@@ -11,8 +11,8 @@ import fastgc
 from fastgc import papers
 from fastgc.cli import app
 from fastgc.delays import Empirical
-from fastgc.papers import bytedance, krishnan, measured
-from fastgc.papers.measured import Recorded, Timed
+from fastgc.papers import bytedance, figure, krishnan
+from fastgc.papers.figure import Recorded, Timed
 
 pytestmark = pytest.mark.any_backend
 
@@ -334,7 +334,7 @@ def test_intervals_cover():
     rng = np.random.default_rng(1)
     covered = 0
     for seed in range(200):
-        low, high = measured.interval(rng.exponential(1.0, 40), seed)
+        low, high = figure.interval(rng.exponential(1.0, 40), seed)
         covered += low <= 1 <= high
     assert 0.86 <= covered / 200 <= 0.99
 
@@ -343,8 +343,8 @@ def test_verdict_pairs_rounds():
     """A code that always takes half as long does so in every resampling."""
     seconds = RNG.exponential(1.0, 20)
     timed = [Timed("uncoded", 1, seconds), Timed("rs", 2, seconds / 2)]
-    row = measured.verdict("x", "y", timed, 0)
+    row = figure.verdict("x", "y", timed, 0)
     assert row.ours == pytest.approx(0.5)
     assert row.interval == pytest.approx((0.5, 0.5))
-    [row] = measured.overall("x", [timed], 0)
+    [row] = figure.overall("x", [timed], 0)
     assert row.interval == pytest.approx((0.5, 0.5))

@@ -324,9 +324,9 @@ ABOVE = re.search(r"`(above: .*?)`", GUIDE, re.DOTALL)
 def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
     """By the line that the guide shows, and one that does what the help says."""
     pytest.importorskip("typer")
-    assert named("Adding an option") == {"fastgc/cli/worst.py", "fastgc/cli/options.py"}
+    assert named("Adding an option") == {"fastgc/cli/stability.py", "fastgc/cli/options.py"}
     edit(
-        copy / "fastgc/cli/worst.py",
+        copy / "fastgc/cli/stability.py",
         ("    steps: int = option", f"    {ABOVE[1]}\n\\g<0>"),
         (
             r"    if not output\.write\(rows\):",

@@ -290,7 +290,7 @@ def test_errors_are_one_line(arguments, says, tmp_path, monkeypatch):
 
 
 def test_ranges_end_with_their_last():
-    from fastgc.cli.sweep import _numbers
+    from fastgc.cli.plan import _numbers
 
     assert _numbers("-s", "0:8:2, 3,10:11") == [0, 2, 4, 6, 8, 3, 10, 11]
     assert _numbers("-s", "0:7:3") == [0, 3, 6]

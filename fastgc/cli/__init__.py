@@ -2,16 +2,13 @@
 
 from . import (  # noqa: F401  (add commands)
     codes,
-    fit,
     info,
     plan,
     reproduce,
     sequential,
     simulate,
     stability,
-    sweep,
     train,
-    worst,
 )
 from .common import app
 

@@ -100,7 +100,7 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     Stragglers of a round make up for it in later ones. What counts is seconds per gradient.
     """
     from ..sequential import compare
-    from ..sequential.comparison import NAMES
+    from ..sequential.simulation import NAMES
 
     output.check()
     check_pictures(what.plot)

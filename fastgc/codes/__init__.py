@@ -1,6 +1,6 @@
 """Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
-from .._listing import listing
+from .._shown import listing
 from ..coding.code import Code, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder
 from ..coding.round import Round

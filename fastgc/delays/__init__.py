@@ -1,6 +1,6 @@
 """Models of how long workers take: for engines with artificial stragglers, simulation, planning."""
 
-from .._listing import listing
+from .._shown import listing
 from .distributions import Delays, Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .fit import Fit, fit

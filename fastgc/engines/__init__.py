@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 
 from .. import _extras
-from .._listing import listing
+from .._shown import listing
 from .interface import Cluster, RoundReport, Task
 from .local import LocalCluster
 from .options import RoundOptions

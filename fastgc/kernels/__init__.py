@@ -18,7 +18,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING
 
-from .._listing import listing
+from .._shown import listing
 from . import choice, threads
 from . import numpy as plain
 from .arrivals import Arrivals, Enough

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from .._listing import listing
+from .._shown import listing
 from . import (
     approximate,
     bytedance,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .._extras import parquet
 from ..delays import Empirical
-from .figure import Part, Track, figure
-from .measured import Recorded, Timed, coded, needs_data, panel, rows_of, verdict
+from .figure import Part, Recorded, Timed, Track, coded, figure, needs_data, panel, rows_of, verdict
 
 __all__ = ["NAME", "read_trace", "traces"]
 

@@ -23,11 +23,14 @@ from ..sequential import (
     simulate_sequential,
 )
 from ..sequential.scheme import SequentialScheme
-from .figure import Part, Row, Track, figure
-from .measured import (
+from .figure import (
+    Part,
     Recorded,
+    Row,
     Timed,
+    Track,
     coded,
+    figure,
     needs_data,
     overall,
     panel,

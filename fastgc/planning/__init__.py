@@ -1,6 +1,6 @@
 """Which code, which load: all of them ranked, the best threshold, loads for workers that differ."""
 
-from .._listing import listing
+from .._shown import listing
 from .live import Recording, measured_rounds, record
 from .loads import (
     Allocation,

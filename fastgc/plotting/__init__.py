@@ -1,6 +1,6 @@
 """Pictures: codes, rounds, training runs, precision, and the papers' figures. Needs matplotlib."""
 
-from .._listing import listing
+from .._shown import listing
 from .curves import (
     approximation_panels,
     circle_curves,

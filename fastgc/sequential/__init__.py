@@ -5,16 +5,14 @@ in turn, what a straggler did not do can also be done in a later round, by the s
 takes less computation where stragglers come and go, and does not help where they stay.
 """
 
-from .._listing import listing
+from .._shown import listing
 from .catalogue import make, names, register
 from .cluster import Done, SequentialCluster
-from .comparison import Compared, compare
-from .independent import Independent
 from .multiplexed import MSGC
 from .patterns import Arbitrary, Bursty, PerRound
 from .repetition import SRSGC
-from .scheme import Schedule, SequentialScheme, Tasks
-from .simulation import SequentialRun, simulate_sequential
+from .scheme import Independent, Schedule, SequentialScheme, Tasks
+from .simulation import Compared, SequentialRun, compare, simulate_sequential
 from .training import train_models
 
 __all__ = [

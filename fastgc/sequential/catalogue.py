@@ -11,10 +11,9 @@ from .._registry import Found, Registry, keywords, read_value, split_arguments
 from ..codes import catalogue
 from ..coding.arguments import unasked
 from ..errors import InstabilityWarning
-from .independent import Independent
 from .multiplexed import MSGC
 from .repetition import SRSGC
-from .scheme import SequentialScheme, ladder
+from .scheme import Independent, SequentialScheme, ladder
 
 __all__ = ["Candidate", "candidates", "describe", "make", "names", "register"]
 

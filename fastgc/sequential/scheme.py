@@ -1,4 +1,4 @@
-"""What a sequential scheme is, and one run of it.
+"""What a sequential scheme is, one run of it, and the simplest: every job in a round of its own.
 
 Jobs are gradients, of several models trained in turn, say. A new one begins in each round, and is
 to be done some rounds later at the latest; so a worker's part of a job may be done in another round
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import at_least, check_index, check_workers
 from ..codes import Code, FractionalRepetition, ReedSolomon
 
-__all__ = ["Schedule", "SequentialScheme", "Tasks"]
+__all__ = ["Independent", "Schedule", "SequentialScheme", "Tasks"]
 
 # (age, part, worker): whether the message came. The job that begins in a round is of age 0.
 State = NDArray[np.bool_]
@@ -388,3 +388,42 @@ def check_part(code: Code, n: int, stragglers: int) -> Code:
             f"code must tolerate {stragglers} stragglers, but {code!r} tolerates {code.stragglers}"
         )
     return code
+
+
+class Independent(SequentialScheme):
+    """A gradient code, round by round: a job is done in the round that it begins in.
+
+    Parameters
+    ----------
+    code : Code
+        `fastgc.Uncoded`, or any whose workers send one message.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no such code.
+
+    Examples
+    --------
+    >>> import fastgc
+    >>> Independent(fastgc.FractionalRepetition(6, stragglers=2)).load
+    3.0
+    """
+
+    def __init__(self, code: Code) -> None:
+        if not isinstance(code, Code):
+            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        self.n = code.n
+        self._set_parts([check_part(code, code.n, 0)], slots=1, ages=[0])
+
+    def __repr__(self) -> str:
+        return f"Independent({self.parts[0]!r})"
+
+    def tasks(  # noqa: D102
+        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+    ) -> Tasks:
+        age = np.full((self.n, 1), 0 if live else -1)
+        return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
+
+    def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
+        return not live or not self.lacks(0, state[0, 0])

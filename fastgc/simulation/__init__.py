@@ -1,6 +1,6 @@
 """How long rounds take: Monte Carlo for any code, and the closed forms of the papers."""
 
-from .._listing import listing
+from .._shown import listing
 from . import closed_forms, coverage, monte_carlo
 from .closed_forms import *  # noqa: F403
 from .coverage import *  # noqa: F403

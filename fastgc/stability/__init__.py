@@ -1,6 +1,6 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
-from .._listing import listing
+from .._shown import listing
 from .bounds import CircleValues, amplification, circle_values, error_bound, residual
 from .measured import MeasuredError, measured_error
 from .search import WorstCase, worst_survivors

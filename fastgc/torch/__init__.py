@@ -15,7 +15,7 @@ except ImportError as error:
         f"fastgc.torch needs PyTorch and cloudpickle ({error}): {_pip_install('torch')}"
     ) from error
 
-from .._listing import listing
+from .._shown import listing
 from .all_reduce import Change, CodedAllReduce, all_reduce_gradients
 from .data_parallel import CodedDataParallel, Result
 from .sampler import CodedSampler

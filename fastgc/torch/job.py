@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ..codes import Code
 from ..coding.format import Format
 from ..engines import Task
-from .batches import Feed, edges
-from .loading import Loader
+from .batches import Feed, Loader, edges
 from .parameters import Vector, as_tensor, trainable
 from .pickling import pickled
 from .randomness import Drawn, seed_all
