@@ -45,7 +45,7 @@ from .rounds import (
     Simulator,
 )
 
-__all__ = ["Followed", "FollowedRound", "Law", "Simulation", "draw", "follow", "law_of", "simulate"]
+__all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
 
 _DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
 
