@@ -160,14 +160,17 @@ class House:
     def kernel(self, revision: str | None) -> tuple[str, list[str]] | None:
         """The kernel that came last, and the files that name it; None without history.
 
-        A kernel is a public function of kernels/numpy/; history says which came last. Its files are
-        those of csrc/ (by ``fgc_NAME`` or ``NAME_part``), of kernels/, and the kernel table.
+        A kernel is a public function of the files that kernels/numpy/ offers; history says which
+        came last. Its files are those of csrc/ (by ``fgc_NAME`` or ``NAME_part``), of kernels/, and
+        the kernel table.
         """
         folder = "fastgc/kernels/numpy"
+        package = folder.replace("/", ".")
+        taken = set(self.imports(package)) if package in self.trees else set()
         public = {
             node.name
             for name, tree in self.trees.items()
-            if name.startswith(folder.replace("/", "."))
+            if name in taken
             for node in tree.body
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         }
