@@ -19,17 +19,9 @@ from code_table import (
 )
 from strength import much
 
-from fastgc import (
-    BinaryCode,
-    Grouped,
-    LagrangeCode,
-    NotDecodableError,
-    ReedSolomon,
-    Uncoded,
-    stability,
-    train,
-)
+from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
 from fastgc.data import Dataset
+from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_survivors
 
 EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)

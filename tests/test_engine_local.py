@@ -21,12 +21,9 @@ from fastgc import (
     CouponCollector,
     Grouped,
     LagrangeCode,
-    NonFiniteMessageError,
-    NotDecodableError,
     RandomAssignment,
     ReedSolomon,
     Uncoded,
-    WorkerFailedError,
     backends,
     use_backend,
 )
@@ -34,6 +31,7 @@ from fastgc.codes import reed_solomon
 from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import sample_delays
+from fastgc.errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from fastgc.models import LeastSquares
 from fastgc.stability import StabilityTracker
 

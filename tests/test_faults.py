@@ -20,18 +20,20 @@ from fastgc import (
     CyclicRepetition,
     FractionalRepetition,
     Grouped,
-    NonFiniteMessageError,
-    NotDecodableError,
     RandomAssignment,
     ReedSolomon,
     Uncoded,
-    WorkerFailedError,
 )
 from fastgc.engines import LocalCluster, SimulatedCluster, master
 from fastgc.engines.interface import Event, Kind, Task
 from fastgc.engines.master import Master
 from fastgc.engines.worker import Worker
-from fastgc.errors import CorruptMessageError
+from fastgc.errors import (
+    CorruptMessageError,
+    NonFiniteMessageError,
+    NotDecodableError,
+    WorkerFailedError,
+)
 from fastgc.stability import StabilityTracker
 
 pytestmark = pytest.mark.any_backend
