@@ -14,7 +14,7 @@ from ..history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, tolerated
 from .options import Sizes
-from .output import Output, explain_codes
+from .output import Heading, Output, explain_codes
 
 if TYPE_CHECKING:
     from ..planning.costs import Figures
@@ -93,18 +93,17 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
         f"k={what.partitions or what.workers} partitions; {what.trials} rounds, messages in random "
         f"order, seed {what.seed}"
     )
-    short = ["code", "load", "mean", "worst", "waits", "sent", "size", "µs", "error", "max"]
-    long = [
+    columns: list[Heading] = [
         "code",
-        "load, largest",
-        "load, mean",
-        "messages needed, worst case",
-        "workers waited for, mean",
-        "gradients received, mean",
-        "message, gradients",
-        "decoding vector, µs",
-        "error, median",
-        "error, worst",
+        ("load", "load, largest"),
+        ("mean", "load, mean"),
+        ("worst", "messages needed, worst case"),
+        ("waits", "workers waited for, mean"),
+        ("sent", "gradients received, mean"),
+        ("size", "message, gradients"),
+        ("µs", "decoding vector, µs"),
+        ("error", "error, median"),
+        ("max", "error, worst"),
     ]
     rows = [
         [
@@ -121,7 +120,7 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
         ]
         for name, found in figures.items()
     ]
-    output.show(title, short, rows, long)
+    output.show(title, columns, rows)
     if not output.markdown:
         typer.echo(
             "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
@@ -146,17 +145,16 @@ def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
     ]
     if not rows:
         return
-    short = ["code", "load, mean", "waits", "left out, mean", "at worst"]
-    long = [
+    columns: list[Heading] = [
         "code",
         "load, mean",
-        "workers waited for, mean",
-        "left out, root mean square",
-        "left out, worst",
+        ("waits", "workers waited for, mean"),
+        ("left out, mean", "left out, root mean square"),
+        ("at worst", "left out, worst"),
     ]
     if output.markdown:
         typer.echo()
-    output.show(APPROXIMATIONS, short, rows, long)
+    output.show(APPROXIMATIONS, columns, rows)
     if not output.markdown:
         typer.echo(
             "left out: of the gradient, root mean square over random survivors, and of the "

@@ -14,18 +14,8 @@ import typer
 
 from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
-from ..delays.interface import check_per
 from . import options
-from .common import (
-    CHOOSING,
-    Options,
-    check_unrecorded,
-    command,
-    is_given,
-    numbers,
-    option,
-    refuse_recorded,
-)
+from .common import CHOOSING, Options, command, numbers, option, read_recorded, refuse_recorded
 from .options import DELAYS
 from .output import Tables, check_files, check_pictures, draw_panels, explain_codes, milliseconds
 from .simulate import left_out, processors_of, processors_said, say_unknown
@@ -75,11 +65,9 @@ class Search(Options):
     )
     unit: str = options.unit()
     per: str = options.per()
-    live: int = option(
-        0,
+    live: int = options.live(
         "Run worker processes here for so many rounds, with --delays added; plan for their times; "
-        "run the best codes, and compare.",
-        min=0,
+        "run the best codes, and compare."
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     every: bool = option(False, "Show every load of every code.", "--all")
@@ -148,23 +136,14 @@ def _source(context: typer.Context, what: Search) -> _Source:
         raise ValueError("--live and --recorded exclude each other: the times are either's")
     if what.live:
         refuse_recorded(context, "--live", "cost", "processors")
-    elif what.recorded is not None:
-        refuse_recorded(context, "--recorded", "workers", "delays")
-    model = parse(what.delays)
-    if what.live:
+        model = parse(what.delays)
         for name in _codes(what):
             _check_live(name)
         return _go_live(what, model)
-    if what.recorded is not None:
-        from ..planning import Recording
-
-        told = what.cost if is_given(context, "cost") else None
-        per: Any = what.per.lower()
-        check_per(per)
-        recording = Recording.read(what.recorded, told, what.unit, per)
-        return _Source(recording.delays, recording.source, recording)
-    check_unrecorded(context)
-    return _Source(model, what.delays)
+    recording = read_recorded(context, what, "workers", "delays")
+    if recording is None:
+        return _Source(parse(what.delays), what.delays)
+    return _Source(recording.delays, recording.source, recording)
 
 
 def _codes(what: Search) -> list[str]:
@@ -340,7 +319,7 @@ def _show(
     if measured is not None:
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]
-    output.show(title, [c.short for c in columns], rows, [c.long for c in columns])
+    output.show(title, [(c.short, c.long) for c in columns], rows)
     if output.markdown:
         return
     left = (

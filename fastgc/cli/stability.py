@@ -16,7 +16,7 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
 from .common import PRECISION, Options, command, option
-from .output import Report, check_pictures, explain_codes
+from .output import Heading, Report, check_pictures, explain_codes
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -242,15 +242,12 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
 
 def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
     """Print what each code takes, once for all dtypes and patterns."""
-    short = ["code", "n", "s", "load", "mean", "messages", "size"]
-    long = [
-        "code",
-        "n",
-        "s",
-        "load, largest",
-        "load, mean",
-        "messages needed, mean",
-        "message, gradients",
+    columns: list[Heading] = [
+        *("code", "n", "s"),
+        ("load", "load, largest"),
+        ("mean", "load, mean"),
+        ("messages", "messages needed, mean"),
+        ("size", "message, gradients"),
     ]
     cells = []
     for _, mine in groupby(rows, key=lambda row: (row.code, row.n, row.stragglers)):
@@ -264,24 +261,20 @@ def _show_costs(rows: list[Any], equal: str, output: Report) -> None:
                 f"{row.message_size:g}",
             ]
         )
-    output.show(
-        f"loads and messages; equal: {equal.replace('_', ' ')}", short, cells, long, several=True
-    )
+    title = f"loads and messages; equal: {equal.replace('_', ' ')}"
+    output.show(title, columns, cells, several=True)
 
 
 def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
     """Print how precise codes are, a table for each dtype and pattern."""
-    short = ["code", "n", "s", "µs", "error", "max", "predicted", "bound", "amplif."]
-    long = [
-        "code",
-        "n",
-        "s",
-        "decoding vector, µs",
-        "error, median",
-        "error, worst",
-        "predicted, median",
-        "bound, worst",
-        "amplification, median",
+    columns: list[Heading] = [
+        *("code", "n", "s"),
+        ("µs", "decoding vector, µs"),
+        ("error", "error, median"),
+        ("max", "error, worst"),
+        ("predicted", "predicted, median"),
+        ("bound", "bound, worst"),
+        ("amplif.", "amplification, median"),
     ]
     errors = ("error", "worst_error", "predicted", "bound", "amplification")
     for kind, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
@@ -297,7 +290,7 @@ def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
             if (row.dtype, row.pattern) == (kind, pattern)
         ]
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
-        output.show(title, short, cells, long, several=True)
+        output.show(title, columns, cells, several=True)
     if not output.markdown:
         typer.echo(
             "load, mean: partitions of a worker, largest and mean; messages: needed in random "

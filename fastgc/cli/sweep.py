@@ -15,7 +15,16 @@ import typer
 from . import options
 from .common import CHOOSING, Options, command, option
 from .options import DELAYS, complete_codes
-from .output import PRINTED, Tables, check_pictures, csv_line, draw_panels, explain_codes, json_text
+from .output import (
+    PRINTED,
+    Heading,
+    Tables,
+    check_pictures,
+    csv_line,
+    draw_panels,
+    explain_codes,
+    json_text,
+)
 
 if TYPE_CHECKING:
     from ..planning import Cell
@@ -65,11 +74,9 @@ class Rounds(Options, panel="Rounds"):
     rounds: int = options.rounds(2000, "Rounds to simulate in each cell.")
     seed: int = options.seed()
     finish: bool = options.finish()
-    live: int = option(
-        0,
+    live: int = options.live(
         "Measure so many rounds in each cell, too: of worker processes on this machine, which "
-        "compute softmax regression of the handwritten digits, with --delays added.",
-        min=0,
+        "compute softmax regression of the handwritten digits, with --delays added."
     )
 
 
@@ -222,11 +229,15 @@ def _show(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
         half = 1e3 * (seconds[2] - seconds[1]) / 2
         return [f"{1e3 * seconds[0]:.3g}", "" if math.isnan(half) else f"{half:.2g}"]
 
-    short = ["code", "n", "s", "load", "time", "±"]
-    long = ["code", "n", "s", "load", "time, ms", "95% of it within ±"]
-    short += ["real", "±"] * live + ["sent", "residual", "error"]
-    long += ["measured, ms", "95% of it within ±"] * live
-    long += ["gradients received", "residual, root mean square", "error, largest"]
+    within = ("±", "95% of it within ±")
+    columns: list[Heading] = [
+        *("code", "n", "s", "load"),
+        *(("time", "time, ms"), within),
+        *((("real", "measured, ms"), within) if live else ()),
+        ("sent", "gradients received"),
+        ("residual", "residual, root mean square"),
+        ("error", "error, largest"),
+    ]
 
     def line(cell: Cell) -> list[str]:
         return [
@@ -240,7 +251,7 @@ def _show(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
 
     for delays in dict.fromkeys(cell.delays for cell in cells):
         rows = [line(cell) for cell in cells if cell.delays == delays]
-        asked.show(f"{delays}; {how}", short, rows, long, several=True)
+        asked.show(f"{delays}; {how}", columns, rows, several=True)
     if asked.markdown:
         return
     typer.echo(
