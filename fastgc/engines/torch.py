@@ -31,7 +31,7 @@ from .._extras import pip_install
 from .fork_server import end_with
 from .interface import Buffers, Event, Kind, Question, Task
 from .master import Master
-from .memory import packed
+from .memory import packed_for_ranks
 from .worker import Worker, as_process, failure, reply
 
 try:
@@ -229,15 +229,7 @@ class _Ranks:
     def __init__(self, task: Task) -> None:
         self._job = job = _the_job()
         code, (_, world) = task.code, _place()
-        if world != code.n + 1:
-            raise ValueError(
-                f"a code of {code.n} workers needs {code.n + 1} ranks, one of them the master "
-                f"(torchrun --nproc-per-node {code.n + 1}), not {world}"
-            )
-        if job.open:
-            raise RuntimeError("another cluster on these ranks is open: close it first")
-        common = packed((kernels.backend(), task.without_data()))
-        data = [packed(task.data(i)) for i in range(code.n)]
+        common, data = packed_for_ranks(task, world, "torchrun --nproc-per-node", job.open)
         job.open = True
         job.clusters += 1
         self._task, self._common, self._data = task, common, data

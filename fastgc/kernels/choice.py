@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Literal
 
 from . import dispatch
@@ -88,10 +88,5 @@ class use_backend:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _select(self._before)
