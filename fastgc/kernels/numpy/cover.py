@@ -138,8 +138,8 @@ def bind_tiling(
     Parameters
     ----------
     plan : TilingPlan
-    survivors : (M,) int64 array
-    out : (M,) float64 array
+    survivors, out
+        As of `bind_cells`.
     """
 
     def fill(f: int) -> int:

@@ -127,8 +127,8 @@ def bind_edges(
     Parameters
     ----------
     plan : EdgesPlan
-    survivors : (M,) int64 array
-    out : (M,) float64 array
+    survivors, out
+        As of `bind_cells`.
     """
 
     def fill(f: int) -> int:
