@@ -34,6 +34,7 @@ for name in (
     "strength",
     "kernel_table",
     "code_table",
+    "engine_checks",
     "examples",
     "half_messages",
     "leftovers",

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from engine_checks import Delays, check_lateness, check_leaving_between_messages, check_two_clusters
 from remote import Remote
 from strength import much
 from worker_processes import pids, wait_for_ends
@@ -38,17 +39,6 @@ from fastgc.stability import StabilityTracker
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
 
 ABSENT = 600.0
-
-
-class Delays:
-    """The given delays of each round; none after the last."""
-
-    def __init__(self, *rounds, per="round"):
-        self.rounds = rounds
-        self.per = per
-
-    def sample(self, round, workers, seed):
-        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
 
 
 @pytest.fixture(autouse=True)
@@ -216,16 +206,18 @@ def test_raising_gradient_names_worker_and_partition_and_ends_all():
     wait_for_ends(*processes)
 
 
-def test_traceback_beyond_the_space_for_it_keeps_its_end():
-    fail = Remote("lambda theta, shard, out: {}['é' * 100_000 + ' the end']")
-    cluster = LocalCluster(Uncoded(1, 1), [0], fail, 1)
-    with pytest.raises(WorkerFailedError, match="the end"):
-        cluster.step(np.ones(1), np.empty(1))
-
-
-def test_exit_in_a_gradient_is_a_failure():
-    cluster = LocalCluster(Uncoded(1, 1), [3], Remote("lambda t, shard, out: exit(shard)"), 1)
-    with pytest.raises(WorkerFailedError, match="SystemExit: 3"):
+@pytest.mark.parametrize(
+    ("gradient", "match"),
+    [
+        ("{}['é' * 100_000 + ' the end']", "the end"),  # beyond the space for it
+        ("exit(shard)", "SystemExit: 3"),
+        ("theta.fill(0)", "read-only"),
+    ],
+)
+def test_what_a_gradient_must_not_do(gradient, match):
+    fail = Remote(f"lambda theta, shard, out: {gradient}")
+    cluster = LocalCluster(Uncoded(1, 1), [3], fail, 1)
+    with pytest.raises(WorkerFailedError, match=match):
         cluster.step(np.ones(1), np.empty(1))
 
 
@@ -280,13 +272,6 @@ def test_close_ends_a_worker_that_will_not_end():
     wait_for_ends(*pids())
 
 
-def test_parameters_are_read_only_for_workers():
-    write = Remote("lambda theta, shard, out: theta.fill(0)")
-    cluster = LocalCluster(Uncoded(1, 1), [0], write, 1)
-    with pytest.raises(WorkerFailedError, match="read-only"):
-        cluster.step(np.ones(1), np.empty(1))
-
-
 def test_workers_run_one_thread_each():
     threads = Remote(
         "lambda theta, shard, out: out.fill(int(__import__('os').environ['OMP_NUM_THREADS']) "
@@ -310,19 +295,7 @@ def test_workers_use_the_backend_of_the_master(name):
 
 
 def test_two_clusters_at_once():
-    one, two = np.empty(3), np.empty(5)
-    with (
-        LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 3) as first,
-        LocalCluster(ReedSolomon(2, 2, stragglers=1), [3.0, 4.0], np.multiply, 5) as second,
-    ):
-        for number in range(5):
-            first.step(np.full(3, float(number)), one)
-            second.step(np.full(5, float(number)), two)
-            np.testing.assert_array_equal(one, 3.0 * number)
-            np.testing.assert_allclose(two, 7.0 * number)
-        first.close()
-        second.step(np.ones(5), two)
-        np.testing.assert_allclose(two, 7.0)
+    check_two_clusters(LocalCluster)
 
 
 def test_workers_import_what_the_master_does(tmp_path):
@@ -605,30 +578,8 @@ def test_coded_data(nodes):
 
 
 def test_a_late_worker_leaves_a_round_between_two_messages():
-    # Either worker can send everything alone.
-    out = np.empty(1)
-    with LocalCluster(Uncoded(2, load=2), [1.0, 2.0], np.multiply, 1) as cluster:
-        zero, one = *pids(0), *pids(1)
-        os.kill(one, signal.SIGSTOP)
-        for number in range(6):
-            report = cluster.step(np.full(1, float(number)), out)
-            assert report.survivors.tolist() == [0]
-            assert report.messages == 2
-            assert report.stale == 0
-            assert out[0] == 3.0 * number
-        os.kill(zero, signal.SIGSTOP)
-        os.kill(one, signal.SIGCONT)
-        # It was handed the first two rounds only, sees that neither is the newest, and asks for it.
-        report = cluster.step(np.full(1, 10.0), out)
-        assert report.survivors.tolist() == [1]
-        assert report.messages == 2
-        assert report.stale == 0
-        assert out[0] == 30.0
-        report = cluster.step(np.full(1, 11.0), out)
-        assert report.survivors.tolist() == [1]
-        assert report.stale == 0
-        assert out[0] == 33.0
-        os.kill(zero, signal.SIGCONT)
+    # It was handed the first two rounds only, sees that neither is the newest, and asks for it.
+    check_leaving_between_messages(LocalCluster, lambda _: (*pids(0), *pids(1)), stale=0)
 
 
 def test_what_a_straggler_sent_counts():
@@ -645,16 +596,7 @@ def test_what_a_straggler_sent_counts():
 
 
 def test_a_worker_is_late_once_or_with_each_message():
-    """A delay of the round comes before the first message, one of computations before each."""
-    out, late = np.empty(1), 0.05
-    for per in ("round", "computation"):
-        delays = Delays([late], per=per)
-        with LocalCluster(Uncoded(1, 4, load=4), [1.0] * 4, np.multiply, 1, delays=delays) as it:
-            arrivals = it.step(np.ones(1), out).arrivals
-            assert out[0] == 4.0
-        assert arrivals[0] >= late
-        if per == "computation":
-            assert (arrivals >= late * np.arange(1, 5)).all()
+    check_lateness(LocalCluster)
 
 
 def test_dead_workers_of_several_messages():

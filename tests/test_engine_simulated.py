@@ -5,6 +5,7 @@ from array import array
 
 import numpy as np
 import pytest
+from engine_checks import Delays
 from strength import much
 
 import fastgc
@@ -46,16 +47,6 @@ class Sampled:
 
     def sample(self, round, workers, seed):
         return self.model.sample(round, workers, seed)
-
-
-class Delays:
-    """The given delays of each round; none after the last."""
-
-    def __init__(self, *rounds, per="round"):
-        self.rounds, self.per = rounds, per
-
-    def sample(self, round, workers, seed):
-        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
 
 
 def gradient(theta, shard, out):

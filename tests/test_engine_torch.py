@@ -48,8 +48,10 @@ def hangs(theta, shard, out):
 
 
 def launch(tmp_path, ranks, source, *arguments):
+    """Run what the master does, beside ranks that serve it."""
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM + textwrap.dedent(source))
+    master = textwrap.indent(textwrap.dedent(source), "    ")
+    path.write_text(f"{PROGRAM}if not TorchCluster.serve():\n{master}")
     return run(ranks, str(path), *arguments)
 
 
@@ -71,10 +73,9 @@ def test_conformance(tmp_path):
         tmp_path,
         5,
         """
-        if not TorchCluster.serve():
-            for check in conformance.CHECKS:
-                check(TorchCluster)
-                print(check.__name__, flush=True)
+        for check in conformance.CHECKS:
+            check(TorchCluster)
+            print(check.__name__, flush=True)
         """,
     )
     from fastgc.testing import engines as conformance
@@ -89,16 +90,15 @@ def test_workers_that_are_killed_are_stragglers_and_come_back(tmp_path):
         tmp_path,
         5,
         """
-        if not TorchCluster.serve():
-            code, out = BinaryCode(4, stragglers=1), np.empty(2)
-            with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], killed_twice, 2) as cluster:
-                for round in range(1, 1000):
-                    report = cluster.step(np.full(2, float(round)), out)
-                    assert (out == 10.0 * round).all()
-                    if round > 12 and report.deaths == 2 and not report.lost:
-                        break
-                    time.sleep(0.02)
-            print(report.deaths, report.lost)
+        code, out = BinaryCode(4, stragglers=1), np.empty(2)
+        with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], killed_twice, 2) as cluster:
+            for round in range(1, 1000):
+                report = cluster.step(np.full(2, float(round)), out)
+                assert (out == 10.0 * round).all()
+                if round > 12 and report.deaths == 2 and not report.lost:
+                    break
+                time.sleep(0.02)
+        print(report.deaths, report.lost)
         """,
         str(tmp_path / "deaths"),
     )
@@ -110,14 +110,13 @@ def test_workers_that_hang_are_stragglers_and_are_ended_in_the_end(tmp_path):
         tmp_path,
         5,
         """
-        if not TorchCluster.serve():
-            code, out = BinaryCode(4, stragglers=1), np.empty(2)
-            with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], hangs, 2) as cluster:
-                for round in range(1, 30):
-                    time.sleep(0.02)
-                    cluster.step(np.full(2, float(round)), out)
-                    assert (out == 10.0 * round).all()
-            print("done", flush=True)
+        code, out = BinaryCode(4, stragglers=1), np.empty(2)
+        with TorchCluster(code, [1.0, 2.0, 3.0, 4.0], hangs, 2) as cluster:
+            for round in range(1, 30):
+                time.sleep(0.02)
+                cluster.step(np.full(2, float(round)), out)
+                assert (out == 10.0 * round).all()
+        print("done", flush=True)
         """,
     )
     assert (job.stdout, job.returncode) == ("done\n", 0), job.stderr
@@ -129,15 +128,14 @@ def test_errors_of_gradients_and_of_the_master_end_the_job(tmp_path):
         tmp_path,
         3,
         """
-        if not TorchCluster.serve():
-            try:
-                with TorchCluster(Uncoded(2), [1.0, -1.0], fragile, 1) as cluster:
-                    cluster.step(np.ones(1), np.empty(1))
-            except fastgc.WorkerFailedError as error:
-                print(error.worker, "no gradient of -1.0" in str(error), flush=True)
-            with TorchCluster(Uncoded(2), [1.0, 2.0], sum_of, 1) as cluster:
+        try:
+            with TorchCluster(Uncoded(2), [1.0, -1.0], fragile, 1) as cluster:
                 cluster.step(np.ones(1), np.empty(1))
-                raise RuntimeError("the master ends here")
+        except fastgc.WorkerFailedError as error:
+            print(error.worker, "no gradient of -1.0" in str(error), flush=True)
+        with TorchCluster(Uncoded(2), [1.0, 2.0], sum_of, 1) as cluster:
+            cluster.step(np.ones(1), np.empty(1))
+            raise RuntimeError("the master ends here")
         """,
     )
     assert job.stdout == "1 True\n"
@@ -150,15 +148,14 @@ def test_what_does_not_fit_is_told(tmp_path):
         tmp_path,
         2,
         """
-        if not TorchCluster.serve():
-            try:
-                TorchCluster(Uncoded(3), [1.0] * 3, sum_of, 1)
-            except ValueError as error:
-                print(error, flush=True)
-            try:
-                a, b = (TorchCluster(Uncoded(1), [1.0], sum_of, 1) for _ in "12")
-            except RuntimeError as error:
-                print(error, flush=True)
+        try:
+            TorchCluster(Uncoded(3), [1.0] * 3, sum_of, 1)
+        except ValueError as error:
+            print(error, flush=True)
+        try:
+            a, b = (TorchCluster(Uncoded(1), [1.0], sum_of, 1) for _ in "12")
+        except RuntimeError as error:
+            print(error, flush=True)
         """,
     )
     for error in ("needs 4 ranks", "is open: close it"):

@@ -88,6 +88,28 @@ def test_the_dead_come_back():
         assert cluster.step(np.ones(3), out).lost == ()
 
 
+@contextlib.contextmanager
+def hurt(cluster, code, seed, pause, hit):
+    """Meanwhile workers are hit, one after the other, as long as no more are lost than may be."""
+    over = threading.Event()
+
+    def work():
+        chance = np.random.default_rng(seed)
+        while not over.wait(chance.exponential(pause)):
+            pid = cluster.transport.pids().get(int(chance.integers(code.n)))
+            if pid is not None and len(cluster._lost) < code.stragglers:
+                with contextlib.suppress(ProcessLookupError):
+                    hit(pid, chance)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("code", [ReedSolomon(5, stragglers=2), BinaryCode(6, stragglers=2)])
 def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     """The same bits as a run that nothing happened to, with the same survivors."""
@@ -95,28 +117,15 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     rng = np.random.default_rng(5)
     shards = list(rng.standard_normal((code.k, 40)))
     thetas, found, received = [], [], []
-    over = threading.Event()
-
-    def killer():
-        chance = np.random.default_rng(6)
-        while not over.wait(chance.exponential(0.02)):
-            pid = cluster.transport.pids().get(int(chance.integers(code.n)))
-            if pid is not None and len(cluster._lost) < code.stragglers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-    with LocalCluster(code, shards, np.multiply, 40, patience=np.inf) as cluster:
-        thread = threading.Thread(target=killer)
-        thread.start()
-        try:
-            while cluster._deaths < much(12, 5):
-                thetas.append(rng.standard_normal(40))
-                found.append(np.empty(40))
-                received.append(cluster.step(thetas[-1], found[-1]).received)
-                time.sleep(0.002)
-        finally:
-            over.set()
-            thread.join()
+    with (
+        LocalCluster(code, shards, np.multiply, 40, patience=np.inf) as cluster,
+        hurt(cluster, code, 6, 0.02, lambda pid, _: os.kill(pid, signal.SIGKILL)),
+    ):
+        while cluster._deaths < much(12, 5):
+            thetas.append(rng.standard_normal(40))
+            found.append(np.empty(40))
+            received.append(cluster.step(thetas[-1], found[-1]).received)
+            time.sleep(0.002)
     np.testing.assert_allclose(found, np.array(thetas) * np.sum(shards, axis=0), atol=1e-12)
     again = np.empty((len(found), 40))
     with LocalCluster(code, shards, np.multiply, 40, survivors=received.__getitem__) as cluster:
@@ -130,28 +139,18 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
 def test_kills_and_stops_in_thousands_of_rounds(code, monkeypatch):
     """One round after the other: workers are hit while they wake, compute and tell."""
     monkeypatch.setattr(master, "_LONGEST_PAUSE", 0.02)
-    over, out = threading.Event(), np.empty(7)
+    out = np.empty(7)
 
-    def hit():
-        chance = np.random.default_rng(7)
-        while not over.wait(chance.exponential(0.01)):
-            pid = cluster.transport.pids().get(int(chance.integers(code.n)))
-            if pid is not None and len(cluster._lost) < code.stragglers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-                    time.sleep(chance.exponential(0.001))
-                    os.kill(pid, chance.choice([signal.SIGCONT, signal.SIGKILL]))
+    def stop(pid, chance):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(chance.exponential(0.001))
+        os.kill(pid, chance.choice([signal.SIGCONT, signal.SIGKILL]))
 
     with LocalCluster(code, [1.0] * code.k, np.multiply, 7, patience=np.inf) as cluster:
-        thread = threading.Thread(target=hit)
-        thread.start()
-        try:
+        with hurt(cluster, code, 7, 0.01, stop):
             for round in range(20_000):
                 cluster.step(np.full(7, float(round)), out)
                 np.testing.assert_allclose(out, code.k * float(round), atol=1e-9)
-        finally:
-            over.set()
-            thread.join()
         assert cluster._deaths > 5
 
 
