@@ -7,6 +7,7 @@ the same means as codes of the gradients.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import fastgc
 from fastgc.models import least_squares_gradient
@@ -66,6 +67,7 @@ SMALL = [
     fastgc.BernoulliCode(7, load=3, seed=1),
 ]
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
+EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 
 # As large as anyone uses.
 LARGE = [
@@ -92,6 +94,7 @@ LARGE = [
     fastgc.GraphCode(200, degree=6),
 ]
 LARGE_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(LARGE)]
+EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 
 
 class Job:

@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 from code_table import (
+    EVERY_LARGE,
+    EVERY_SMALL,
     FEATURES,
     LARGE,
     LARGE_IDS,
@@ -23,9 +25,6 @@ from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stab
 from fastgc.data import Dataset
 from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_survivors
-
-EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
-EVERY_LARGE = pytest.mark.parametrize("code", LARGE, ids=LARGE_IDS)
 
 
 def subsets(code):
@@ -611,7 +610,7 @@ def test_seeds_are_numbers():
             verb(seed=None)
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_decoders_fill_no_more_than_they_hold(code):
     decoder = code.decoder()
     decoder.survivors[:] = np.arange(code.scheme.message_count)

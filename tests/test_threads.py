@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from code_table import SMALL, SMALL_IDS, Job
+from code_table import EVERY_SMALL, Job
 from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
 
@@ -111,7 +111,7 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
         changer.join()
 
 
-@pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
+@EVERY_SMALL
 def test_one_code(code):
     """A new one, so that threads find nothing prepared; some of the calls are refused meanwhile."""
     code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # by this backend
