@@ -951,27 +951,16 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         simulation.coverage_probability, loads=[2, 3, 1, 4], k=6
     ),
     "simulation.coupon_mean": _plain(simulation.coupon_mean, k=6, load=2, n=12),
-    "simulation.covered_cdf": _plain(
-        partial(simulation.covered_cdf, delays=LATE),
-        t=LINE + 2,
-        n=3,
-        load=3,
-        k=6,
-        needed=5,
-        batch=1,
-        cost=0.1,
-    ),
     **{
         f"simulation.{name}": _plain(
             partial(getattr(simulation, name), delays=LATE),
-            n=3,
-            load=3,
-            k=6,
-            needed=5,
-            batch=1,
-            cost=0.1,
+            **{"n": 3, "load": 3, "k": 6, "needed": 5, "batch": 1, "cost": 0.1} | more,
         )
-        for name in ("covered_mean", "covered_messages")
+        for name, more in (
+            ("covered_cdf", {"t": LINE + 2}),
+            ("covered_mean", {}),
+            ("covered_messages", {}),
+        )
     },
     "simulation.fastest_of_groups_mean": _plain(
         partial(simulation.fastest_of_groups_mean, delays=LATE), groups=3, size=2

@@ -470,15 +470,23 @@ for run in range(2):
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
-@pytest.mark.parametrize("engine", ["local", "simulated", "mpi", "ray"])
-def test_a_script_of_lambdas_and_classes_without_a_guard_by_any_engine(engine, tmp_path):
-    command = [sys.executable, "script.py"]
+def command_of(engine, ranks, *script):
+    """What runs a script with this engine, as so many ranks where it has some."""
+    if engine == "torch":
+        start = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+        return [sys.executable, *start, *script]
     if engine == "mpi":
         if not MPIEXEC.exists():
             pytest.skip("no mpiexec beside Python")
-        command = [str(MPIEXEC), "-n", "4", *command]
+        return [str(MPIEXEC), "-n", str(ranks), sys.executable, *script]
     if engine == "ray":
         pytest.importorskip("ray")
+    return [sys.executable, *script]
+
+
+@pytest.mark.parametrize("engine", ["local", "simulated", "mpi", "ray"])
+def test_a_script_of_lambdas_and_classes_without_a_guard_by_any_engine(engine, tmp_path):
+    command = command_of(engine, 4, "script.py")
     (tmp_path / "script.py").write_text(SCRIPT.replace('"local"', f'"{engine}"'))
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
@@ -631,15 +639,7 @@ def lines_of_the_plain_loop(steps=60, size=256, parts=8):
 @pytest.mark.parametrize("engine", ["local", "simulated", "mpi", "ray", "torch"])
 def test_the_example_is_the_plain_loop_by_any_engine(engine):
     pytest.importorskip("sklearn")
-    command = [sys.executable, str(EXAMPLE), engine]
-    if engine == "torch":
-        command[1:1] = ["-m", "torch.distributed.run", "--nproc-per-node", "9"]
-    if engine == "mpi":
-        if not MPIEXEC.exists():
-            pytest.skip("no mpiexec beside Python")
-        command = [str(MPIEXEC), "-n", "9", *command]
-    if engine == "ray":
-        pytest.importorskip("ray")
+    command = command_of(engine, 9, str(EXAMPLE), engine)
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 40
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ from fastgc.testing.codes import check
 pytestmark = pytest.mark.any_backend
 
 
-class Shifts(fastgc.Code):
+class Shifted:
     """One's own: by its rows alone, and how long it waits."""
 
     def __init__(self, n, *, load, wait):
@@ -44,16 +44,12 @@ class Shifts(fastgc.Code):
         return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
 
 
-class ShiftsScheme(Scheme):
-    """The same, as a scheme."""
+class Shifts(Shifted, fastgc.Code):
+    """As a code."""
 
-    def __init__(self, n, load, wait):
-        self.n = self.k = n
-        self.wait = wait
-        self._load = load
 
-    def row(self, worker):
-        return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
+class ShiftsScheme(Shifted, Scheme):
+    """As a scheme."""
 
 
 class ChunksScheme(ShiftsScheme):
@@ -64,7 +60,7 @@ class Chunks(fastgc.Code):
     """In messages of one partition each."""
 
     def __init__(self, n, *, load, wait):
-        super().__init__(ChunksScheme(n, load, wait))
+        super().__init__(ChunksScheme(n, load=load, wait=wait))
 
 
 CODES = [
@@ -186,8 +182,8 @@ class Patient(ShiftsScheme):
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        (fastgc.Code(Greedy(6, 2, 3)), "what `vector` leaves of messages"),
-        (fastgc.Code(Patient(6, 2, 3)), "it waits for 3 workers, but"),
+        (fastgc.Code(Greedy(6, load=2, wait=3)), "what `vector` leaves of messages"),
+        (fastgc.Code(Patient(6, load=2, wait=3)), "it waits for 3 workers, but"),
         (Shifts(6, load=2, wait=8), "wait must be in"),
     ],
     ids=["vector", "rule", "wait"],
