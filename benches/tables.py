@@ -19,6 +19,33 @@ def _times(ratio):
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
 
 
+def _grouped(done, start):
+    """Benchmarks of the groups that are called so."""
+    return {name: bench for name, bench in done.items() if (bench.group or "").startswith(start)}
+
+
+def _cells(done, noted, row, column):
+    """Benchmarks that noted this, by what they noted as row, or rows, and as column."""
+    cells = {}
+    for bench in done.values():
+        if noted in (info := bench.extra_info):
+            name = tuple(info[each] for each in row) if isinstance(row, tuple) else info[row]
+            cells.setdefault(name, {})[info[column]] = bench
+    return cells
+
+
+def _columns(cells):
+    """All columns, in the order in which they came."""
+    return list(dict.fromkeys(name for found in cells.values() for name in found))
+
+
+def _row(found, columns, cell):
+    """Cells of a row, by ``cell(time, info)``, and a dash for each that is not there."""
+    for name in columns:
+        bench = found.get(name)
+        yield "–" if bench is None else cell(bench.stats.median, bench.extra_info)
+
+
 def _vectors(done):
     """Decoding vectors: a row for each n, a column for each method."""
     titles = {
@@ -30,11 +57,7 @@ def _vectors(done):
         "prepared": "locator, prepared",
         "fft": "fft O(n log n)",
     }
-    cells = {}
-    for bench in done.values():
-        if (bench.group or "").startswith("decoding vector, "):
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["s"]), {})[info["method"]] = bench
+    cells = _cells(_grouped(done, "decoding vector, "), "method", ("n", "s"), "method")
     if not cells:
         return None
     rows = [["n, s", *titles.values()]]
@@ -42,17 +65,15 @@ def _vectors(done):
         solvers = [found[m] for m in ("linalg", "linalg, all threads") if m in found]
         if solvers:
             found["linalg"] = min(solvers, key=lambda bench: bench.stats.median)
-        row = [f"{n}, {s}"]
-        for method in titles:
-            if method not in found:
-                row.append("–")
-                continue
-            time, error = found[method].stats.median, found[method].extra_info["error"]
+        other = found.get("linalg")
+
+        def cell(time, info, other=other):
             ratio = ""
-            if "linalg" in found and method != "linalg":
-                ratio = f"{_times(found['linalg'].stats.median / time)}, "
-            row.append(f"{_time(time)} ({ratio}{error:.0e})")
-        rows.append(row)
+            if other is not None and not info["method"].startswith("linalg"):
+                ratio = f"{_times(other.stats.median / time)}, "
+            return f"{_time(time)} ({ratio}{info['error']:.0e})"
+
+        rows.append([f"{n}, {s}", *_row(found, titles, cell)])
     return (
         "Decoding vectors: time (times as fast as numpy.linalg.solve on a prepared system, with "
         "one BLAS thread or all, whichever is faster; largest relative error of an entry)",
@@ -199,34 +220,27 @@ def _overhead(done):
 
 def _cache(done):
     """Vectors of survivor sets that come again: a row for each size."""
-    cells = {}
-    for bench in done.values():
-        if "cached" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["s"]), {})[info["cached"]] = bench.stats.median
+    cells = _cells(done, "cached", ("n", "s"), "cached")
     if not cells:
         return None
-    rows = [["n, s", "computed", "a hit", "a new set"]]
+    ways = ["computed", "a hit", "a new set"]
+    rows = [["n, s", *ways]]
     for (n, s), found in sorted(cells.items()):
-        row = [f"{n}, {s}"]
-        for way in rows[0][1:]:
-            if way not in found:
-                row.append("–")
-                continue
-            row.append(_time(found[way]))
-            if "computed" in found and way != "computed":
-                row[-1] += f" ({_times(found['computed'] / found[way])})"
-        rows.append(row)
+        computed = found.get("computed")
+
+        def cell(time, info, computed=computed):
+            ratio = ""
+            if computed is not None and info["cached"] != "computed":
+                ratio = f" ({_times(computed.stats.median / time)})"
+            return _time(time) + ratio
+
+        rows.append([f"{n}, {s}", *_row(found, ways, cell)])
     return "Decoding vectors of sets that come again (times as fast as computing them)", rows
 
 
 def _vandermonde(done):
     """Vandermonde solves: a row for each size, a column for each solver."""
-    cells = {}
-    for bench in done.values():
-        if (bench.group or "").startswith("vandermonde, "):
-            info = bench.extra_info
-            cells.setdefault((info["kind"], info["f"]), {})[info["solver"]] = bench
+    cells = _cells(_grouped(done, "vandermonde, "), "solver", ("kind", "f"), "solver")
     if not cells:
         return None
     solvers = {
@@ -240,14 +254,13 @@ def _vandermonde(done):
         best = min(lapack, key=lambda bench: bench.stats.median, default=None)
         if best is None:
             continue
-        row = [f"{kind}, {f}", f"{_time(best.stats.median)} ({best.extra_info['error']:.0e})"]
-        for solver in solvers:
-            if solver not in found:
-                row.append("–")
-                continue
-            time, error = found[solver].stats.median, found[solver].extra_info["error"]
-            row.append(f"{_time(time)} ({best.stats.median / time:.1f}×, {error:.0e})")
-        rows.append(row)
+        least = best.stats.median
+
+        def cell(time, info, least=least):
+            return f"{_time(time)} ({least / time:.1f}×, {info['error']:.0e})"
+
+        head = [f"{kind}, {f}", f"{_time(least)} ({best.extra_info['error']:.0e})"]
+        rows.append([*head, *_row(found, solvers, cell)])
     return (
         "Vandermonde solves: time, the order of the nodes included (times as fast as "
         "numpy.linalg.solve on a prepared matrix, with one BLAS thread or all, whichever is "
@@ -258,25 +271,17 @@ def _vandermonde(done):
 
 def _lagrange(done):
     """Lagrange kernels: a row for each, a column for each number of nodes."""
-    cells = {}
-    for bench in done.values():
-        if "lagrange" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault(info["lagrange"], {})[info["m"]] = bench
+    cells = _cells(done, "lagrange", "lagrange", "m")
     if not cells:
         return None
     sizes = sorted({m for found in cells.values() for m in found})
     rows = [["kernel", *(f"{m} nodes" for m in sizes)]]
+
+    def cell(time, info):
+        return f"{_time(time)} ({info['numpy_seconds'] / time:.1f}×, {info['error']:.0e})"
+
     for kernel, found in cells.items():
-        row = [kernel]
-        for m in sizes:
-            if m not in found:
-                row.append("–")
-                continue
-            time, info = found[m].stats.median, found[m].extra_info
-            ratio = info["numpy_seconds"] / time
-            row.append(f"{_time(time)} ({ratio:.1f}×, {info['error']:.0e})")
-        rows.append(row)
+        rows.append([kernel, *_row(found, sizes, cell)])
     return (
         "Lagrange kernels, for bases with as many points (times as fast as NumPy's best form; "
         "largest relative error of a value)",
@@ -298,18 +303,15 @@ def _streaming(done):
     titles = {"streamed": "vector", "followed": "round"}
     columns = [(what, name) for name in backends for what in titles]
     rows = [["n", *(f"{titles[what]}, {name}" for what, name in columns)]]
+
+    def cell(time, info):
+        notes = [f"{info['direct_seconds'] / time:.1f}×"]
+        if "event_seconds" in info:
+            notes += [f"event {_time(info['event_seconds'])}", f"{info['error']:.0e}"]
+        return f"{_time(time)} ({', '.join(notes)})"
+
     for n, found in sorted(cells.items()):
-        row = [str(n)]
-        for column in columns:
-            if column not in found:
-                row.append("–")
-                continue
-            time, info = found[column].stats.median, found[column].extra_info
-            notes = [f"{info['direct_seconds'] / time:.1f}×"]
-            if "event_seconds" in info:
-                notes += [f"event {_time(info['event_seconds'])}", f"{info['error']:.0e}"]
-            row.append(f"{_time(time)} ({', '.join(notes)})")
-        rows.append(row)
+        rows.append([str(n), *_row(found, columns, cell)])
     return (
         "From the last arrival to the decoding vector of a stream, and to the gradient of a round "
         "that follows its vector where that pays, n/8 stragglers (times as fast as computing the "
@@ -319,47 +321,33 @@ def _streaming(done):
 
 
 def _completion(done):
-    cells = {}
-    for bench in done.values():
-        if "followed_seconds" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault(info["rule"], {})[info["backend"]] = bench
+    cells = _cells(done, "followed_seconds", "rule", "backend")
     if not cells:
         return None
-    backends = list(dict.fromkeys(name for found in cells.values() for name in found))
+    backends = _columns(cells)
+
+    def cell(time, info):
+        time /= info["rounds"]
+        return f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)"
+
     rows = [["rule", *backends]]
     for rule, found in cells.items():
-        row = [rule.removeprefix("completion ")]
-        for name in backends:
-            if name not in found:
-                row.append("–")
-                continue
-            info = found[name].extra_info
-            time = found[name].stats.median / info["rounds"]
-            row.append(f"{_time(time)} ({info['followed_seconds'] / time:.0f}×)")
-        rows.append(row)
+        rows.append([rule.removeprefix("completion "), *_row(found, backends, cell)])
     return "A simulated round (times as fast as following its messages in Python)", rows
 
 
 def _simulate(done):
-    cells = {}
-    for bench in done.values():
-        if "lines_seconds" in bench.extra_info:
-            info = bench.extra_info
-            cells.setdefault((info["n"], info["simulated"]), {})[info["law"]] = bench
+    cells = _cells(done, "lines_seconds", ("n", "simulated"), "law")
     if not cells:
         return None
-    laws = list(dict.fromkeys(law for found in cells.values() for law in found))
+    laws = _columns(cells)
+
+    def cell(time, info):
+        return f"{_time(time / info['drawn'])} ({_times(info['lines_seconds'] / time)})"
+
     rows = [["n", "code", *laws]]
     for (n, name), found in sorted(cells.items()):
-        row = [str(n), name]
-        for law in laws:
-            if law not in found:
-                row.append("–")
-                continue
-            time, info = found[law].stats.median, found[law].extra_info
-            row.append(f"{_time(time / info['drawn'])} ({_times(info['lines_seconds'] / time)})")
-        rows.append(row)
+        rows.append([str(n), name, *_row(found, laws, cell)])
     return (
         "simulate, for each delay drawn (times as fast as lines of NumPy that draw the delays and "
         "find when rounds are ready)",
@@ -456,18 +444,17 @@ def _steps(done):
 
 def _hot_loops(done):
     """What a round costs besides the gradients: a row for each loop and piece."""
-    cells = {}
-    for bench in done.values():
-        if "loop" in bench.extra_info:
-            info = bench.extra_info
-            found = cells.setdefault((info["loop"], info["piece"]), {})
-            found[info["code"]] = bench.stats.median / info["of_a_round"]
+    cells = _cells(done, "loop", ("loop", "piece"), "code")
     if not cells:
         return None
-    codes = list(dict.fromkeys(code for found in cells.values() for code in found))
+    codes = _columns(cells)
     rows = [["loop", "what", *codes]]
+
+    def cell(time, info):
+        return _time(time / info["of_a_round"])
+
     for names, found in cells.items():
-        rows.append([*names, *(_time(found[c]) if c in found else "–" for c in codes)])
+        rows.append([*names, *_row(found, codes, cell)])
     return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
 
 
