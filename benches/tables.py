@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
 import numpy as np
 
 UNITS = (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
@@ -17,6 +19,20 @@ def _time(value):
 def _times(ratio):
     """How many times: two digits, or all before the point."""
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
+
+
+def _table(benchmarks):
+    """Makes a function give a table of these benchmarks, and None where there are none."""
+
+    def decorate(make):
+        @wraps(make)
+        def table(done):
+            found = benchmarks(done)
+            return make(found) if found else None
+
+        return table
+
+    return decorate
 
 
 def _grouped(done, start):
@@ -46,7 +62,8 @@ def _row(found, columns, cell):
         yield "–" if bench is None else cell(bench.stats.median, bench.extra_info)
 
 
-def _vectors(done):
+@_table(lambda done: _cells(_grouped(done, "decoding vector, "), "method", ("n", "s"), "method"))
+def _vectors(cells):
     """Decoding vectors: a row for each n, a column for each method."""
     titles = {
         "linalg": "numpy.linalg.solve",
@@ -57,9 +74,6 @@ def _vectors(done):
         "prepared": "locator, prepared",
         "fft": "fft O(n log n)",
     }
-    cells = _cells(_grouped(done, "decoding vector, "), "method", ("n", "s"), "method")
-    if not cells:
-        return None
     rows = [["n, s", *titles.values()]]
     for (n, s), found in sorted(cells.items()):
         solvers = [found[m] for m in ("linalg", "linalg, all threads") if m in found]
@@ -107,10 +121,8 @@ def slope(times):
     return float(n @ seconds / (n @ n))
 
 
-def _scaling(done):
-    found = scaling(done)
-    if not found:
-        return None
+@_table(scaling)
+def _scaling(found):
     sizes = sorted({n for of, _, _ in found.values() for n in of})
     sizes = [n for i, n in enumerate(sizes) if i % 4 == len(sizes) % 4 - 1 or n == sizes[-1]]
     rows = [["method", "growth", "largest n", *(f"n = {n:,}" for n in sizes)]]
@@ -134,10 +146,8 @@ def roofline(done):
     }
 
 
-def _roofline(done):
-    found = roofline(done)
-    if not found:
-        return None
+@_table(roofline)
+def _roofline(found):
     rows = [["what", "threads", "bytes", "time", "GB/s", "of the limit", "best other", "ratio"]]
     for bench, share in sorted(found.items(), key=lambda item: item[0].extra_info["roofline"]):
         info, time = bench.extra_info, bench.stats.median
@@ -160,10 +170,8 @@ def _roofline(done):
     )
 
 
-def _rounds(done):
-    found = [bench for bench in done.values() if "from_buffers" in bench.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [bench for bench in done.values() if "from_buffers" in bench.extra_info])
+def _rounds(found):
     forms = list(dict.fromkeys(form for bench in found for form in bench.extra_info["forms"]))
     rows = [["packed messages in buffers", "threads", "time", *forms]]
     for bench in found:
@@ -177,11 +185,9 @@ def _rounds(done):
     )
 
 
-def _calls(done):
+@_table(lambda done: [b for b in done.values() if (b.group or "").startswith("locator by backend")])
+def _calls(found):
     """One decoding vector by each backend, and what the facade adds to the C function."""
-    found = [b for b in done.values() if (b.group or "").startswith("locator by backend")]
-    if not found:
-        return None
     raw = {b.extra_info["n"]: b.stats.median for b in found if b.extra_info["call"] == "C function"}
     rows = [["locator", "n", "time", "over the C function", "error"]]
     for bench in sorted(found, key=lambda b: (b.extra_info["n"], b.stats.median)):
@@ -191,11 +197,9 @@ def _calls(done):
     return "One call for a decoding vector", rows
 
 
-def _overhead(done):
+@_table(lambda done: [b for b in done.values() if "layer" in b.extra_info])
+def _overhead(found):
     """Layers between Python and the kernels: what each adds to the kernels it calls."""
-    found = [b for b in done.values() if "layer" in b.extra_info]
-    if not found:
-        return None
     kernel = {}
     for bench in found:
         info = bench.extra_info
@@ -218,11 +222,9 @@ def _overhead(done):
     return "What a call costs over its kernels (C, n = 80, f = 68)", rows
 
 
-def _cache(done):
+@_table(lambda done: _cells(done, "cached", ("n", "s"), "cached"))
+def _cache(cells):
     """Vectors of survivor sets that come again: a row for each size."""
-    cells = _cells(done, "cached", ("n", "s"), "cached")
-    if not cells:
-        return None
     ways = ["computed", "a hit", "a new set"]
     rows = [["n, s", *ways]]
     for (n, s), found in sorted(cells.items()):
@@ -238,11 +240,9 @@ def _cache(done):
     return "Decoding vectors of sets that come again (times as fast as computing them)", rows
 
 
-def _vandermonde(done):
+@_table(lambda done: _cells(_grouped(done, "vandermonde, "), "solver", ("kind", "f"), "solver"))
+def _vandermonde(cells):
     """Vandermonde solves: a row for each size, a column for each solver."""
-    cells = _cells(_grouped(done, "vandermonde, "), "solver", ("kind", "f"), "solver")
-    if not cells:
-        return None
     solvers = {
         "from the nodes": "with its matrix",
         "Björck–Pereyra": "Björck–Pereyra",
@@ -269,11 +269,9 @@ def _vandermonde(done):
     )
 
 
-def _lagrange(done):
+@_table(lambda done: _cells(done, "lagrange", "lagrange", "m"))
+def _lagrange(cells):
     """Lagrange kernels: a row for each, a column for each number of nodes."""
-    cells = _cells(done, "lagrange", "lagrange", "m")
-    if not cells:
-        return None
     sizes = sorted({m for found in cells.values() for m in found})
     rows = [["kernel", *(f"{m} nodes" for m in sizes)]]
 
@@ -320,10 +318,8 @@ def _streaming(done):
     )
 
 
-def _completion(done):
-    cells = _cells(done, "followed_seconds", "rule", "backend")
-    if not cells:
-        return None
+@_table(lambda done: _cells(done, "followed_seconds", "rule", "backend"))
+def _completion(cells):
     backends = _columns(cells)
 
     def cell(time, info):
@@ -336,10 +332,8 @@ def _completion(done):
     return "A simulated round (times as fast as following its messages in Python)", rows
 
 
-def _simulate(done):
-    cells = _cells(done, "lines_seconds", ("n", "simulated"), "law")
-    if not cells:
-        return None
+@_table(lambda done: _cells(done, "lines_seconds", ("n", "simulated"), "law"))
+def _simulate(cells):
     laws = _columns(cells)
 
     def cell(time, info):
@@ -376,10 +370,8 @@ def _numba(done):
     )
 
 
-def _stability(done):
-    found = [b for b in done.values() if "worst_error" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "worst_error" in b.extra_info])
+def _stability(found):
     rows = [["code", "messages", "median error", "worst error", "trust() said", "decode"]]
     for bench in found:
         info = bench.extra_info
@@ -398,10 +390,8 @@ def _stability(done):
     )
 
 
-def _combinations(done):
-    found = [b for b in done.values() if "against" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "against" in b.extra_info])
+def _combinations(found):
     rows = [["what", "time", "GB/s", "of read bandwidth", "NumPy's best", "ratio", "error"]]
     for bench in found:
         info = bench.extra_info
@@ -419,10 +409,8 @@ def _combinations(done):
     return "Encoding and decoding (ratio: how many times the other form's time)", rows
 
 
-def _steps(done):
-    found = [b for b in done.values() if "step" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "step" in b.extra_info])
+def _steps(found):
     forms = dict.fromkeys(form for bench in found for form in bench.extra_info["forms"])
     rows = [["step", "time", "GB/s", "of read bandwidth", *forms]]
     for bench in found:
@@ -442,11 +430,9 @@ def _steps(done):
     )
 
 
-def _hot_loops(done):
+@_table(lambda done: _cells(done, "loop", ("loop", "piece"), "code"))
+def _hot_loops(cells):
     """What a round costs besides the gradients: a row for each loop and piece."""
-    cells = _cells(done, "loop", ("loop", "piece"), "code")
-    if not cells:
-        return None
     codes = _columns(cells)
     rows = [["loop", "what", *codes]]
 
@@ -458,10 +444,8 @@ def _hot_loops(done):
     return "A round's overhead at the master, n=80 f=68 p=640 float64, gradients apart", rows
 
 
-def _adaptive(done):
-    found = [b for b in done.values() if "adaptive" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "adaptive" in b.extra_info])
+def _adaptive(found):
     rows = [["round of G-CADA", "time", "gradients", "AMSGrad alone", "of that", "NumPy", "ratio"]]
     for bench in found:
         info = bench.extra_info
@@ -485,11 +469,9 @@ def _adaptive(done):
     )
 
 
-def _engines(done):
+@_table(lambda done: [bench for bench in done.values() if bench.group == "engines"])
+def _engines(found):
     """Rounds of each engine beside its bare loops."""
-    found = [bench for bench in done.values() if bench.group == "engines"]
-    if not found:
-        return None
     rows = [["engine", "workers", "p", "its round", "bare loops (its round over theirs)"]]
     for bench in found:
         for row in bench.extra_info["rows"]:
@@ -519,10 +501,12 @@ def _compilation(done):
     return "Start-up (whole processes) and compilation (first calls)", rows
 
 
-def _auto(done):
-    found = sorted((b.extra_info for b in done.values() if "auto" in b.extra_info), key=_workers)
-    if not found:
-        return None
+@_table(
+    lambda done: sorted(
+        (b.extra_info for b in done.values() if "auto" in b.extra_info), key=_workers
+    )
+)
+def _auto(found):
     rows = [["n", "transforms from s =", 'slowest "auto"', "at s = (fastest there)", "all s tried"]]
     for info in found:
         s, fastest, _, worst = max(info["picks"], key=lambda pick: pick[-1])
@@ -537,11 +521,9 @@ def _workers(info):
     return info["auto"]
 
 
-def _lagrange_decoding(done):
+@_table(lambda done: [b for b in done.values() if "polynomials" in b.extra_info])
+def _lagrange_decoding(found):
     """A row for each number of polynomials: the stages of a decoding vector, and of a gradient."""
-    found = [b for b in done.values() if "polynomials" in b.extra_info]
-    if not found:
-        return None
     sizes = [name for name in found[0].extra_info["stages"] if name.startswith("p=")]
     rows = [
         [
@@ -576,10 +558,8 @@ def _lagrange_decoding(done):
     )
 
 
-def _batch(done):
-    found = [b for b in done.values() if "batch" in b.extra_info]
-    if not found:
-        return None
+@_table(lambda done: [b for b in done.values() if "batch" in b.extra_info])
+def _batch(found):
     rows = [["code", "a round, in one call", "by a decoder, one by one", "ratio"]]
     for bench in found:
         info = bench.extra_info
