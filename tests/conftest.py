@@ -32,6 +32,7 @@ IMPORTED = Path(fastgc.__file__).resolve().parent
 
 for name in (
     "strength",
+    "beside",
     "kernel_table",
     "code_table",
     "engine_checks",

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import worker_processes
+from beside import beside
 from remote import Remote
 from strength import much
 from worker_processes import pids, wait_for_ends
@@ -88,12 +89,10 @@ def test_the_dead_come_back():
         assert cluster.step(np.ones(3), out).lost == ()
 
 
-@contextlib.contextmanager
 def hurt(cluster, code, seed, pause, hit):
     """Meanwhile workers are hit, one after the other, as long as no more are lost than may be."""
-    over = threading.Event()
 
-    def work():
+    def work(over):
         chance = np.random.default_rng(seed)
         while not over.wait(chance.exponential(pause)):
             pid = cluster.transport.pids().get(int(chance.integers(code.n)))
@@ -101,13 +100,7 @@ def hurt(cluster, code, seed, pause, hit):
                 with contextlib.suppress(ProcessLookupError):
                     hit(pid, chance)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return beside(work)
 
 
 @pytest.mark.parametrize("code", [ReedSolomon(5, stragglers=2), BinaryCode(6, stragglers=2)])
