@@ -56,9 +56,9 @@ class SRSGC(BurstyScheme):
 
     Notes
     -----
-    The source is Krishnan, Ebrahimi and Khisti, "Sequential gradient coding for straggler
-    mitigation", ICLR 2023, section 3. A worker repeats only what the others do not make up for:
-    with fractional repetition that is one message of each group of which none came.
+    The source is section 3 of the paper that `MSGC` names. A worker repeats only what the
+    others do not make up for: with fractional repetition that is one message of each group of which
+    none came.
 
     Examples
     --------

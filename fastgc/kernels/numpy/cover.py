@@ -131,15 +131,10 @@ def bind_tiling(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
 
-    Returns a function ``fill(f) -> status`` as of `bind_cells`. It writes 1 for the fewest
-    messages that add up to the whole; where none do, 1 and -1 for the fewest that do if some are
-    subtracted; and 0 for others. Of equally few it takes those found first, in breadth, by number.
-
-    Parameters
-    ----------
-    plan : TilingPlan
-    survivors, out
-        As of `bind_cells`.
+    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. It writes
+    1 for the fewest messages that add up to the whole; where none do, 1 and -1 for the fewest that
+    do if some are subtracted; and 0 for others. Of equally few it takes those found first, in
+    breadth, by number.
     """
 
     def fill(f: int) -> int:

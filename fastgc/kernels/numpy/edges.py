@@ -113,22 +113,16 @@ def bind_edges(
 ) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
 
-    Returns a function ``fill(f) -> status`` as of `bind_cells`. What it writes combines the
-    messages so that each block counts as nearly once as can be: with x_v what block v counts, the
-    sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in blocks and messages: of a
-    component of the graph that is not bipartite, all x are 1; of one that is, with sides L and R,
-    ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in L and + in R. Fewer
-    messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
+    Takes such buffers as `bind_cells`, and returns such a function ``fill(f) -> status``. What it
+    writes combines the messages so that each block counts as nearly once as can be: with x_v what
+    block v counts, the sum over v of ``weight_v (x_v - 1)^2`` is the least. In time linear in
+    blocks and messages: of a component of the graph that is not bipartite, all x are 1; of one that
+    is, with sides L and R, ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 / weight_u)``, - in
+    L and + in R. Fewer messages than the plan needs are `Status.TOO_FEW` unless all x are 1.
 
     Of all vectors with these x it writes a short one: conjugate gradients go towards the least sum
     over messages of the weight of both blocks times the square of the coefficient, for a hundred
     steps at most, and what x then lacks is made up for along a spanning tree.
-
-    Parameters
-    ----------
-    plan : EdgesPlan
-    survivors, out
-        As of `bind_cells`.
     """
 
     def fill(f: int) -> int:
