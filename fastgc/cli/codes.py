@@ -14,7 +14,7 @@ from ..history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, tolerated
 from .options import Sizes
-from .output import Heading, Output, explain_codes
+from .output import Heading, Output
 
 if TYPE_CHECKING:
     from ..planning.costs import Figures
@@ -57,8 +57,7 @@ def codes(what: Compared, output: Table) -> None:
         return
     _show(what, figures, output)
     _show_approximations(figures, output)
-    if not output.markdown:
-        explain_codes(figures)
+    output.explain(codes=figures)
     if apart := _loads_apart(figures):
         typer.echo(f"\n{apart}" if output.markdown else apart)
     for note in notes:
@@ -121,13 +120,12 @@ def _show(what: Compared, figures: Mapping[str, Figures], output: Table) -> None
         for name, found in figures.items()
     ]
     output.show(title, columns, rows)
-    if not output.markdown:
-        typer.echo(
-            "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
-            "waits, sent: workers waited for and gradients received, mean; size: of a message, "
-            "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
-            "and max"
-        )
+    output.explain(
+        "load, mean: partitions of a worker, largest and mean; worst: messages needed; "
+        "waits, sent: workers waited for and gradients received, mean; size: of a message, "
+        "in gradients; µs: for a decoding vector; error: of the gradient, relative, median "
+        "and max"
+    )
 
 
 def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
@@ -155,11 +153,10 @@ def _show_approximations(figures: Mapping[str, Figures], output: Table) -> None:
     if output.markdown:
         typer.echo()
     output.show(APPROXIMATIONS, columns, rows)
-    if not output.markdown:
-        typer.echo(
-            "left out: of the gradient, root mean square over random survivors, and of the "
-            "worst; ≥: at least, for not all sets of survivors were looked at"
-        )
+    output.explain(
+        "left out: of the gradient, root mean square over random survivors, and of the "
+        "worst; ≥: at least, for not all sets of survivors were looked at"
+    )
 
 
 def _left(residual: float) -> str:

@@ -100,6 +100,15 @@ class Output(Options):
         else:
             Console().print(rich_table(title, heads, list(rows)))
 
+    def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
+        """Say what columns and names of codes mean, in a terminal: Markdown has them in words."""
+        if self.markdown:
+            return
+        if legend:
+            typer.echo(legend)
+        if names := dict.fromkeys(codes):
+            typer.echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
+
 
 @dataclass(frozen=True)
 class JsonOutput(Output):
@@ -203,11 +212,6 @@ def draw_panels(panels: Sequence[Any], path: Path, title: str = "") -> None:
 
     plotting.save_panels(panels, path, title)
     typer.echo(f"plot written to {path}", err=True)
-
-
-def explain_codes(names: Iterable[str]) -> None:
-    """Say what the names of codes in a table stand for."""
-    typer.echo(f"Codes: {', '.join(map(catalogue.describe, dict.fromkeys(names)))}.")
 
 
 def milliseconds(seconds: float, digits: int = 3) -> str:

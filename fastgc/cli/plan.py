@@ -17,7 +17,7 @@ from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, command, numbers, option, read_recorded, refuse_recorded
 from .options import DELAYS
-from .output import Tables, check_files, check_pictures, draw_panels, explain_codes, milliseconds
+from .output import Tables, check_files, check_pictures, draw_panels, milliseconds
 from .simulate import left_out, processors_of, processors_said, say_unknown
 
 if TYPE_CHECKING:
@@ -320,18 +320,16 @@ def _show(
         columns = [*columns[:4], *_measured_columns(measured), *columns[4:]]
     rows = [[column.text(choice) for column in columns] for choice in shown]
     output.show(title, [(c.short, c.long) for c in columns], rows)
-    if output.markdown:
-        return
     left = (
         "; left: of the gradient left out, root mean square (–: no more than rounding; !: more "
         "than --residual, ranked after all others)"
     )
-    typer.echo(
+    output.explain(
         "time: of a round, ms, with ± its standard error (real: measured); workers, sent: workers "
         "waited for and gradients received, mean; amplif.: of rounding; error: of the gradient, "
-        f"relative, predicted (!: useless){left * approximate}"
+        f"relative, predicted (!: useless){left * approximate}",
+        codes=[choice.name for choice in shown],
     )
-    explain_codes(choice.name for choice in shown)
 
 
 def _remark(what: Search, source: _Source, found: Plan, workers: int, processors: Any) -> None:

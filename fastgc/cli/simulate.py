@@ -24,7 +24,6 @@ from .output import (
     check_pictures,
     draw_panels,
     draw_timelines,
-    explain_codes,
     milliseconds,
 )
 
@@ -217,9 +216,7 @@ def _show(
             for cells in (columns, *rows):
                 del cells[8], cells[4]
     output.show(title, columns, rows)
-    if not output.markdown:
-        typer.echo(legend)
-        explain_codes(figures)
+    output.explain(legend, figures)
 
 
 def processors_of(text: str) -> Any:

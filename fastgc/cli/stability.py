@@ -16,7 +16,7 @@ from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
 from .common import PRECISION, Options, command, option
-from .output import Heading, Report, check_pictures, explain_codes
+from .output import Heading, Report, check_pictures
 
 STABILITY_CODES = (
     "rs:root=1,rs@spread,rs,rs-clustered,cyclic,binary,lcc,lcc:nodes=roots,rs@natural,rs@leja,"
@@ -291,11 +291,10 @@ def _show_errors(rows: list[Any], what: Measured, output: Report) -> None:
         ]
         title = f"{kind}, {pattern} stragglers; up to {what.trials} sets each, seed {what.seed}"
         output.show(title, columns, cells, several=True)
-    if not output.markdown:
-        typer.echo(
-            "load, mean: partitions of a worker, largest and mean; messages: needed in random "
-            "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
-            "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
-            "at the largest amplification of rounding (amplif.: median)"
-        )
-        explain_codes(row.code for row in rows)
+    output.explain(
+        "load, mean: partitions of a worker, largest and mean; messages: needed in random "
+        "order, mean; size: of a message, in gradients; µs: for a decoding vector; error, max: "
+        "of the gradient, relative, median and largest; predicted: by trust(); bound: proven, "
+        "at the largest amplification of rounding (amplif.: median)",
+        codes=[row.code for row in rows],
+    )

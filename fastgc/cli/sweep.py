@@ -22,7 +22,6 @@ from .output import (
     check_pictures,
     csv_line,
     draw_panels,
-    explain_codes,
     json_text,
 )
 
@@ -252,11 +251,9 @@ def _show(cells: Sequence[Cell], asked: Asked, how: str, live: bool) -> None:
     for delays in dict.fromkeys(cell.delays for cell in cells):
         rows = [line(cell) for cell in cells if cell.delays == delays]
         asked.show(f"{delays}; {how}", columns, rows, several=True)
-    if asked.markdown:
-        return
-    typer.echo(
+    asked.explain(
         "time: of a round, ms, mean, with ± half of its 95% interval"
         f"{' (real: measured)' * live}; sent: gradients received, mean; residual: what is left "
-        "out, root mean square; error: of the gradient, relative, the largest predicted"
+        "out, root mean square; error: of the gradient, relative, the largest predicted",
+        codes=[cell.code for cell in cells],
     )
-    explain_codes(cell.code for cell in cells)

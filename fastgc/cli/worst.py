@@ -16,7 +16,7 @@ from ..codes import Code, catalogue
 from ..errors import NotDecodableError
 from . import options
 from .common import PRECISION, Options, command, option
-from .output import Report, explain_codes
+from .output import Report
 from .stability import check_scheme, pairs_of, scheme_of
 
 CODES = "rs@locator,rs@near-exact,rs,rs-clustered"
@@ -94,12 +94,11 @@ def worst(what: Searched, output: Report) -> None:
         head = ["code", "n", "s", "load", "start", "worst", "measured", "amplif.", "sets"]
         title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
         output.show(title, head, cells, several=True)
-        if not output.markdown:
-            typer.echo(
-                "start, worst: relative error of the gradient as trust() predicts it, before "
-                "exchanges and after; measured: of random gradients, for the worst set"
-            )
-            explain_codes(row["code"] for row in rows)
+        output.explain(
+            "start, worst: relative error of the gradient as trust() predicts it, before "
+            "exchanges and after; measured: of random gradients, for the worst set",
+            codes=[row["code"] for row in rows],
+        )
     for line in reasons(refused):
         typer.echo(line, err=True)
 
@@ -189,13 +188,12 @@ def _show_spared(what: Spared, rows: Sequence[dict[str, Any]], output: Report) -
         f"seed {what.seed}"
     )
     output.show(title, head, cells, several=True)
-    if not output.markdown:
-        typer.echo(
-            "way, more: what there is more of, load or waiting, and how much; silent: workers that "
-            "do not answer; random, max: error of the gradient, relative, for random sets of them, "
-            "median and largest; arc: for neighbours; worst: for the worst set found"
-        )
-        explain_codes(row["code"] for row in rows)
+    output.explain(
+        "way, more: what there is more of, load or waiting, and how much; silent: workers that "
+        "do not answer; random, max: error of the gradient, relative, for random sets of them, "
+        "median and largest; arc: for neighbours; worst: for the worst set found",
+        codes=[row["code"] for row in rows],
+    )
 
 
 def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], error: float) -> None:
