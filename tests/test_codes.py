@@ -192,7 +192,7 @@ def test_threshold_and_stragglers_are_exact(code):
     [
         Uncoded(3, load=2),
         Uncoded(3, load=2, tolerance=0.3, rescale=False),
-        SMALL[SMALL_IDS.index("27-LagrangeCode")],
+        LagrangeCode(7, load=2),
         LagrangeCode(2, 2, load=3, messages=3, nodes="roots"),
         *(
             code

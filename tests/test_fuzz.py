@@ -85,10 +85,11 @@ def _job(index):
     return Job(SMALL[index])
 
 
-def _coded(rng, kind=None):
+def _coded(rng, kind=None, least=1):
+    """One of the small codes, of this kind, with at least so many workers."""
     while True:
         job = _job(int(rng.integers(len(SMALL))))
-        if kind is None or isinstance(job.code, kind):
+        if (kind is None or isinstance(job.code, kind)) and job.code.n >= least:
             return job.code, job
 
 
@@ -168,8 +169,8 @@ def _added(rng):
     return encoder
 
 
-def _round(rng, full=True):
-    code, job = _coded(rng)
+def _round(rng, full=True, least=1):
+    code, job = _coded(rng, least=least)
     rnd = code.round(job.p, verify=bool(rng.integers(2)))
     numbers = _heard(rng, code)
     for m in numbers if full else numbers[1:]:
@@ -365,9 +366,9 @@ def _combine(rng):
     )
 
 
-def _of_code(name, kind=None, **arguments):
+def _of_code(name, kind=None, least=1, **arguments):
     """A method of any code, or of its scheme, with arguments that any code takes."""
-    return lambda rng: Call(_method(_coded(rng, kind)[0], name), _fresh(arguments))
+    return lambda rng: Call(_method(_coded(rng, kind, least)[0], name), _fresh(arguments))
 
 
 def _method(code, name):
@@ -500,7 +501,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.decoding_vector": _decoding_vector,
     "Code.decoding_vectors": _decoding_vectors,
     "Code.best_vector": _of_survivors("best_vector", partial="best"),
-    "Code.residuals": _of_code("residuals", workers=3, sets=5, seed=0),
+    "Code.residuals": _of_code("residuals", least=3, workers=3, sets=5, seed=0),
     "Code.trust": _of_survivors("trust", dtype="float32", message_dtype=None),
     "Code.round": _of_code("round", p=5, dtype="float64", message_dtype=None),
     "Code.decoder": _of_code("decoder"),
@@ -537,7 +538,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         _round(rng)[0].gradient, {"out": np.zeros(FEATURES * OUTPUTS), "method": "auto"}
     ),
     "Round.best": lambda rng: Call(
-        _round(rng, full=False)[0].best, {"out": np.zeros(FEATURES * OUTPUTS)}
+        _round(rng, full=False, least=2)[0].best, {"out": np.zeros(FEATURES * OUTPUTS)}
     ),
     "Round.trust": lambda rng: Call(_round(rng)[0].trust, {}),
     "Round.reset": lambda rng: Call(_round(rng)[0].reset, {}),
@@ -608,7 +609,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "interpolation.functional": _plain(interpolation.functional, nodes=LINE, points=LINE / 3),
     "interpolation.weights": _plain(interpolation.weights, nodes=LINE),
-    "Code.table": _of_code("table", workers=[0, 1], digits=3),
+    "Code.table": _of_code("table", least=2, workers=[0, 1], digits=3),
     "simulation.follow": _plain(
         partial(simulation.follow, fastgc.BinaryCode(5, stragglers=1), LATE),
         cost=np.full(5, 0.1),

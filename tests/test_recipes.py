@@ -182,6 +182,18 @@ def test_a_code_is_added_by_the_files_that_the_guide_names(copy):
     assert code_is_known(copy) is True
 
 
+def test_codes_stand_in_the_files_that_the_guide_names():
+    """All that name one code, of fastgc and of the API's pages, but for figures made with it."""
+    found = {
+        str(path.relative_to(ROOT))
+        for folder, kind in (("fastgc", "*.py"), ("docs/api", "*.rst"))
+        for path in (ROOT / folder).rglob(kind)
+        if re.search(r"\bBernoulliCode\b", path.read_text("utf-8")) and path.parent.name != "papers"
+    }
+    places = re.findall(r"`((?:fastgc|docs)/[\w/.]*)`", recipe("Adding a code"))
+    assert found - {"fastgc/codes/bernoulli.py"} <= set(places)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["fastgc/codes/__init__.py", "fastgc/__init__.py", "fastgc/codes/catalogue.py"]

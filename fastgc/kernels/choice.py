@@ -33,8 +33,9 @@ def _select(wanted: str) -> None:
     try:
         module: ModuleType = importlib.import_module(f".{wanted}", __package__)
     except ImportError as error:
+        others = ", ".join(each for each in backends() if each != wanted)
         raise ImportError(
-            f"the {wanted!r} backend cannot be loaded ({error}); available: {', '.join(backends())}"
+            f"the {wanted!r} backend cannot be loaded ({error}); available: {others}"
         ) from error
     if module is not active:
         active, name = module, wanted
