@@ -90,20 +90,24 @@ def test_options_of_train_are_in_groups():
 
 def test_completion_is_offered():
     environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    environment |= {"COMP_WORDS": "fastgc train --code rs-"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fastgc"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert set(done.stdout.split()) == {"rs-clustered"}, done.stderr
     for words, found in (
         ("fastgc train --code rs-", {"rs-clustered"}),
         ("fastgc train --compare rs,unc", {"rs,uncoded"}),
         ("fastgc train --engine s", {"simulated"}),
         ("fastgc train --method ca", {"cada"}),
     ):
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "fastgc"],
-            env=os.environ | environment | {"COMP_WORDS": words},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert set(done.stdout.split()) == found, done.stderr
+        environment["COMP_WORDS"] = words
+        done = CliRunner().invoke(app, prog_name="fastgc", env=environment)
+        assert set(done.stdout.split()) == found, done.output
     assert "--install-completion" in run("-h").stdout
 
 

@@ -142,7 +142,7 @@ def test_delays_are_those_of_processes():
 
     class Permuted:
         def sample(self, round, workers, seed):
-            return 0.1 * np.random.default_rng([seed, round]).permutation(workers)
+            return 0.06 * np.random.default_rng([seed, round]).permutation(workers)
 
     orders = []
     for engine in (LocalCluster, SimulatedCluster):
