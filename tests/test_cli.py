@@ -45,8 +45,8 @@ def test_info_json():
     assert facts["simd"] in ("baseline", "avx2", "avx512")
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", fastgc.backends())
+@pytest.mark.few(1)  # test_import.py starts a program under each
+@pytest.mark.parametrize("name", fastgc.backends()[::-1])
 def test_info_under_each_backend(name, monkeypatch):
     monkeypatch.setenv("FASTGC_BACKEND", name)
     command = [sys.executable, "-P", "-m", "fastgc", "info", "--json"]
