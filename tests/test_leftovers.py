@@ -23,7 +23,7 @@ spec.loader.exec_module(leftovers)
 
 def pytest_configure(config):
     leftovers.begin()
-    if config.pluginmanager.hasplugin("dsession"):
+    if config.pluginmanager.hasplugin("xdist"):
         from xdist.workermanage import NodeManager
         NodeManager.EXIT_TIMEOUT = 0.5  # seconds in which its workers may end by themselves
 """
