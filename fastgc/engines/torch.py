@@ -190,6 +190,7 @@ class _Job:
         self.clusters = 0
         self.open = False
         self.links: list[_Link] = []
+        self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, not in use
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized():
             self.store = _store()
         else:  # nobody else keeps one
@@ -362,13 +363,22 @@ class _Link:
 
     def _connect(self) -> _Wire | None:
         """Wait for this birth; None if the cluster is over before."""
-        store, key = _store(), f"fastgc/{self._cluster}/{self.worker}"
+        # A connection is used again when its pair has met: to make one may take seconds.
+        connections = _the_job().connections
+        try:
+            store = connections.get_nowait()
+        except queue.Empty:
+            store = _store()
+        key = f"fastgc/{self._cluster}/{self.worker}"
         while store.add(f"{key}/births", 0) < self._birth:
             if self.over:
+                connections.put(store)
                 return None
             time.sleep(_LOOK)
         store.set(f"{key}/{self._birth}/invited", b"")
-        return _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
+        wire = _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
+        connections.put(store)
+        return wire
 
     def _send(self, wire: _Wire) -> None:
         with contextlib.suppress(RuntimeError):  # the receiver tells of the death
