@@ -103,7 +103,7 @@ def limit():
     [
         (ReedSolomon(4, stragglers=1), np.float64, 7),
         (ReedSolomon(3, stragglers=1), np.float32, 40_000),  # through the object store
-        (Uncoded(3, load=2), np.float64, 1),
+        pytest.param(Uncoded(3, load=2), np.float64, 1, marks=pytest.mark.long),
         (Uncoded(2, 4, load=3), np.float32, 30_000),
     ],
     ids=repr,
